@@ -1,0 +1,37 @@
+# Few verbs. Everything runs from .venv, which `make` builds from pinned versions.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check bench screenshots chaos lock clean
+
+demo: .venv/ready
+	@$(BIN)/tfmux demo
+
+test: .venv/ready
+	@$(BIN)/pytest
+
+check: .venv/ready
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+# A virtual environment is complete only when its stamp is there: an install that was cut
+# short leaves none, and the next `make` finishes it.
+.venv/ready: requirements.lock pyproject.toml
+	@echo "building .venv from requirements.lock (once; TensorFlow is about 600 MB)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tfmux needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+lock:
+	@rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock
+	@.venv/lock/bin/python -m pip install --quiet -r requirements.in
+	@(echo "# Names and versions only; made by 'make lock'."; \
+	  .venv/lock/bin/python -m pip freeze --all --exclude pip) > requirements.lock
+	@rm -rf .venv/lock
+
+clean:
+	@rm -rf .venv build dist
