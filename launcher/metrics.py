@@ -1,0 +1,109 @@
+"""Metrics from log lines: the step, the loss and whatever else a line names.
+
+Works for any script: the patterns known by default are the bundled trainer's progress line,
+Keras' and tqdm's progress bars and `step N … loss X`; a cluster file may give its own. Only
+the last part of a large chunk is looked at: under a flood of hundreds of thousands of lines a
+second the newest figures count, not all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+LOOK_BYTES = 32 * 1024
+MAX_POINTS = 4096
+_NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
+
+DEFAULT_PATTERNS: tuple[bytes, ...] = (
+    # After 300 training steps (912 global steps), loss on training batch is 0.4512.  (0.010 …
+    rb"After \d+ training steps \((?P<step>\d+) global steps?\), loss on training batch is "
+    rb"(?P<loss>" + _NUMBER + rb")\b",
+    # Keras: 12/100 ━━━━ 0:01 12ms/step - accuracy: 0.91 - loss: 0.31
+    rb"(?P<step>\d+)/(?P<total>\d+) [^\n\r]*?\bloss: (?P<loss>" + _NUMBER + rb")",
+    # tqdm:  37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
+    rb"\| *(?P<step>\d+)/(?P<total>\d+) \[[^\]\n\r]*?(?:loss=(?P<loss>" + _NUMBER + rb")[^\]\n\r]*)?\]",
+    rb"\b[Ss]tep[ :=]+(?P<step>\d+)\b[^\n\r]{0,200}?\bloss[ :=]+(?P<loss>" + _NUMBER + rb")",
+)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One metric line: when it came (epoch seconds), and the figures it named."""
+
+    time: float
+    values: dict[str, float]
+
+
+@dataclass
+class Series:
+    """The points of one task over time, thinned out by halves when they grow too many.
+
+    Appended to by the launcher's thread; `points` may be read from any (it is replaced as a
+    whole when thinned).
+    """
+
+    points: list[Point] = field(default_factory=list)
+    _keep_every: int = 1
+    _seen: int = 0
+
+    def add(self, point: Point) -> None:
+        """Adds a point; every second one goes when there are more than 4,096."""
+        self._seen += 1
+        if self._seen % self._keep_every == 0:
+            self.points.append(point)
+        if len(self.points) > MAX_POINTS:
+            self.points = self.points[::2]
+            self._keep_every *= 2
+
+
+class Extractor:
+    """Finds the metric lines in one task's log bytes, chunk after chunk.
+
+    A line cut in two by the end of a chunk is put together again. `rate` is global steps a
+    second between the first and the last of the last few points.
+    """
+
+    def __init__(self, pattern: str | None = None) -> None:
+        """`pattern` is the cluster file's own; without it the defaults are tried in order and
+        the first that ever matches is kept.
+
+        Raises:
+            re.error: the pattern is no regular expression.
+        """
+        sources = (pattern.encode(),) if pattern else DEFAULT_PATTERNS
+        self._patterns = [re.compile(source) for source in sources]
+        self._rest = b""
+        self._recent: list[tuple[float, float]] = []
+
+    def feed(self, data: bytes, now: float) -> Iterator[Point]:
+        """Yields a point for each metric line that has become whole."""
+        text = (self._rest + data)[-LOOK_BYTES:]
+        cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+        self._rest = text[cut:]
+        for match in self._matches(text[:cut]):
+            values = {
+                name: float(value)
+                for name, value in match.groupdict().items()
+                if value is not None
+            }
+            if "step" in values:
+                self._recent = [*self._recent[-7:], (now, values["step"])]
+            yield Point(now, values)
+
+    @property
+    def rate(self) -> float | None:
+        """Global steps a second over the last few points; None before there are two."""
+        if len(self._recent) < 2:
+            return None
+        (began, first), (ended, last) = self._recent[0], self._recent[-1]
+        return (last - first) / (ended - began) if ended > began and last >= first else None
+
+    def _matches(self, text: bytes) -> Iterator[re.Match[bytes]]:
+        for pattern in self._patterns:
+            first = pattern.search(text)
+            if first:
+                self._patterns = [pattern]
+                return pattern.finditer(text)
+        return iter(())
