@@ -1,0 +1,69 @@
+"""Finds processes of runs that a test left behind, without ever taking somebody else's for them.
+
+A process belongs to these tests when it carries the session's mark, which everything started on
+this machine inherits, or when it lives in a host of the test's own bed. Another test run, or a
+person's own `tfmux`, is not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterable
+
+from tests.beds import proc
+from tests.beds.proc import Process
+
+MARK = "TFMUX_TEST_SESSION"
+# An agent that has confirmed its kill still has to end itself: that is no leak.
+_SETTLE = 3.0
+
+Key = tuple[int, float]
+
+
+def mark_session() -> None:
+    """Mark this process, and with it all that it will start, as this test session's."""
+    os.environ[MARK] = uuid.uuid4().hex
+
+
+def tagged_here() -> list[Process]:
+    """Return this session's living processes on this machine that carry a run's tag."""
+    mark = os.environ[MARK]
+    return [each for each in _tagged(proc.scan()) if each.environ.get(MARK) == mark]
+
+
+def identity(process: Process) -> Key:
+    """Return what tells a process from a later one with the same id."""
+    return process.pid, process.started
+
+
+def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Key] = ()) -> list[Process]:
+    """Return the tagged processes that `look` still finds after a moment's grace, and kill them.
+
+    Args:
+        look: returns the processes to judge; called until it finds nothing new.
+        before: the identities of those that were there before the test.
+    """
+    known = set(before)
+    deadline = time.monotonic() + _SETTLE
+    while found := [each for each in _tagged(look()) if identity(each) not in known]:
+        if time.monotonic() > deadline:
+            for each in found:
+                proc.signal_process(each, signal.SIGKILL)
+            return found
+        time.sleep(0.05)
+    return []
+
+
+def describe(processes: Iterable[Process]) -> str:
+    """Return one line a process, for the message of a failed test."""
+    return "\n".join(
+        f"  pid {each.pid} {each.state} {each.tag} {' '.join(each.argv)[:120]}"
+        for each in processes
+    )
+
+
+def _tagged(processes: Iterable[Process]) -> list[Process]:
+    return [each for each in processes if each.alive and each.tag is not None]

@@ -1,0 +1,283 @@
+"""One host of the namespace bed: OpenSSH as PID 1 of its own network, mounts and processes."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.beds import BedError, disk, keys, network, proc
+from tests.beds.disk import Account
+from tests.beds.proc import Listener, Process
+
+_DEADLINE = 20.0
+_UNSHARE = "unshare --mount --uts --net --pid --fork --kill-child".split()
+SSHD_CONFIG = """\
+Port 22
+ListenAddress 0.0.0.0
+HostKey /etc/ssh/host_key
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+PidFile none
+PrintMotd no
+AcceptEnv LANG LC_*
+Subsystem sftp internal-sftp
+"""
+
+
+class Host:
+    """A host that can be booted, crashed, cut off and looked into.
+
+    Paths are the host's own and absolute; process ids are the root namespace's (see `proc`).
+    """
+
+    port = 22
+    python = disk.PYTHON
+
+    def __init__(
+        self, claim: network.Claim, index: int, account: Account, data: Path | None
+    ) -> None:
+        self.name = f"tf{index}"
+        self.address = claim.address(index)
+        self.account = account
+        self.disk = claim.directory / self.name
+        self.log = claim.directory / f"{self.name}.log"
+        self._claim = claim
+        self._index = index
+        self._data = data
+        self._shell: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
+
+    # --- life -----------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int:
+        """The id of the host's PID 1.
+
+        Raises:
+            BedError: the host is down.
+        """
+        if self._pid is None:
+            raise BedError(f"{self.name} is down")
+        return self._pid
+
+    @property
+    def up(self) -> bool:
+        """Whether the host runs; being cut off from the others does not matter here."""
+        return self._pid is not None
+
+    def install(self, authorized_keys: str, etc_hosts: str) -> None:
+        """Lay out a new disk: accounts, keys, names. The host must be down."""
+        disk.build(self.disk, self.account)
+        disk.write_accounts(self.disk, self.account)
+        self.etc("hostname", f"{self.name}\n")
+        self.etc("hosts", etc_hosts)
+        self.etc("ssh/sshd_config", SSHD_CONFIG)
+        self.etc("ssh/authorized", authorized_keys)
+        self.new_host_key()
+        self._make_home()
+
+    def start(self) -> None:
+        """Begin to boot; `finish` ends it. Two steps, so that hosts boot side by side."""
+        if self._shell is not None:
+            raise BedError(f"{self.name} is up already")
+        wiring = "\n".join(network.host_commands(self.address))
+        script = (
+            disk.mount_script(self.disk, self._data)
+            + f"hostname {self.name}\n"
+            + "echo mounted\nread wired\n"
+            + f"{network.IP} -batch - <<'END'\n{wiring}\nEND\n"
+            + "pivot_root . .\ncd /\numount -l .\n"
+            + "exec /usr/sbin/sshd -D -e </dev/null >/dev/null 2>&3\n"
+        )
+        with self.log.open("ab") as log:
+            self._shell = subprocess.Popen(
+                [*_UNSHARE, "sh", "-c", f"exec 3>&2\n{script}"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # a terminal's Ctrl-C must not reach the hosts
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"},
+            )
+
+    def finish(self) -> None:
+        """Wire the host up and wait until its sshd listens."""
+        shell = self._shell
+        assert shell is not None and shell.stdin is not None and shell.stdout is not None
+        with shell.stdin, shell.stdout:
+            if shell.stdout.readline() != b"mounted\n":
+                raise BedError(f"{self.name} did not boot: {self._last_words()}")
+            children = Path("/proc", str(shell.pid), "task", str(shell.pid), "children")
+            self._pid = int(children.read_text().split()[0])
+            network.connect(self._claim, self._index, self._pid)
+            shell.stdin.write(b"wired\n")
+        deadline = time.monotonic() + _DEADLINE
+        while self.port not in proc.listening_ports(self.pid):
+            if shell.poll() is not None or time.monotonic() > deadline:
+                raise BedError(f"sshd of {self.name} does not listen: {self._last_words()}")
+            time.sleep(0.002)
+
+    def boot(self) -> None:
+        """Start a host that is down; its disk is as the crash left it, but for `/tmp`."""
+        shutil.rmtree(self.disk / "tmp")
+        (self.disk / "tmp").mkdir()
+        (self.disk / "tmp").chmod(0o1777)
+        self.start()
+        self.finish()
+
+    def crash(self) -> None:
+        """Cut the cable, then kill everything at once: no FIN leaves, no handler runs."""
+        if self._pid is not None:
+            self.pull()
+        self.kill()
+
+    def kill(self) -> None:
+        """End all processes and the wire of the host, whatever state it is in."""
+        shell, self._shell, self._pid = self._shell, None, None
+        if shell is not None:
+            # unshare takes its child, PID 1, with it; the kernel then ends all others, and
+            # unshare is gone only after them.
+            pid1 = Path("/proc", str(shell.pid), "task", str(shell.pid), "children")
+            children = [proc.look(int(pid)) for pid in pid1.read_text().split()]
+            for child in children:
+                if child is not None:
+                    proc.signal_process(child, signal.SIGKILL)
+            if not children:
+                shell.kill()
+            shell.wait(_DEADLINE)
+        network.disconnect(self._claim, self._index)
+
+    # --- network --------------------------------------------------------------------------
+
+    def pull(self) -> None:
+        """Pull the cable: nothing passes any more and nobody is told, both ways."""
+        network.ip(f"link set {self._claim.port(self._index)} down")
+
+    def heal(self) -> None:
+        """Plug the cable in again."""
+        network.ip(f"link set {self._claim.port(self._index)} up")
+
+    # --- looking in -----------------------------------------------------------------------
+
+    def processes(self) -> list[Process]:
+        """Return all processes of the host, sshd included, in the order of their start."""
+        namespace = proc.pid_namespace(self.pid)
+        if namespace is None:
+            raise BedError(f"PID 1 of {self.name} has gone: {self._last_words()}")
+        return proc.scan(namespace)
+
+    def leftovers(self) -> list[Process]:
+        """Return the living processes that are not sshd's own: none after a kill-all."""
+        return [
+            process
+            for process in self.processes()
+            if process.alive and not os.path.basename(process.exe).startswith("sshd")
+        ]
+
+    def listeners(self) -> list[Listener]:
+        """Return the host's listening TCP sockets with the processes that hold them."""
+        return proc.listeners(self.pid)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        as_user: bool = True,
+        stdin: bytes = b"",
+        check: bool = True,
+        timeout: float = 60.0,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a command on the host without SSH, as its account or (`as_user=False`) as root.
+
+        Raises:
+            BedError: it ended with another status than 0 and `check` is set.
+        """
+        account = self.account if as_user else disk.ROOT
+        environ = {
+            "HOME": account.home,
+            "USER": account.name,
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "LANG": "C.UTF-8",
+        }
+        enter = ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--net", "--pid"]
+        become = [f"--setgid={account.uid}", f"--setuid={account.uid}", f"--wdns={account.home}"]
+        done = subprocess.run(
+            [*enter, *become, "--", *argv],
+            input=stdin,
+            capture_output=True,
+            timeout=timeout,
+            env=environ,
+        )
+        if check and done.returncode:
+            text = (done.stdout + done.stderr).decode(errors="replace").strip()
+            raise BedError(f"{self.name}: {shlex.join(argv)}: {done.returncode}: {text}")
+        return done
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content, also of a host that is down.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        if not self.up:
+            return disk.inside(self.disk, path).read_bytes()
+        done = self.run(["cat", "--", path], as_user=False, check=False)
+        if done.returncode:
+            raise FileNotFoundError(done.stderr.decode(errors="replace").strip())
+        return done.stdout
+
+    def write(self, path: str, content: bytes | str, mode: int = 0o644) -> None:
+        """Write a file as the host's account, making its directories."""
+        data = content.encode() if isinstance(content, str) else content
+        place = shlex.quote(path)
+        self.run(
+            [
+                "sh",
+                "-c",
+                f'mkdir -p "$(dirname {place})" && cat > {place} && chmod {mode:o} {place}',
+            ],
+            stdin=data,
+        )
+
+    # --- set-up ---------------------------------------------------------------------------
+
+    @property
+    def host_key(self) -> keys.KeyPair:
+        """The key that the host shows to those who log in."""
+        return keys.KeyPair(self.disk / "etc/ssh/host_key")
+
+    def new_host_key(self) -> None:
+        """Give the host another key, as a reinstalled machine has; sshd reads it at once."""
+        keys.make_key(self.disk / "etc/ssh/host_key", self.name)
+        if self.up:
+            os.kill(self.pid, signal.SIGHUP)
+
+    def etc(self, name: str, content: str) -> None:
+        """Write a file of the host's own `/etc`."""
+        (self.disk / "etc" / name).write_text(content)
+
+    def reachable(self, timeout: float = 1.0) -> bool:
+        """Whether a TCP connection from the launcher's side to sshd can be made now."""
+        try:
+            socket.create_connection((self.address, self.port), timeout).close()
+        except OSError:
+            return False
+        return True
+
+    def _make_home(self) -> None:
+        home = disk.make_home(self.disk, self.account)
+        (home / ".ssh").mkdir(0o700)
+        (home / ".ssh/authorized_keys").write_text((self.disk / "etc/ssh/authorized").read_text())
+        for path in (home / ".ssh", home / ".ssh/authorized_keys"):
+            os.chown(path, self.account.uid, self.account.uid)
+
+    def _last_words(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:].strip() or "nothing was said"

@@ -1,0 +1,167 @@
+"""Four hosts on one machine: real OpenSSH servers, real networks, cables that can be pulled.
+
+`tf1` and `tf2` log in as root, `tf3` and `tf4` as an ordinary user. The tests' own namespace is
+the launcher's machine; it reaches the hosts by address, or by name through `ssh_config`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from tests.beds import disk, keys, network, proc
+from tests.beds.host import Host
+from tests.beds.proc import Process
+
+_ACCOUNTS = {1: disk.ROOT, 2: disk.ROOT, 3: disk.USER, 4: disk.USER}
+
+
+def missing() -> str | None:
+    """Return why this machine cannot carry the bed, or None when it can."""
+    if os.geteuid() != 0:
+        return "the bed of four hosts needs root"
+    for program in (network.IP, "/usr/sbin/sshd", "/usr/bin/unshare", "/usr/bin/nsenter"):
+        if not os.access(program, os.X_OK):
+            return f"the bed of four hosts needs {program}"
+    return None
+
+
+class Bed:
+    """Four hosts and the client's side of their keys.
+
+    Use as a context manager; `bed["tf1"]` is a host. Everything is below `directory`: the
+    hosts' disks and logs, `id_ed25519`, `known_hosts` and `ssh_config`.
+    """
+
+    def __init__(self, data: Path | None = None) -> None:
+        self._data = data
+        self.hosts: dict[str, Host] = {}
+
+    def __getitem__(self, name: str) -> Host:
+        return self.hosts[name]
+
+    def __iter__(self) -> Iterator[Host]:
+        return iter(self.hosts.values())
+
+    def __enter__(self) -> Bed:
+        self.up()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    @property
+    def address(self) -> str:
+        """The launcher's address in the hosts' network."""
+        return self._claim.address(network.ROOT_SIDE)
+
+    @property
+    def directory(self) -> Path:
+        """The bed's own directory; it goes with the bed."""
+        return self._claim.directory
+
+    def up(self) -> None:
+        """Boot all hosts; what a dead test run left behind goes first."""
+        clear_stale()
+        self._claim = network.claim()
+        try:
+            self._lay_out()
+            for host in self:
+                host.start()
+            for host in self:
+                host.finish()
+        except BaseException:
+            self.down()
+            raise
+
+    def down(self) -> None:
+        """End all hosts and remove every trace of the bed."""
+        for host in self:
+            host.kill()
+        for host in self:
+            disk.wipe(host.disk)
+        shutil.rmtree(self.directory)
+        network.release(self._claim)
+        self.hosts = {}
+
+    def _lay_out(self) -> None:
+        client = keys.make_key(self.directory / "id_ed25519", "launcher")
+        for index, account in _ACCOUNTS.items():
+            host = Host(self._claim, index, account, self._data)
+            self.hosts[host.name] = host
+        names = [(host.address, host.name) for host in self]
+        names += [("127.0.0.1", "localhost"), (self.address, "launcher")]
+        etc_hosts = "".join(f"{address} {name}\n" for address, name in names)
+        for host in self:
+            host.install(client.public + "\n", etc_hosts)
+        self.write_client_files(self.directory)
+
+    def processes(self) -> list[Process]:
+        """Return the processes of all hosts that are up."""
+        return [process for host in self if host.up for process in host.processes()]
+
+    def give_access(self, home: Path) -> None:
+        """Give the user with this home what a user of the hosts has in `~/.ssh`.
+
+        After it `ssh tf1`, or an alias `tf1` in a cluster file, logs in.
+        """
+        folder = home / ".ssh"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for name in ("id_ed25519", "id_ed25519.pub"):
+            shutil.copy(self.directory / name, folder / name)
+        self.write_client_files(folder, "config")
+
+    def hosts_toml(self) -> str:
+        """Return the `[hosts.*]` tables of a cluster file, with no ssh_config needed."""
+        return "".join(
+            f'[hosts.{host.name}]\nssh = "{host.account.name}@{host.address}:{host.port}"\n'
+            f'identity = "{self.directory}/id_ed25519"\n'
+            f'known_hosts = "{self.directory}/known_hosts"\n'
+            f'address = "{host.name}"\npython = "{host.python}"\n\n'
+            for host in self
+        )
+
+    def write_client_files(self, folder: Path, config: str = "ssh_config") -> None:
+        """Write `known_hosts` and the client's configuration as the hosts are now."""
+        (folder / "known_hosts").write_text(
+            "".join(
+                keys.known_hosts_line((host.name, host.address), host.host_key.public)
+                for host in self
+            )
+        )
+        (folder / config).write_text(
+            "".join(
+                f"Host {host.name}\n  HostName {host.address}\n  User {host.account.name}\n"
+                f"  IdentityFile {folder}/id_ed25519\n  IdentitiesOnly yes\n"
+                f"  UserKnownHostsFile {folder}/known_hosts\n"
+                for host in self
+            )
+        )
+        (folder / config).chmod(0o600)
+
+
+def clear_stale() -> None:
+    """Take down the beds whose owner is dead (killed before it could do so itself)."""
+    for claim in network.claims():
+        if claim.owned:
+            continue
+        script = str(claim.directory)
+        for process in proc.scan():
+            # The host's `unshare` carries the bed's directory on its command line; nothing
+            # but that directory's unguessable name is compared.
+            if process.exe.endswith("/unshare") and any(script in word for word in process.argv):
+                proc.signal_process(process, signal.SIGKILL)
+        if claim.directory.exists():
+            for path in claim.directory.glob("tf?"):
+                disk.wipe(path)
+            shutil.rmtree(claim.directory)
+        network.release(claim)

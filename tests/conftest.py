@@ -1,0 +1,85 @@
+"""What all tests share: private homes, the two test beds, and a watch for left-over processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.beds import guard, namespaces
+from tests.beds.namespaces import Bed
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure() -> None:
+    """Mark everything that this test session starts."""
+    guard.mark_session()
+
+
+def _data() -> Path:
+    default = REPOSITORY.parent / "shared" / "data" / "mnist10k"
+    return Path(os.environ.get("TFMUX_TEST_DATA", default))
+
+
+@pytest.fixture(autouse=True)
+def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the test a home of its own, with all XDG directories in it.
+
+    Always on: no test may read or write the files, keys or SSH agent of who runs it.
+    """
+    home = tmp_path / "home"
+    for variable, name in (
+        ("HOME", ""),
+        ("XDG_CONFIG_HOME", ".config"),
+        ("XDG_DATA_HOME", ".local/share"),
+        ("XDG_STATE_HOME", ".local/state"),
+        ("XDG_CACHE_HOME", ".cache"),
+        ("XDG_RUNTIME_DIR", ".run"),
+    ):
+        folder = home / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        monkeypatch.setenv(variable, str(folder))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    return home
+
+
+@pytest.fixture(autouse=True)
+def no_process_left() -> Iterator[None]:
+    """Fail a test that leaves a process of a run behind on this machine, and kill it."""
+    before = [guard.identity(process) for process in guard.tagged_here()]
+    yield
+    found = guard.leaks(guard.tagged_here, before)
+    if found:
+        pytest.fail(f"the test left processes behind:\n{guard.describe(found)}", pytrace=False)
+
+
+@pytest.fixture
+def mnist() -> Path:
+    """Return the directory of the real digits in IDX files."""
+    folder = _data()
+    if not folder.is_dir():
+        pytest.skip(f"no MNIST files at {folder}; set TFMUX_TEST_DATA")
+    return folder
+
+
+@pytest.fixture
+def bed() -> Iterator[Bed]:
+    """Four freshly installed hosts with OpenSSH; up in half a second, gone after the test.
+
+    The client's keys and configuration are not in the test's home until it calls
+    `bed.give_access(home)`.
+    """
+    reason = namespaces.missing()
+    if reason is not None:
+        if os.environ.get("CI"):
+            pytest.fail(f"{reason}, and in CI a missing bed is a failure", pytrace=False)
+        pytest.skip(reason)
+    data = _data()
+    with Bed(data if data.is_dir() else None) as hosts:
+        yield hosts
+        found = guard.leaks(hosts.processes)
+    if found:
+        pytest.fail(f"the test left processes on hosts:\n{guard.describe(found)}", pytrace=False)
