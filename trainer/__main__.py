@@ -1,0 +1,48 @@
+"""`python -m trainer MODE …`: reads the flags, runs the mode, turns its failure into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+
+from trainer import flags
+from trainer.errors import TrainerError
+
+
+def main() -> None:
+    """Runs a mode and ends the process.
+
+    Exit status: 0 done, 1 failed, 2 wrong flags, 130 and 143 ended by INT and TERM.
+    """
+    status = 0
+    try:
+        mode, options = flags.parse(sys.argv[1:])
+        module = importlib.import_module(mode.module)
+        status = module.run(options) or 0
+    except TrainerError as error:
+        status = error.exit_status
+        print(f"trainer: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        status = 130
+    except Exception as error:
+        status = 1
+        tensorflow = sys.modules.get("tensorflow")
+        if tensorflow and isinstance(error, tensorflow.errors.OpError):
+            print(f"trainer: {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
+        else:
+            traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A TensorFlow server cannot be shut down: its destructor may wait for sessions of tasks that
+    # have already left, and the process would hang at its very end.
+    os._exit(status)
+
+
+def _first_line(error: Exception) -> str:
+    return str(getattr(error, "message", "") or error).splitlines()[0]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Digits to train and test on, all in memory: 28×28 grey images as bytes, and their labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.data import digits, idx
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+PIXELS = 784
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """Examples: `images` uint8 (count, 784) of 0–255, `labels` uint8 (count,)."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """What a run trains on and is tested on. `name` is for people."""
+
+    name: str
+    train: Split
+    test: Split
+
+
+def load(path: str | None) -> Dataset:
+    """The data set in directory `path`, or the embedded digits when it is None.
+
+    A directory holds MNIST's four IDX files or TFRecord files `train*.tfrecord` and
+    `test*.tfrecord`.
+
+    Raises:
+        DataError: Missing, broken, or images and labels that do not belong together.
+    """
+    if path is None:
+        images, labels = digits.load()
+        test = np.arange(len(labels)) % digits.TEST_EVERY == 0
+        return Dataset(
+            "embedded digits",
+            Split(images[~test], labels[~test]),
+            Split(images[test], labels[test]),
+        )
+    directory = pathlib.Path(path).expanduser()
+    if not directory.is_dir():
+        reason = "not a directory" if directory.exists() else "no such directory"
+        raise DataError(f"{directory}: {reason}")
+    return Dataset(str(directory), _idx_split(directory, "train"), _idx_split(directory, "t10k"))
+
+
+def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:
+    """Endless batches of `size` indices below `count`, every example once in each epoch.
+
+    An epoch's rest that does not fill a batch is continued with the next epoch's first examples,
+    so every batch is full whatever the count.
+    """
+    generator = np.random.default_rng(seed)
+    rest = np.empty(0, np.int32)
+    while True:
+        while len(rest) < size:
+            rest = np.concatenate([rest, generator.permutation(count).astype(np.int32)])
+        yield rest[:size]
+        rest = rest[size:]
+
+
+def _idx_split(directory: pathlib.Path, stem: str) -> Split:
+    images_path = idx.find(directory, f"{stem}-images-idx3-ubyte")
+    labels_path = idx.find(directory, f"{stem}-labels-idx1-ubyte")
+    images = idx.read_images(images_path)
+    labels = idx.read_labels(labels_path)
+    if len(images) != len(labels):
+        raise DataError(
+            f"{labels_path}: {len(labels)} labels for the {len(images)} images of {images_path}"
+        )
+    if images.shape[1] != PIXELS:
+        raise DataError(f"{images_path}: {images.shape[1]} pixels an image, expected {PIXELS}")
+    if not len(images):
+        raise DataError(f"{images_path}: holds no image")
+    return Split(images, labels)

@@ -1,0 +1,40 @@
+"""The embedded data set: 1,797 handwritten digits, so that a first run needs no download.
+
+`make_digits.py` names source and licence.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+SIDE = 28
+TEST_EVERY = 6
+
+
+def load() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """All images scaled to 28×28, shape (1797, 784), and their labels."""
+    with np.load(pathlib.Path(__file__).with_name("digits.npz")) as stored:
+        small, labels = stored["images"], stored["labels"]
+    return enlarge(small, SIDE).reshape(len(labels), SIDE * SIDE), labels
+
+
+def enlarge(images: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Square images of 0–16 as `side`×`side` images of 0–255, by bilinear interpolation.
+
+    Pixel centres are aligned as image libraries do it, and the border repeats.
+    """
+    have = images.shape[1]
+    position = np.clip((np.arange(side) + 0.5) * have / side - 0.5, 0, have - 1)
+    low = np.minimum(position.astype(int), have - 2)
+    weights = np.zeros((side, have), np.float32)
+    weights[np.arange(side), low] = 1 - (position - low)
+    weights[np.arange(side), low + 1] = position - low
+    scaled = weights @ images.astype(np.float32) @ weights.T
+    grey: NDArray[np.uint8] = np.rint(np.clip(scaled, 0, 16) * (255 / 16)).astype(np.uint8)
+    return grey

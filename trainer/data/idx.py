@@ -1,0 +1,100 @@
+"""Reads and writes MNIST's own file format, IDX, plain or gzip.
+
+An IDX file is a big-endian magic number (0x0803 for images, 0x0801 for labels), one uint32 per
+dimension, then the bytes. See http://yann.lecun.com/exdb/mnist/ for the original description.
+"""
+
+from __future__ import annotations
+
+import gzip
+import pathlib
+import struct
+import zlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+IMAGES_MAGIC = 0x00000803
+LABELS_MAGIC = 0x00000801
+CLASSES = 10
+
+
+def find(directory: pathlib.Path, stem: str) -> pathlib.Path:
+    """The file `stem` in `directory`, plain or with `.gz`; some mirrors write `.idx3` for `-idx3`.
+
+    Raises:
+        DataError: There is no such file; the message names every name that was tried.
+    """
+    names = [stem, stem + ".gz", stem.replace("-idx", ".idx"), stem.replace("-idx", ".idx") + ".gz"]
+    for name in names:
+        path = directory / name
+        if path.is_file():
+            return path
+    raise DataError(f"{directory}: no {names[0]} and no {names[1]}")
+
+
+def read_images(path: pathlib.Path) -> NDArray[np.uint8]:
+    """Images as uint8, shape (count, rows * columns).
+
+    Raises:
+        DataError: Unreadable, not IDX images, or cut short.
+    """
+    dimensions, body = _read(path, IMAGES_MAGIC, "images")
+    count, rows, columns = dimensions
+    return body.reshape(count, rows * columns)
+
+
+def read_labels(path: pathlib.Path) -> NDArray[np.uint8]:
+    """Labels as uint8, shape (count,), each below `CLASSES`.
+
+    Raises:
+        DataError: Unreadable, not IDX labels, cut short, or with a label that is no digit.
+    """
+    _, body = _read(path, LABELS_MAGIC, "labels")
+    if body.size and int(body.max()) >= CLASSES:
+        at = int(np.argmax(body >= CLASSES))
+        raise DataError(f"{path}: label {body[at]} of example {at} is not a digit")
+    return body
+
+
+def write(path: pathlib.Path, array: NDArray[np.uint8]) -> None:
+    """Writes labels (one dimension) or images (three), gzipped when the name ends in `.gz`."""
+    magic = 0x00000800 | array.ndim
+    header = struct.pack(f">{1 + array.ndim}I", magic, *array.shape)
+    content = header + array.tobytes()
+    # mtime=0: the same images always give the same file.
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def _read(path: pathlib.Path, magic: int, what: str) -> tuple[list[int], NDArray[np.uint8]]:
+    try:
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: broken or truncated gzip: {error}") from None
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    dimensions = magic & 0xFF
+    head = 4 * (1 + dimensions)
+    if len(content) >= 4:
+        (found,) = struct.unpack(">I", content[:4])
+        if found != magic:
+            raise DataError(
+                f"{path}: magic number 0x{found:08x} is not that of IDX {what} (0x{magic:08x})"
+            )
+    if len(content) < head:
+        raise DataError(f"{path}: truncated: {len(content)} bytes, the header alone has {head}")
+    shape = list(struct.unpack(f">{dimensions}I", content[4:head]))
+    expected = int(np.prod([int(size) for size in shape], dtype=object))
+    if len(content) - head != expected:
+        kind = "truncated" if len(content) - head < expected else "too long"
+        raise DataError(
+            f"{path}: {kind}: {len(content) - head} bytes of {what}, the header promises {expected}"
+        )
+    return shape, np.frombuffer(content, np.uint8, offset=head)

@@ -1,0 +1,32 @@
+"""The modes of `python -m trainer`, by name, without importing any of them.
+
+A mode is a module with `run(options) -> None`; it may import TensorFlow, so it is imported only
+when its flags have been read and found right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """A mode: its name, the module that runs it, and the groups of flags it takes."""
+
+    name: str
+    module: str
+    summary: str
+    flags: tuple[str, ...]
+
+
+MODES = {
+    mode.name: mode
+    for mode in (
+        Mode(
+            "async",
+            "trainer.modes.async_",
+            "between-graph replication, gradients applied as they come",
+            ("role", "data", "training", "logdir"),
+        ),
+    )
+}

@@ -1,0 +1,168 @@
+"""Who this process is in the cluster, from the classic flags or from TF_CONFIG."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from trainer.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trainer.flags import Options
+
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:'\"/,]+):(?P<port>\d{1,5})")
+_JOBS = ("ps", "worker", "chief")
+
+
+@dataclasses.dataclass(frozen=True)
+class Role:
+    """One task of a cluster spec. `cluster` maps a job to its tasks' `host:port`, in order."""
+
+    cluster: Mapping[str, tuple[str, ...]]
+    job: str
+    index: int
+
+    @property
+    def address(self) -> str:
+        """This task's own `host:port`."""
+        return self.cluster[self.job][self.index]
+
+    @property
+    def port(self) -> int:
+        """The port of `address`."""
+        return int(self.address.rpartition(":")[2])
+
+    @property
+    def chief(self) -> tuple[str, int]:
+        """Job and index of the task that initialises and saves: the chief job, else worker:0."""
+        return ("chief", 0) if "chief" in self.cluster else ("worker", 0)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this task is the chief."""
+        return (self.job, self.index) == self.chief
+
+    @property
+    def device(self) -> str:
+        """This task as the beginning of a device name, such as `/job:worker/task:1`."""
+        return f"/job:{self.job}/task:{self.index}"
+
+    @property
+    def trainers(self) -> int:
+        """How many tasks train: the workers and a chief beside them."""
+        return len(self.cluster.get("worker", ())) + len(self.cluster.get("chief", ()))
+
+    @property
+    def trainer_number(self) -> int:
+        """This task's place among those that train, the chief first."""
+        beside = len(self.cluster.get("chief", ())) if self.job == "worker" else 0
+        return beside + self.index
+
+    @property
+    def neighbours(self) -> int:
+        """How many tasks of the cluster have this task's host name, this one included."""
+        host = self.address.rpartition(":")[0]
+        tasks = [task for addresses in self.cluster.values() for task in addresses]
+        return sum(task.rpartition(":")[0] == host for task in tasks)
+
+    def __str__(self) -> str:
+        return f"{self.job}:{self.index}"
+
+
+def resolve(options: Options, environment: Mapping[str, str], needs: tuple[str, ...] = ()) -> Role:
+    """This process's role: from the flags when any of them is given, else from TF_CONFIG.
+
+    Args:
+        needs: Jobs that the mode cannot do without.
+
+    Raises:
+        UsageError: No role, an unknown or quoted job name, a malformed address, or a host list
+            that does not contain the task index.
+    """
+    role = _resolve(options, environment)
+    for job in needs:
+        if not role.cluster.get(job):
+            raise UsageError(f"the cluster has no {job} task; this mode needs one")
+    return role
+
+
+def _resolve(options: Options, environment: Mapping[str, str]) -> Role:
+    if options.job_name is not None:
+        return _from_flags(options)
+    given = [f"--{job}_hosts" for job in _JOBS if getattr(options, f"{job}_hosts") is not None]
+    if given or options.task_index is not None:
+        raise UsageError(f"--job_name is missing beside {(given or ['--task_index'])[0]}")
+    if environment.get("TF_CONFIG"):
+        return _from_tf_config(environment["TF_CONFIG"])
+    raise UsageError(
+        "no role: give --job_name, --task_index, --ps_hosts and --worker_hosts, or set TF_CONFIG"
+    )
+
+
+def _from_flags(options: Options) -> Role:
+    cluster = {}
+    for job in _JOBS:
+        hosts = getattr(options, f"{job}_hosts")
+        if hosts is not None:
+            cluster[job] = _addresses(hosts.split(","), f"--{job}_hosts")
+    job = options.job_name or ""
+    if options.task_index is None:
+        raise UsageError("--task_index is missing")
+    return _checked(cluster, job, options.task_index, "--job_name", "--task_index")
+
+
+def _from_tf_config(text: str) -> Role:
+    try:
+        config: Any = json.loads(text)
+        jobs = dict(config["cluster"])
+        task = config["task"]
+        job, index = task["type"], int(task["index"])
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"TF_CONFIG: {reason}") from None
+    cluster = {}
+    for name, addresses in jobs.items():
+        if not isinstance(addresses, list) or not all(isinstance(word, str) for word in addresses):
+            raise UsageError(f"TF_CONFIG: cluster.{name} is not a list of addresses")
+        cluster[name] = _addresses(addresses, f"TF_CONFIG: cluster.{name}")
+    return _checked(cluster, str(job), index, "TF_CONFIG: task.type", "TF_CONFIG: task.index")
+
+
+def _addresses(words: list[str], where: str) -> tuple[str, ...]:
+    for word in words:
+        match = _ADDRESS.fullmatch(word)
+        if match and 0 < int(match["port"]) < 65536:
+            continue
+        clean = re.sub(r"[\s'\"]", "", word)
+        if not word.strip():
+            raise UsageError(f"{where}: an empty address; two commas, or one at the end?")
+        if clean != word:
+            raise UsageError(f"{where}: {word!r} has blanks or quotes in it; write {clean}")
+        raise UsageError(f"{where}: {word!r} is not host:port")
+    twice = next((word for word in words if words.count(word) > 1), None)
+    if twice:
+        raise UsageError(f"{where}: {twice} stands there twice")
+    return tuple(words)
+
+
+def _checked(
+    cluster: dict[str, tuple[str, ...]], job: str, index: int, job_from: str, index_from: str
+) -> Role:
+    clean = re.sub(r"[\s'\"]", "", job)
+    if clean != job:
+        raise UsageError(f"{job_from}: {job!r} has blanks or quotes in it; write {clean}")
+    if job not in cluster:
+        known = ", ".join(cluster) or "none"
+        if job in _JOBS and job_from.startswith("--"):
+            raise UsageError(f"{job_from}={job}, but --{job}_hosts is missing")
+        raise UsageError(f"{job_from}: unknown job {job!r}; the cluster has {known}")
+    if not 0 <= index < len(cluster[job]):
+        raise UsageError(
+            f"{index_from}={index}, but {job} has {len(cluster[job])} "
+            f"task{'s' if len(cluster[job]) != 1 else ''}: {','.join(cluster[job])}"
+        )
+    return Role(cluster, job, index)

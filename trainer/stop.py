@@ -1,0 +1,83 @@
+"""Ends a task on TERM or INT in time, whatever TensorFlow is waiting for.
+
+Python runs signal handlers in the main thread only, and never inside a call into TensorFlow, which
+may block for as long as another task is missing. So the work has a thread of its own, and the main
+thread does nothing but wait for it or for a signal.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_POLL = 0.1
+# What is left of the grace for the exit itself.
+_MARGIN = 0.2
+
+
+class Stop:
+    """Whether this task has been told to end, and until when it may clean up."""
+
+    def __init__(self, grace: float) -> None:
+        self._grace = grace
+        self._event = threading.Event()
+        self.signal = 0
+        self.deadline = float("inf")
+        # False as long as ending at once loses nothing, such as while waiting for other tasks.
+        self.worth_waiting = False
+        # True where TERM is the normal end, as for a task that only serves.
+        self.expected = False
+
+    @property
+    def requested(self) -> bool:
+        """Whether TERM or INT has come."""
+        return self._event.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Waits for the request, at most `seconds`; returns whether it has come."""
+        return self._event.wait(seconds)
+
+    def request(self, number: int, frame: object = None) -> None:
+        """Signal handler."""
+        if not self.requested:
+            self.signal = number
+            self.deadline = time.monotonic() + self._grace * (1 - _MARGIN)
+            self._event.set()
+
+
+def run(work: Callable[[Stop], None], grace: float) -> int:
+    """Runs `work` in a thread until it ends or, after a signal, the grace nears its end.
+
+    Returns the exit status: 0 when the work was completed or was only to be ended by a signal,
+    128 + signal when it was cut short.
+    What `work` raises is raised here.
+    """
+    stop = Stop(grace)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop.request)
+    failures: list[BaseException] = []
+
+    def target() -> None:
+        try:
+            work(stop)
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=target, name="work", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_POLL)
+        over = stop.requested and (not stop.worth_waiting or time.monotonic() > stop.deadline)
+        if over and thread.is_alive():
+            break
+    if failures and not stop.requested:
+        raise failures[0]
+    if failures:
+        # The other tasks get the same signal: what fails now mostly fails because they left.
+        print(f"after signal {stop.signal}: {failures[0]}".splitlines()[0], flush=True)
+    return 128 + stop.signal if stop.requested and not stop.expected else 0
