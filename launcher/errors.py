@@ -1,0 +1,99 @@
+"""What can go wrong, as sentences for the person at the terminal.
+
+TfmuxError                 str() is ready to be shown
+├── ClusterFileError       the cluster file is wrong (exit 2); holds all its problems
+├── RunNotFoundError       no run of that name
+├── HostError              something about one host; names it and says why
+│   ├── UnreachableError   no answer, no route, no such name
+│   ├── HostKeyError       the host's key is unknown or has changed
+│   ├── AuthError          every key or password was refused
+│   ├── InterpreterError   no usable Python there
+│   └── AgentError         the agent did not start, or speaks another language
+└── TaskError              a task failed; holds its last lines
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .ids import TaskId
+
+
+class TfmuxError(Exception):
+    """The base of all errors that are meant for a person; its text is a whole sentence."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong in a cluster file.
+
+    `key` is the place as one would say it (`jobs.ps.tasks[0]`, empty for the file as a whole),
+    `line` counts from 1 and is None where no line can be named, `found` is what stands there
+    (control characters escaped, shortened), `message` is what to write instead.
+    """
+
+    key: str
+    line: int | None
+    found: str
+    message: str
+
+    def __str__(self) -> str:
+        found = f" (found {self.found})" if self.found else ""
+        return f"{self.key}: {self.message}{found}" if self.key else f"{self.message}{found}"
+
+
+class ClusterFileError(TfmuxError):
+    """The cluster file cannot be used; `problems` are in the order of the file's lines."""
+
+    def __init__(self, source: str, problems: Sequence[Problem]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{self._place(p)}: {p}" for p in self.problems))
+
+    def _place(self, problem: Problem) -> str:
+        return self.source if problem.line is None else f"{self.source}:{problem.line}"
+
+
+class RunNotFoundError(TfmuxError):
+    """No run of that id is known here."""
+
+
+class HostError(TfmuxError):
+    """Something is wrong with one host."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        self.host = host
+        self.reason = reason
+        super().__init__(f"{host}: {reason}")
+
+
+class UnreachableError(HostError):
+    """Nothing answers: no route, refused, unresolved, silent, or not an SSH server."""
+
+
+class HostKeyError(HostError):
+    """The host's key is unknown here, or is not the one that is known."""
+
+
+class AuthError(HostError):
+    """The host let nobody in with what was offered."""
+
+
+class InterpreterError(HostError):
+    """The host has no usable Python where the cluster file says."""
+
+
+class AgentError(HostError):
+    """The agent did not come up on the host, or what came back was not an agent's."""
+
+
+class TaskError(TfmuxError):
+    """A task failed; `output` is its last lines, already safe to print."""
+
+    def __init__(self, task: TaskId, host: str, reason: str, output: str = "") -> None:
+        self.task = task
+        self.host = host
+        self.reason = reason
+        self.output = output
+        super().__init__(f"{task} on {host}: {reason}" + (f"\n{output}" if output else ""))

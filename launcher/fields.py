@@ -1,0 +1,241 @@
+"""The kinds of values in a cluster file, each with a sentence for what is no such value.
+
+pydantic's own messages speak to programmers ("Input should be a valid string"); these say what
+to write. TOML knows its types, so nothing is converted behind the writer's back, but for
+whole numbers in `env`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from .addresses import SshDestination, TaskAddress, parse_address, parse_jump
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_LONGEST_NAME = 64
+_LARGEST = 2**53
+_TEN_YEARS = 315_360_000.0
+
+
+def wrong(message: str) -> PydanticCustomError:
+    """An error whose text is `message`, word for word."""
+    return PydanticCustomError("cluster_file", "{message}", {"message": message})
+
+
+def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """`did you mean "x"?` for the nearest of `known`, else `otherwise`."""
+    matches = difflib.get_close_matches(word[:200].lower(), list(known), n=1, cutoff=0.5)
+    return f'did you mean "{matches[0]}"?' if matches else otherwise
+
+
+def text(value: Any) -> str:
+    """A string that a process can be given."""
+    if not isinstance(value, str):
+        raise wrong('write a text in quotes, such as "…"')
+    if "\0" in value:
+        raise wrong("a NUL character cannot stand here: no process can be given one")
+    return value
+
+
+def _words(value: Any) -> str:
+    if not text(value).strip():
+        raise wrong("it is empty: write a text, or leave the key out")
+    return text(value)
+
+
+def _parsed(parse: Callable[[str], Any], kind: type = str) -> PlainValidator:
+    def validate(value: Any) -> Any:
+        if kind is not str and isinstance(value, kind):
+            return value
+        try:
+            return parse(text(value))
+        except ValueError as error:
+            raise wrong(str(error)) from None
+
+    return PlainValidator(validate)
+
+
+def _number(low: float, what: str) -> Callable[[Any], float]:
+    def validate(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise wrong(f"write {what}, without quotes or a unit")
+        if not math.isfinite(value) or not low <= value <= _TEN_YEARS:
+            raise wrong(f"write {what}, from {low:g} to {_TEN_YEARS:.0f}")
+        return float(value)
+
+    return validate
+
+
+seconds = _number(0, "a number of seconds")
+
+
+def _whole(low: int, high: int, what: str) -> PlainValidator:
+    def validate(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong(f"write {what}, a whole number without quotes or a unit")
+        if not low <= value <= high:
+            raise wrong(f"write {what}, from {low} to {high}")
+        return value
+
+    return PlainValidator(validate)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise wrong("write true or false, without quotes")
+    return value
+
+
+def _list(value: Any) -> Any:
+    if isinstance(value, str):
+        raise wrong(f"write a list: [{_quoted(value)}]")
+    if not isinstance(value, list | tuple):
+        raise wrong('write a list, such as ["…", "…"]')
+    return tuple(value)
+
+
+def _tasks(value: Any) -> Any:
+    if isinstance(value, str):
+        raise wrong(f"write a list: [{', '.join(map(_quoted, value.split(',')))}]")
+    if not isinstance(value, list | tuple):
+        raise wrong('write a list of host:port, such as ["tf1:2222", "tf2:auto"]')
+    if not value:
+        raise wrong('the job has no tasks: write at least one, such as ["tf1:2222"]')
+    return tuple(value)
+
+
+def _command(value: Any) -> Any:
+    if isinstance(value, str):
+        words = value.split() or ["…"]
+        raise wrong(f"write a list of arguments: [{', '.join(map(_quoted, words))}]")
+    if not isinstance(value, list | tuple):
+        raise wrong('write a list of arguments, such as ["{python}", "train.py"]')
+    if not value:
+        raise wrong('the command is empty: write its program first, ["{python}", "train.py"]')
+    if isinstance(value[0], str) and not value[0].strip():
+        raise wrong("the first argument is empty: it names the program")
+    return tuple(value)
+
+
+def _quoted(word: str) -> str:
+    word = word.strip()
+    return '"' + (word if len(word) <= 60 else word[:59] + "…") + '"'
+
+
+def _table(value: Any) -> Any:
+    if not isinstance(value, dict):
+        raise wrong('write a table, such as { NAME = "value" }')
+    return value
+
+
+def _env(value: Any) -> Any:
+    for name in _table(value):
+        check_env_name(name)
+    return value
+
+
+def check_env_name(name: str) -> str:
+    """Returns the name when a variable of the environment can have it, else raises."""
+    if not _ENV_NAME.fullmatch(name):
+        raise wrong(
+            f"{name[:60]!r} is no variable's name: write letters, digits and '_', no digit first"
+        )
+    if name.startswith("TFMUX_"):
+        raise wrong(f"{name[:60]} belongs to tfmux: choose a name that does not begin with TFMUX_")
+    return name
+
+
+def _env_value(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise wrong('the value of a variable is a text: write it in quotes, such as "1"')
+    return text(value)
+
+
+def _name(value: Any) -> str:
+    name = _words(value)
+    if len(name) > _LONGEST_NAME:
+        raise wrong(f"write a name of at most {_LONGEST_NAME} characters")
+    if not _NAME.fullmatch(name):
+        raise wrong("write a name of letters, digits, '.', '_' and '-', a letter or digit first")
+    return name
+
+
+def pattern(value: Any) -> str:
+    """A regular expression for log bytes."""
+    try:
+        re.compile(_words(value).encode())  # logs are bytes, and so are the patterns over them
+    except re.error as error:
+        raise wrong(f"this is no regular expression: {error}") from None
+    return text(value)
+
+
+def _metrics(value: Any) -> str:
+    groups = re.compile(pattern(value).encode()).groupindex
+    if "step" not in groups:
+        raise wrong(r"the pattern has no group named step: write such as 'iter (?P<step>\d+)'")
+    return text(value)
+
+
+def _python(value: Any) -> str:
+    python = _words(value)
+    if "/" in python and not python.startswith(("/", "~/")):
+        raise wrong('write an absolute path, "~/…", or the name alone, such as "python3"')
+    if python.startswith(("-", "~")) and not python.startswith("~/"):
+        raise wrong('write the interpreter\'s path, such as "/usr/bin/python3"')
+    return python
+
+
+def one_of(words: type[StrEnum]) -> PlainValidator:
+    """A word of an enum; another one is answered with the nearest."""
+
+    def validate(value: Any) -> StrEnum:
+        known = [str(word) for word in words]
+        if value in known:
+            return words(value)
+        choice = " or ".join(f'"{word}"' for word in known)
+        hint = nearest(value, known) if isinstance(value, str) else ""
+        raise wrong(f"write {choice}" + (f"; {hint}" if hint else ""))
+
+    return PlainValidator(validate)
+
+
+as_text = PlainSerializer(str, return_type=str)
+
+Name = Annotated[str, PlainValidator(_name)]
+Text = Annotated[str, PlainValidator(text)]
+Words = Annotated[str, PlainValidator(_words)]
+Flag = Annotated[bool, PlainValidator(_flag)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
+WordList = Annotated[tuple[Words, ...], BeforeValidator(_list)]
+Command = Annotated[tuple[Text, ...], BeforeValidator(_command)]
+Tasks = Annotated[
+    tuple[Annotated[TaskAddress, _parsed(TaskAddress.parse, TaskAddress), as_text], ...],
+    BeforeValidator(_tasks),
+]
+Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestination), as_text]
+Jump = Annotated[str, _parsed(parse_jump)]
+Address = Annotated[str, _parsed(parse_address)]
+Python = Annotated[str, PlainValidator(_python)]
+Env = Annotated[dict[str, Annotated[str, PlainValidator(_env_value)]], BeforeValidator(_env)]
+EnvNames = Annotated[
+    tuple[Annotated[str, BeforeValidator(_words), PlainValidator(check_env_name)], ...],
+    BeforeValidator(_list),
+]
+MetricsPattern = Annotated[str, PlainValidator(_metrics)]
+Seconds = Annotated[float, PlainValidator(seconds)]
+Lease = Annotated[float, PlainValidator(_number(1, "a number of seconds"))]
+Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs")]
+Count = Annotated[int, _whole(0, 1_000_000, "a count")]
+Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps")]
+Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes")]

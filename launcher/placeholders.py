@@ -1,0 +1,105 @@
+"""`{python}`, `{port.worker.0}` and their like in the texts of a cluster file.
+
+`{{` and `}}` are literal braces. `Names` knows what a cluster can say (for checking, before
+anything is known of the hosts); `expand` puts in what a plan knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from .fields import nearest
+from .spec import Cluster
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_LITERAL = {"{{": "{", "}}": "}"}
+
+RUN_WIDE = frozenset({"name", "run_id"})
+"""What is the same for every task on every host."""
+
+_PLAIN = RUN_WIDE | {
+    "python", "job", "index", "host", "port", "address", "ps_hosts", "worker_hosts", "cluster",
+    "logdir", "workdir",
+}  # fmt: skip
+_OF_JOB = ("hosts", "num")
+_OF_TASK = ("host", "port", "address")
+
+
+def expand(text: str, *values: Mapping[str, str]) -> str:
+    """Puts the values in; the first mapping that has a name wins.
+
+    Raises:
+        KeyError: a placeholder has no value, or a brace stands alone.
+    """
+    if "{" not in text and "}" not in text:
+        return text
+
+    def put(match: re.Match[str]) -> str:
+        token = match[0]
+        if token in _LITERAL:
+            return _LITERAL[token]
+        for mapping in values:
+            if (match[1] or "") in mapping:
+                return mapping[match[1]]
+        raise KeyError(token)
+
+    return _TOKEN.sub(put, text)
+
+
+class Names:
+    """The placeholders that mean something in one cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._sizes = {name: len(job.tasks) for name, job in cluster.jobs.items()}
+
+    def problems(self, text: str, without: frozenset[str] = frozenset()) -> Iterator[str]:
+        """What is wrong with the placeholders of a text, a sentence each.
+
+        `without` are names that mean something elsewhere, but not in this text.
+        """
+        for match in _TOKEN.finditer(text):
+            if match[0] in _LITERAL:
+                continue
+            if match[1] is None:
+                yield f"a single {match[0]} is no placeholder: write {match[0] * 2} for a brace"
+            elif match[1] in without:
+                yield f"{match[0]} has no meaning here: leave it out"
+            elif problem := self._problem(match[1]):
+                yield problem
+
+    def _problem(self, name: str) -> str | None:
+        if name in _PLAIN:
+            return None
+        kind, *rest = name.split(".")
+        if kind in _OF_JOB and len(rest) == 1:
+            return self._no_job(name, rest[0])
+        if kind in _OF_TASK and len(rest) == 2:
+            return self._no_job(name, rest[0]) or self._no_index(name, *rest)
+        shown = name if len(name) <= 60 else name[:59] + "…"
+        if not re.fullmatch(r"[A-Za-z_][\w.]*", name):
+            return f"{{{shown}}} is no placeholder: write {{{{ and }}}} for braces that stay"
+        known = [*_PLAIN, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]
+        known += [f"{kind}.{job}.0" for kind in _OF_TASK for job in self._sizes]
+        hint = nearest(name, known, "write {{ and }} for braces that stay")
+        if hint.startswith("did"):
+            hint = hint.replace('"', "{", 1).replace('"', "}", 1)
+        return f"the placeholder {{{shown}}} is unknown: {hint}"
+
+    def _no_job(self, name: str, job: str) -> str | None:
+        if job in self._sizes:
+            return None
+        have = f"the jobs are {', '.join(list(self._sizes)[:10])}"
+        return f"{{{name[:60]}}} names no job: {nearest(job, self._sizes, have)}"
+
+    def _no_index(self, name: str, job: str, index: str) -> str | None:
+        size = self._sizes[job]
+        if (
+            index.isascii()
+            and index.isdecimal()
+            and index == str(int(index[:9]))
+            and (int(index) < size)
+        ):
+            return None
+        last = f"0 to {size - 1}" if size > 1 else "0"
+        return f"{{{name[:60]}}} names no task: the indices of {job} are {last}"

@@ -1,0 +1,464 @@
+"""The plan: each task's exact command and environment, and the order of the start.
+
+Pure but for two looks at this machine (its home, where the trainer is installed): no network,
+nothing started. `tfmux plan` shows a plan made without facts; a launch makes it again with the
+facts that the hosts' agents have told (home, GPUs, free ports for `auto`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from . import environment
+from .addresses import bracketed, join
+from .environment import GpuShare, GpuWish
+from .ids import TaskId
+from .order import stages
+from .placeholders import expand
+from .spec import (
+    After,
+    Cluster,
+    Host,
+    Job,
+    Listening,
+    LogMatches,
+    Readiness,
+    RunSettings,
+    Started,
+    ready_value,
+)
+
+__all__ = [
+    "After",
+    "HostFacts",
+    "HostPlan",
+    "Listening",
+    "LogMatches",
+    "Plan",
+    "Readiness",
+    "Role",
+    "SshTarget",
+    "Started",
+    "TaskPlan",
+    "make_plan",
+    "plan_json",
+]
+
+
+class Role(StrEnum):
+    """What a task is to the run. The chief is task 0 of `chief`, else of `worker`."""
+
+    PS = "ps"
+    CHIEF = "chief"
+    WORKER = "worker"
+    EVALUATOR = "evaluator"
+    HELPER = "helper"
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What a host's agent says of it at launch; what is empty is not known yet."""
+
+    home: str = ""
+    workdir: str = ""
+    """The folder that holds the copy of `workdir`; on this machine `workdir` itself."""
+    trainer: str = ""
+    """The folder that holds the bundled trainer package, put last on `PYTHONPATH`."""
+    gpus: int = 0
+    ports: Mapping[TaskId, int] = field(default_factory=dict)
+    """The ports picked there for `auto`."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The host's own values of the variables in `environment.EXTENDED`."""
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """How to log in to a host; what is None is left to ssh_config. Paths are absolute."""
+
+    user: str | None
+    host: str
+    port: int | None
+    identity: str | None = None
+    jump: str | None = None
+    """`user@host:port`, or several with commas, the first one first."""
+    known_hosts: str | None = None
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        return user + (bracketed(self.host) if self.port is None else join(self.host, self.port))
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task, ready to be started."""
+
+    id: TaskId
+    role: Role
+    host: str
+    port: int | None
+    """None: `auto`, not picked yet."""
+    address: str
+    """`host:port` as the others and the cluster spec call it."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready: Readiness
+    in_cluster: bool
+    """It stands in the cluster spec (an evaluator does not)."""
+    forward: bool
+    cwd: str
+    logdir: str
+    max_restarts: int
+    log_limit: int
+    setup: str
+    pty: bool
+    env_from: tuple[str, ...]
+    """Names of this machine's variables to hand on; their values are secrets and never here."""
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host that has tasks."""
+
+    name: str
+    ssh: SshTarget | None
+    """None: this machine."""
+    python: str
+    address: str
+    """What the others call it, without a port."""
+    env: Mapping[str, str]
+    gpus: int | None
+    """As the file says; None = what the host reports."""
+    data: tuple[Path, ...] = ()
+    collect: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a launch does, before it is done."""
+
+    name: str
+    run_id: str
+    hosts: tuple[HostPlan, ...]
+    tasks: tuple[TaskPlan, ...]
+    """In start order."""
+    stages: tuple[tuple[TaskId, ...], ...]
+    settings: RunSettings
+    start_timeout: float
+    total_steps: int | None
+    metrics_pattern: str | None
+    workdir: Path | None
+    """The local directory to copy to the other hosts; None = copy nothing."""
+    exclude: tuple[str, ...]
+    cluster_spec: Mapping[str, list[str]]
+    chief: TaskId | None
+    warm: bool = False
+
+    def task(self, task: TaskId) -> TaskPlan:
+        """The plan of one task.
+
+        Raises:
+            KeyError: there is no such task.
+        """
+        for plan in self.tasks:
+            if plan.id == task:
+                return plan
+        raise KeyError(str(task))
+
+    def on_host(self, host: str) -> tuple[TaskPlan, ...]:
+        """A host's tasks, in start order."""
+        return tuple(task for task in self.tasks if task.host == host)
+
+
+def make_plan(
+    cluster: Cluster,
+    run_id: str,
+    facts: Mapping[str, HostFacts] = MappingProxyType({}),
+    resume: str | None = None,
+) -> Plan:
+    """Works out the plan of a cluster that `cluster_file` has found sensible.
+
+    Under `resume` the log directory is that run's, and the tasks are told so.
+    """
+    return _Planner(cluster, run_id, facts, resume).plan()
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The answer of `tfmux plan --json`, the same for every run of a file.
+
+    ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
+    "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
+    "started" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the tasks in start
+    order. A port that is picked at launch reads `auto`.
+    """
+    return {
+        "name": plan.name,
+        "stages": [[str(task) for task in stage] for stage in plan.stages],
+        "tasks": [
+            {
+                "task": str(task.id),
+                "host": task.host,
+                "address": task.address,
+                "argv": list(task.argv),
+                "env": dict(task.env),
+                "ready": ready_value(task.ready),
+                "cwd": task.cwd,
+            }
+            for task in plan.tasks
+        ],
+    }
+
+
+class _Planner:
+    """The work of `make_plan`: what is the same for all tasks is worked out once."""
+
+    def __init__(
+        self, cluster: Cluster, run_id: str, facts: Mapping[str, HostFacts], resume: str | None
+    ) -> None:
+        self._cluster = cluster
+        self._run_id = run_id
+        self._resume = resume
+        self._stages = stages(cluster)
+        self._hosts = tuple(dict.fromkeys(self._host_of(t) for s in self._stages for t in s))
+        self._facts = {host: self._known(host, facts.get(host)) for host in self._hosts}
+        self._ports = {task: self._port(task) for stage in self._stages for task in stage}
+        self._spec = {
+            job: [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
+            for job, entry in cluster.jobs.items()
+            if cluster.in_spec(job)
+        }
+        self._shared = self._shared_values()
+        self._gpus = self._gpu_shares()
+        self._bypass = dict.fromkeys(cluster.address(host) for host in self._hosts)
+
+    def plan(self) -> Plan:
+        cluster, run = self._cluster, self._cluster.run
+        tasks = tuple(self._task(task) for stage in self._stages for task in stage)
+        return Plan(
+            name=cluster.name,
+            run_id=self._run_id,
+            hosts=tuple(self._host(host) for host in self._hosts),
+            tasks=tasks,
+            stages=self._stages,
+            settings=run,
+            start_timeout=cluster.start.timeout,
+            total_steps=cluster.metrics.total,
+            metrics_pattern=cluster.metrics.pattern,
+            workdir=Path(self._local_workdir()) if run.workdir else None,
+            exclude=run.exclude,
+            cluster_spec=self._spec,
+            chief=cluster.chief,
+            warm=cluster.start.warm,
+        )
+
+    def _task(self, task: TaskId) -> TaskPlan:
+        cluster, run, job = self._cluster, self._cluster.run, self._cluster.jobs[task.job]
+        host = self._host_of(task)
+        values = self._values(task)
+        logdir = self._logdir(host, values)
+        values["logdir"] = logdir
+        command = job.command or run.command or ()
+        return TaskPlan(
+            id=task,
+            role=self._role(task),
+            host=host,
+            port=self._ports[task],
+            address=self._place(task),
+            argv=tuple(expand(word, values, self._shared) for word in command),
+            env=self._env(task, values),
+            ready=self._readiness(task.job),
+            in_cluster=cluster.in_spec(task.job),
+            forward=job.forward,
+            cwd=values["workdir"],
+            logdir=logdir,
+            max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
+            log_limit=run.log_limit if job.log_limit is None else job.log_limit,
+            setup=run.setup if job.setup is None else job.setup,
+            pty=run.pty if job.pty is None else job.pty,
+            env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
+        )
+
+    def _env(self, task: TaskId, values: Mapping[str, str]) -> dict[str, str]:
+        cluster, host = self._cluster, self._host_of(task)
+        job = cluster.jobs[task.job]
+        share = self._gpus.get(task)
+        env = {"PYTHONUNBUFFERED": "1"} | (share.env if share else {})
+        for table in (cluster.run.env, self._entry(host).env, job.env):
+            env |= {name: expand(value, values, self._shared) for name, value in table.items()}
+        facts = self._facts[host]
+        env = environment.extended(env, facts.environ, facts.trainer, self._bypass)
+        if job.in_cluster:
+            env["TF_CONFIG"] = environment.tf_config(self._spec, task)
+        env["TFMUX_RUN_ID"] = self._run_id
+        if self._resume is not None:
+            env["TFMUX_RESUME"] = self._resume
+        return env
+
+    def _host(self, name: str) -> HostPlan:
+        cluster, entry = self._cluster, self._entry(name)
+        jobs = {t.job: cluster.jobs[t.job] for t in self._ports if self._host_of(t) == name}
+        tables: list[RunSettings | Job] = [cluster.run, *jobs.values()]
+        collect = {
+            expand(path, values | {"logdir": self._logdir(name, values)}, self._shared): None
+            for task in self._ports
+            if self._host_of(task) == name
+            for values in [self._values(task)]
+            for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
+        }
+        data = dict.fromkeys(path for table in tables for path in table.data)
+        prepare = dict.fromkeys(line for table in tables for line in table.prepare)
+        return HostPlan(
+            name=name,
+            ssh=self._target(entry),
+            python=self._python(name),
+            address=cluster.address(name),
+            env=entry.env,
+            gpus=entry.gpus,
+            data=tuple(Path(self._local_path(path)) for path in data),
+            collect=tuple(collect),
+            prepare=tuple(prepare),
+        )
+
+    def _target(self, entry: Host) -> SshTarget | None:
+        if entry.ssh is None:
+            return None
+        return SshTarget(
+            user=entry.ssh.user,
+            host=entry.ssh.host,
+            port=entry.ssh.port,
+            identity=entry.identity and self._local_path(entry.identity),
+            jump=entry.jump,
+            known_hosts=entry.known_hosts and self._local_path(entry.known_hosts),
+        )
+
+    def _known(self, host: str, facts: HostFacts | None) -> HostFacts:
+        """The facts of a host, with what a plan may take for granted where they are silent."""
+        facts = facts or HostFacts()
+        if self._cluster.is_local(host):
+            own = {n: os.environ[n] for n in environment.EXTENDED if n in os.environ}
+            return replace(
+                facts,
+                home=facts.home or os.path.expanduser("~"),
+                workdir=facts.workdir or self._local_workdir(),
+                trainer=facts.trainer or _installed_trainer(),
+                environ=facts.environ or own,
+            )
+        home = facts.home or "~"
+        folder = f"{home}/.local/state/tfmux/{self._run_id}/{host}"
+        workdir = facts.workdir or (f"{folder}/work" if self._cluster.run.workdir else home)
+        trainer = facts.trainer or f"{folder}/trainer"
+        return replace(facts, home=home, workdir=workdir, trainer=trainer)
+
+    def _local_workdir(self) -> str:
+        wide = {"name": self._cluster.name, "run_id": self._run_id}
+        return self._local_path(expand(self._cluster.run.workdir, wide) or ".")
+
+    def _local_path(self, path: str) -> str:
+        return os.path.normpath(self._cluster.base / os.path.expanduser(path))
+
+    def _logdir(self, host: str, values: Mapping[str, str]) -> str:
+        """The host's log directory; under `resume` the one of the run that goes on."""
+        run_id = {"run_id": self._resume or self._run_id}
+        path = _at_home(
+            expand(self._cluster.run.logdir, run_id, values, self._shared), self._facts[host].home
+        )
+        return self._local_path(path) if self._cluster.is_local(host) else path
+
+    def _shared_values(self) -> dict[str, str]:
+        cluster = self._cluster
+        values = {"name": cluster.name, "run_id": self._run_id, "cluster": json.dumps(self._spec)}
+        for job, entry in cluster.jobs.items():
+            places = [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
+            values[f"hosts.{job}"] = ",".join(places)
+            values[f"num.{job}"] = str(len(places))
+            for index, place in enumerate(entry.tasks):
+                values[f"host.{job}.{index}"] = place.host
+                values[f"port.{job}.{index}"] = self._port_text(TaskId(job, index))
+                values[f"address.{job}.{index}"] = bracketed(cluster.address(place.host))
+        values["ps_hosts"] = values.get("hosts.ps", "")
+        values["worker_hosts"] = values.get("hosts.worker", "")
+        return values
+
+    def _values(self, task: TaskId) -> dict[str, str]:
+        host = self._host_of(task)
+        return {
+            "python": self._python(host),
+            "job": task.job,
+            "index": str(task.index),
+            "host": host,
+            "port": self._port_text(task),
+            "address": bracketed(self._cluster.address(host)),
+            "workdir": self._facts[host].workdir,
+        }
+
+    def _gpu_shares(self) -> dict[TaskId, GpuShare]:
+        shares: dict[TaskId, GpuShare] = {}
+        for host in self._hosts:
+            wishes = [
+                GpuWish(task, self._cluster.jobs[task.job].gpus, self._trains(task))
+                for task in self._ports
+                if self._host_of(task) == host
+            ]
+            given = self._entry(host).gpus
+            supply = self._facts[host].gpus if given is None else given
+            shares |= environment.split_gpus(wishes, supply)
+        return shares
+
+    def _trains(self, task: TaskId) -> bool:
+        return self._role(task) in (Role.CHIEF, Role.WORKER)
+
+    def _role(self, task: TaskId) -> Role:
+        if task.job == "evaluator":
+            return Role.EVALUATOR
+        if not self._cluster.in_spec(task.job):
+            return Role.HELPER
+        if task == self._cluster.chief:
+            return Role.CHIEF
+        return Role.PS if task.job == "ps" else Role.WORKER
+
+    def _readiness(self, job: str) -> Readiness:
+        ready = self._cluster.jobs[job].ready or self._cluster.start.ready.get(job)
+        if ready is not None:
+            return ready
+        return Listening() if self._cluster.in_spec(job) else Started()
+
+    def _python(self, host: str) -> str:
+        local = self._cluster.is_local(host)
+        default = (sys.executable if local else "") or "python3"
+        return _at_home(self._entry(host).python or default, self._facts[host].home)
+
+    def _entry(self, host: str) -> Host:
+        return self._cluster.hosts.get(host) or Host()
+
+    def _host_of(self, task: TaskId) -> str:
+        return self._cluster.jobs[task.job].tasks[task.index].host
+
+    def _port(self, task: TaskId) -> int | None:
+        port = self._cluster.jobs[task.job].tasks[task.index].port
+        return self._facts[self._host_of(task)].ports.get(task) if port is None else port
+
+    def _port_text(self, task: TaskId) -> str:
+        return str(self._ports[task] or "auto")
+
+    def _place(self, task: TaskId) -> str:
+        return join(self._cluster.address(self._host_of(task)), self._ports[task])
+
+
+def _at_home(path: str, home: str) -> str:
+    """`~` replaced by a home that is known; a shell is never asked to do it."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def _installed_trainer() -> str:
+    """The folder with the trainer package that came with this program; it is not imported."""
+    found = importlib.util.find_spec("trainer")
+    return "" if found is None or not found.origin else str(Path(found.origin).parent.parent)
