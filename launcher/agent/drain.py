@@ -1,0 +1,117 @@
+"""Task output into files, in a thread of its own.
+
+A disk that hangs blocks `write`, and must block neither heartbeats nor kills. A full disk must
+not block the tasks: their pipes are read on and what found no room is counted. The pipe stays
+between a task and its file because `> /dev/stderr` inside a task would cut the file to zero.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import termios
+import threading
+from typing import Callable
+
+_CHUNK = 256 * 1024
+
+
+class Log:
+    """One task's log file on this host; attempts follow each other in it.
+
+    `size` is the bytes written, `lost` those that found no room on the disk, `cut` those
+    beyond the limit. Changed by the drain thread, read by the loop.
+    """
+
+    def __init__(self, path: str, limit: int) -> None:
+        self.path = path
+        self.limit = limit
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.fd = os.open(path, flags, 0o600)
+        self.size = os.fstat(self.fd).st_size
+        self.lost = 0
+        self.cut = 0
+
+    def write(self, data: bytes) -> None:
+        """Appends what fits."""
+        room = self.limit - self.size
+        if len(data) > room:
+            self.cut += len(data) - max(0, room)
+            data = data[: max(0, room)]
+        view = memoryview(data)
+        while view:
+            try:
+                written = os.write(self.fd, view)
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+                    raise
+                self.lost += len(view)
+                return
+            self.size += written
+            view = view[written:]
+
+
+class Drain(threading.Thread):
+    """Reads all tasks' pipes until each has no writer left.
+
+    `on_change` is called from this thread after a log has grown or ended; it only wakes the
+    agent's loop.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        super().__init__(name="drain", daemon=True)
+        self._on_change = on_change
+        self._logs: dict[int, Log] = {}
+        self._epoll = select.epoll()
+        self._lock = threading.Lock()
+        self._reading = False
+
+    def add(self, fd: int, log: Log) -> None:
+        """Drains `fd` into `log` from now on; closes it when it has ended."""
+        with self._lock:
+            self._logs[fd] = log
+            self._epoll.register(fd, select.EPOLLIN)
+
+    def draining(self, log: Log) -> bool:
+        """Somebody still holds a pipe of this log open."""
+        with self._lock:
+            return log in self._logs.values()
+
+    def idle(self, log: Log) -> bool:
+        """All that was written to this log's pipes so far is in its file."""
+        waiting = bytearray(4)
+        with self._lock:
+            for fd, drained in self._logs.items():
+                if drained is log:
+                    fcntl.ioctl(fd, termios.FIONREAD, waiting)
+                    if any(waiting):
+                        return False
+        return not self._reading  # looked at last: what left the pipe meanwhile is being written
+
+    def run(self) -> None:
+        """Reads until the process ends."""
+        while True:
+            for fd, _ in self._epoll.poll():
+                self._read(fd)
+
+    def _read(self, fd: int) -> None:
+        log: Log | None = self._logs.get(fd)
+        if log is None:
+            return
+        self._reading = True
+        try:
+            data = os.read(fd, _CHUNK)
+        except OSError:  # a terminal whose last user has gone says EIO
+            data = b""
+        if data:
+            log.write(data)
+            self._reading = False
+        else:
+            self._reading = False
+            with self._lock:
+                self._epoll.unregister(fd)
+                del self._logs[fd]
+            os.close(fd)
+        self._on_change()

@@ -1,0 +1,96 @@
+"""The agent's parent: when the agent dies or freezes, it ends everything below it, and goes.
+
+An agent may be killed by the kernel for its memory, or stopped; its tasks must not go on
+unwatched. Parent-death signals alone would miss a daemon that left its family, so the guardian
+is a child-subreaper too: what the agent leaves behind becomes the guardian's child.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, Callable
+
+from .proc import Census, read_process, send
+from .tasks import become_subreaper, set_parent_death_signal
+
+FROZEN = 8.0
+_PATIENCE = 10.0
+
+
+def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int], None]) -> None:
+    """Forks the agent, watches it, and cleans up after it. Returns when nothing is left.
+
+    The agent alone keeps `listener`: with a copy here, a bridge could still connect after the
+    agent's death and would wait for an answer for ever.
+    """
+    become_subreaper()
+    pulse, beats = os.pipe()
+    me = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.close(pulse)
+        set_parent_death_signal(signal.SIGTERM)
+        if os.getppid() != me:
+            os._exit(1)
+        become_subreaper()
+        try:
+            agent(beats)
+        finally:
+            os._exit(0)
+    os.close(beats)
+    listener.close()
+    if not _watch(pulse):
+        print("guardian: the agent died or froze; ending everything", flush=True)
+        _end_everything(config["run_id"], pid)
+
+
+def _watch(pulse: int) -> bool:
+    """True when the agent went by itself."""
+    last = time.monotonic()
+    clean = False
+    while True:
+        before = time.monotonic()
+        ready, _, _ = select.select([pulse], [], [], 1.0)
+        now = time.monotonic()
+        if now - before > 3.0:
+            last = now  # we were stopped ourselves: the agent may have been, too
+        if ready:
+            data = os.read(pulse, 4096)
+            if not data:
+                return clean
+            clean = clean or b"Q" in data
+            last = now
+        _reap()
+        if now - last > FROZEN:
+            return False
+
+
+def _end_everything(run_id: str, agent: int) -> None:
+    census = Census(run_id)
+    deadline = time.monotonic() + _PATIENCE
+    while time.monotonic() < deadline:
+        members = [process for process, _ in census.take().values()]
+        for process in members:
+            if process.pid != agent:  # the agent last: its death signals its children
+                send(process, (signal.SIGKILL,))
+        frozen = read_process(agent)
+        if frozen is not None and frozen.ppid == os.getpid():
+            send(frozen, (signal.SIGKILL,))
+        _reap()
+        if not members:
+            return
+        time.sleep(0.01)
+
+
+def _reap() -> None:
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return

@@ -1,0 +1,145 @@
+"""Who listens where, and which ports are free.
+
+Listening sockets come from netlink's sock_diag (0.1 ms, LISTEN only), or from
+`/proc/net/tcp*` where netlink is forbidden. Joined with the descriptors of processes they say
+which process holds a port.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import socket
+import struct
+from typing import Any, Iterable
+
+from .proc import command_line
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_LISTEN = 10
+_LOW, _HIGH = 15000, 32000
+"""Picked below the range of outgoing connections (32768 and up on Linux), where any client on
+the host could take a port between our look and the task's bind."""
+
+
+def listeners() -> dict[int, set[int]]:
+    """Inodes of the sockets that listen, by port, IPv4 and IPv6 together."""
+    found: dict[int, set[int]] = {}
+    try:
+        pairs = [*_by_netlink(socket.AF_INET), *_by_netlink(socket.AF_INET6)]
+    except OSError:
+        pairs = [*_by_proc("/proc/net/tcp"), *_by_proc("/proc/net/tcp6")]
+    for port, inode in pairs:
+        found.setdefault(port, set()).add(inode)
+    return found
+
+
+def _by_netlink(family: int) -> Iterable[tuple[int, int]]:
+    head = struct.Struct("=LHHLL")
+    request = struct.pack("=BBBBL48s", family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN, b"")
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
+        link.settimeout(1.0)
+        link.send(head.pack(head.size + len(request), _SOCK_DIAG_BY_FAMILY, 0x301, 1, 0) + request)
+        while True:
+            raw = link.recv(1 << 16)
+            at = 0
+            while at < len(raw):
+                length, kind, _, _, _ = head.unpack_from(raw, at)
+                if kind == 3:  # NLMSG_DONE
+                    return
+                if kind == 2:  # NLMSG_ERROR
+                    raise OSError(errno.EPERM, "sock_diag refused")
+                (port,) = struct.unpack_from("!H", raw, at + head.size + 4)
+                (inode,) = struct.unpack_from("=L", raw, at + head.size + 68)
+                yield port, inode
+                at += (length + 3) & ~3
+
+
+def _by_proc(path: str) -> Iterable[tuple[int, int]]:
+    try:
+        with open(path) as file:
+            lines = file.readlines()[1:]
+    except OSError:  # no IPv6 in this kernel
+        return
+    for line in lines:
+        fields = line.split()
+        if fields[3] == "0A":
+            yield int(fields[1].rpartition(":")[2], 16), int(fields[9])
+
+
+def holds(pids: Iterable[int], inodes: set[int]) -> int | None:
+    """The first of `pids` that has one of these sockets open."""
+    for pid in pids:
+        try:
+            names = os.listdir(f"/proc/{pid}/fd")
+        except OSError:
+            continue
+        for name in names:
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
+            except OSError:
+                continue
+            if target.startswith("socket:[") and int(target[8:-1]) in inodes:
+                return pid
+    return None
+
+
+def holder(port: int) -> dict[str, Any] | None:
+    """Who listens on a port: pid and command line (0 and "" for somebody whose descriptors we
+    may not see); None when nobody does."""
+    inodes = listeners().get(port)
+    if not inodes:
+        return None
+    pid = holds((int(name) for name in os.listdir("/proc") if name.isdigit()), inodes)
+    if pid is None:
+        return {"port": port, "pid": 0, "command": ""}
+    tag = ""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            for entry in file.read().split(b"\0"):
+                if entry.startswith(b"TFMUX_TASK="):
+                    tag = entry[11:].decode(errors="replace").rstrip(";")
+    except OSError:
+        tag = ""
+    return {"port": port, "pid": pid, "command": command_line(pid), "task": tag}
+
+
+class Picker:
+    """Picks free ports and never the same one twice."""
+
+    def __init__(self) -> None:
+        self._given: set[int] = set()
+
+    def pick(self, count: int, avoid: Iterable[int]) -> list[int]:
+        """`count` ports on which a server could listen now, none of `avoid`.
+
+        Raises:
+            OSError: there are none.
+        """
+        taken = self._given | set(avoid)
+        picked: list[int] = []
+        for port in random.sample(range(_LOW, _HIGH), 4000):
+            if len(picked) == count:
+                break
+            if port not in taken and _free(port):
+                picked.append(port)
+        if len(picked) < count:
+            raise OSError(errno.EADDRNOTAVAIL, "no free port on this host")
+        self._given.update(picked)
+        return picked
+
+
+def _free(port: int) -> bool:
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind((address, port))
+        except OSError as error:
+            if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+                continue
+            return False
+    return True

@@ -1,0 +1,538 @@
+"""The agent's loop: input, kills, lease, logs — in this order.
+
+One thread and one selector; the only other thread drains task output. Nothing in here waits:
+a kill is a state, a log is read a chunk at a time, and building a staged tree goes to a thread
+so that beats are answered meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any, Callable
+
+from . import ports, proc, stage, state, stats, wire
+from .channel import Channel, OpenLog
+from .drain import Drain, Log
+from .folders import FolderError, Folders
+from .kills import Kill
+from .tasks import Attempt, spawn
+
+_LOOK_LISTENING = 0.03
+_ROSTER = 1.0
+_BEAT_GUARDIAN = 1.0
+_SIZE_PACE = 0.03
+_LOOK_AT_OUTPUT = 0.005
+_WAIT_FOR_OUTPUT = 1.0
+
+
+class Agent:
+    """Owns a run's tasks on one host until nothing of them is left.
+
+    `config` is what the launcher's bootstrap sent: `run_id`, `host`, `lease` and `grace` in
+    seconds, `on_disconnect`, `local` (the end of the channel means that the launcher is dead).
+    """
+
+    def __init__(
+        self, config: dict[str, Any], folders: Folders, listener: socket.socket, guardian: int
+    ) -> None:
+        self._config = config
+        self._folders = folders
+        self._listener = listener
+        self._guardian = guardian
+        self._census = proc.Census(config["run_id"])
+        self._attempts, self._was = state.load(folders, self._census)
+        self._logs = {attempt.task: attempt.log for attempt in self._attempts}
+        self._channels: list[Channel] = []
+        self._kills: list[Kill] = []
+        self._picker = ports.Picker()
+        self._stats = stats.Stats()
+        self._stage: stage.Stage | None = None
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        self._later: list[Callable[[], None]] = []
+        self._drain = Drain(self._wake)
+        self._said_sizes: dict[str, int] = {}
+        self._last_beat = time.monotonic()
+        self._last_channel = ""
+        self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0}
+        self._saved_roster: set[proc.Key] = set()
+        self._ending = ""
+        self._remove = False
+        self._term = False
+
+    # --- the loop -------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Runs until the run is over here."""
+        for fd in (self._wake_read, self._wake_write):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._drain.start()
+        while not self._over():
+            self._turn()
+        state.save(self._folders, self._attempts, self._census, self._ending)
+        self._say_goodbye()
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._patience()):
+            if key.fileobj is self._listener:
+                self._accept()
+            elif key.fd == self._wake_read:
+                self._drain_wakeups()
+        for channel in list(self._channels):
+            self._read(channel)
+        for work in self._take_later():
+            work()
+        self._reap()
+        self._look_at_kills()
+        now = time.monotonic()
+        if self._due("listening", now, _LOOK_LISTENING):
+            self._look_for_listeners()
+        if self._due("roster", now, _ROSTER):
+            self._look_at_roster()
+        if self._due("guardian", now, _BEAT_GUARDIAN):
+            os.write(self._guardian, b"b")
+        self._look_at_lease(now)
+        if self._due("sizes", now, _SIZE_PACE):
+            self._tell_sizes()
+        for channel in list(self._channels):
+            self._write(channel)
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        waits = [self._next["guardian"] - now, self._next["roster"] - now]
+        waits += [kill.next_look - now for kill in self._kills]
+        if any(a.port and not a.ended and not a.listening for a in self._attempts):
+            waits.append(self._next["listening"] - now)
+        if any(a.ended and not a.told for a in self._attempts):
+            waits.append(_LOOK_AT_OUTPUT)
+        if self._sizes_to_tell():
+            waits.append(self._next["sizes"] - now)
+        return max(0.0, min(waits))
+
+    def _due(self, what: str, now: float, every: float) -> bool:
+        if now < self._next[what]:
+            return False
+        self._next[what] = now + every
+        return True
+
+    def _over(self) -> bool:
+        if self._kills or not self._ending:
+            return False
+        return self._ending != "leave" or not any(c.wants_to_write() for c in self._channels)
+
+    def _say_goodbye(self) -> None:
+        self._listener.close()
+        if self._remove:
+            self._folders.remove()
+        else:
+            try:
+                os.unlink(self._folders.socket)
+            except FileNotFoundError:
+                pass  # another agent's bridge has cleaned up
+        for channel in self._channels:
+            channel.close()
+        os.write(self._guardian, b"Q")
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"\0")
+        except BlockingIOError:
+            return  # the loop is awake already
+
+    def _drain_wakeups(self) -> None:
+        try:
+            while os.read(self._wake_read, 4096):
+                continue
+        except BlockingIOError:
+            return
+
+    def _take_later(self) -> list[Callable[[], None]]:
+        later, self._later = self._later, []
+        return later
+
+    def _on_term(self, *_: object) -> None:
+        self._term = True
+
+    # --- channels -------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        link, _ = self._listener.accept()
+        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        size = struct.calcsize("2i")
+        link.settimeout(2.0)
+        try:
+            _, extra, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size))
+        except OSError:
+            extra = []
+        if uid != os.getuid() or not extra:
+            link.close()
+            return
+        source, sink = struct.unpack("2i", extra[0][2][:size])
+        channel = Channel(link, source, sink)
+        self._channels.append(channel)
+        self._selector.register(source, selectors.EVENT_READ, channel)
+
+    def _read(self, channel: Channel) -> None:
+        for _ in range(4):
+            data = channel.receive()
+            if data is None:
+                return
+            if not data:
+                self._drop(channel)
+                return
+            try:
+                for frame in channel.decoder.feed(data):
+                    self._last_beat = time.monotonic()
+                    self._handle(channel, frame)
+            except (wire.WireError, KeyError, TypeError, ValueError) as error:
+                channel.send(wire.ERROR, {"text": f"{type(error).__name__}: {error}"})
+                self._flush_and_drop(channel)
+                return
+
+    def _write(self, channel: Channel) -> None:
+        try:
+            channel.pump()
+        except OSError:
+            self._drop(channel)
+            return
+        wanted = channel.wants_to_write()
+        try:
+            registered = channel.sink in self._selector.get_map()
+            if wanted and not registered:
+                self._selector.register(channel.sink, selectors.EVENT_WRITE, channel)
+            elif registered and not wanted:
+                self._selector.unregister(channel.sink)
+        except OSError:
+            self._drop(channel)
+
+    def _drop(self, channel: Channel) -> None:
+        if channel not in self._channels:
+            return
+        self._channels.remove(channel)
+        for fd in (channel.source, channel.sink):
+            if fd in self._selector.get_map():
+                self._selector.unregister(fd)
+        channel.close()
+        lost = channel.greeted and not any(c.greeted for c in self._channels)
+        if lost and self._config["local"] and not self._ending:
+            self._act_alone("the launcher died")
+
+    def _flush_and_drop(self, channel: Channel) -> None:
+        try:
+            channel.pump()
+        except OSError as error:
+            print(f"channel: {error}", flush=True)
+        self._drop(channel)
+
+    def _tell(self, kind: int, body: dict[str, Any]) -> None:
+        for channel in self._channels:
+            if channel.greeted:
+                channel.send(kind, body)
+
+    # --- what a launcher says -------------------------------------------------------------
+
+    def _handle(self, channel: Channel, frame: wire.Frame) -> None:
+        if not channel.greeted:
+            if frame.type != wire.HELLO:
+                raise wire.WireError("the first frame must be HELLO")
+            self._hello(channel, frame.json())
+        elif frame.type == wire.BEAT:
+            channel.send(wire.PONG, {"time": time.time(), **frame.json()})
+        elif frame.type == wire.STAGE:
+            self._stage_bytes(channel, frame.body)
+        else:
+            handlers = {
+                wire.START: self._start,
+                wire.OPEN: self._open,
+                wire.CREDIT: self._credit,
+                wire.KILL: self._kill,
+                wire.PORTS: self._ports,
+                wire.STATS: self._tell_stats,
+                wire.STAGED: self._manifest,
+                wire.LEAVE: self._leave,
+            }
+            if frame.type not in handlers:
+                raise wire.WireError(f"unexpected {wire.NAMES[frame.type]}")
+            handlers[frame.type](channel, frame.json())
+
+    def _hello(self, channel: Channel, said: dict[str, Any]) -> None:
+        if said["version"] != wire.VERSION:
+            raise wire.WireError(
+                f"this agent speaks version {wire.VERSION}, the launcher {said['version']}"
+            )
+        for other in [c for c in self._channels if c is not channel]:
+            if other.greeted and other.token != said["token"]:
+                other.send(wire.GONE, {"by": said["who"]})
+            self._flush_and_drop(other)
+        channel.greeted = True
+        channel.token = said["token"]
+        self._config.update({key: said[key] for key in ("lease", "grace", "on_disconnect")})
+        if self._ending and self._ending != "leave":
+            self._ending = ""  # a launcher came while the agent was about to go by itself
+        channel.send(
+            wire.WELCOME,
+            {
+                "version": wire.VERSION,
+                "pid": os.getpid(),
+                "python": sys.version.split()[0],
+                "home": self._folders.home,
+                "stage": self._folders.stage,
+                "hostname": os.uname().nodename,
+                "time": time.time(),
+                "gpus": stats.gpu_names(),
+                "was": self._was,
+                "tasks": [attempt.facts() for attempt in self._attempts],
+            },
+        )
+
+    def _start(self, channel: Channel, said: dict[str, Any]) -> None:
+        task, number = said["task"], said["attempt"]
+        for attempt in self._attempts:
+            if attempt.task == task and attempt.attempt == number:  # asked again after a cut
+                channel.send(wire.STARTED, attempt.facts())
+                return
+        log = self._log(task, said["log_limit"])
+        attempt = Attempt(task, number, log, said.get("port"))
+        self._attempts.append(attempt)
+        doomed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
+        if doomed or self._ending:
+            attempt.ended = attempt.eof = attempt.told = True
+            attempt.error = "the run is being ended"
+            channel.send(wire.STARTED, attempt.facts())
+            return
+        held = ports.holder(attempt.port) if attempt.port else None
+        env = {k: v for k, v in os.environ.items() if k != "TFMUX_AGENT"}
+        env.update(said["env"])
+        try:
+            spawned = spawn(said["argv"], env, said["cwd"], said.get("pty", False))
+        except (OSError, ValueError) as error:
+            attempt.ended = attempt.eof = attempt.told = True
+            attempt.error = _reason(error)
+        else:
+            attempt.pid = spawned.pid
+            process = proc.read_process(spawned.pid)
+            attempt.start = process.start if process else 0
+            self._census.roots[(attempt.pid, attempt.start)] = task
+            self._drain.add(spawned.output, log)
+        channel.send(wire.STARTED, {**attempt.facts(), "held": held})
+        self._save()
+
+    def _log(self, task: str, limit: int) -> Log:
+        log = self._logs.get(task)
+        if log is None:
+            log = self._logs[task] = Log(self._folders.log(task), limit)
+        log.limit = limit
+        return log
+
+    def _open(self, channel: Channel, said: dict[str, Any]) -> None:
+        log = self._log(said["task"], said.get("log_limit", 1 << 62))
+        channel.open_logs[said["number"]] = OpenLog(said["number"], log, said["from"])
+
+    @staticmethod
+    def _credit(channel: Channel, said: dict[str, Any]) -> None:
+        channel.credit = max(channel.credit, int(said["upto"]))
+
+    def _kill(self, _: Channel, said: dict[str, Any]) -> None:
+        tasks = None if said["tasks"] is None else set(said["tasks"])
+        for kill in self._kills:
+            if kill.tasks == tasks or kill.tasks is None:  # pressed again
+                kill.ids.append(said["id"])
+                if said["grace"] <= 0:
+                    kill.hurry()
+                return
+        self._kills.append(Kill([said["id"]], tasks, said["grace"], self._census))
+        self._look_at_kills()  # the signal goes out in this very turn
+
+    def _ports(self, channel: Channel, said: dict[str, Any]) -> None:
+        holders = [ports.holder(port) for port in said["look"]]
+        try:
+            picked = self._picker.pick(said["pick"], said["avoid"])
+        except OSError as error:
+            channel.send(wire.REPLY, {"id": said["id"], "error": str(error)})
+            return
+        held = [holder for holder in holders if holder]
+        channel.send(wire.REPLY, {"id": said["id"], "picked": picked, "held": held})
+
+    def _tell_stats(self, channel: Channel, said: dict[str, Any]) -> None:
+        figures = self._stats.look(self._census.take())
+        channel.send(wire.REPLY, {"id": said["id"], **figures})
+
+    def _leave(self, channel: Channel, said: dict[str, Any]) -> None:
+        self._ending = "leave"
+        self._remove = bool(said["remove"])
+        channel.send(wire.GONE, {"by": ""})
+
+    # --- staging --------------------------------------------------------------------------
+
+    def _manifest(self, channel: Channel, said: dict[str, Any]) -> None:
+        if said.get("first"):
+            cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(self._folders.home, ".cache")
+            self._stage = stage.Stage(os.path.join(cache, "tfmux"), self._folders.stage)
+        if self._stage is None:
+            raise wire.WireError("a manifest that never began")
+        entries = [stage.Entry(*fields) for fields in said["entries"]]
+        try:
+            for entry in entries:
+                stage.check(entry)
+            self._stage.entries += entries
+            if said.get("build"):
+                self._build(channel, said["id"])
+            elif said.get("last"):
+                missing = self._stage.missing()
+                channel.send(wire.REPLY, {"id": said["id"], "missing": missing})
+        except (stage.StageError, FolderError, OSError) as error:
+            channel.send(wire.REPLY, {"id": said["id"], "error": _reason(error)})
+
+    def _stage_bytes(self, channel: Channel, data: bytes) -> None:
+        if self._stage is None:
+            return  # what was on its way when staging failed
+        try:
+            self._stage.feed(data)
+        except (stage.StageError, OSError) as error:
+            self._stage = None
+            channel.send(wire.REPLY, {"id": "stage", "error": _reason(error)})
+
+    def _build(self, channel: Channel, ident: int) -> None:
+        work = self._stage
+        assert work is not None
+
+        def build() -> None:
+            answer: dict[str, Any] = {"id": ident}
+            try:
+                work.build()
+            except (stage.StageError, OSError) as error:
+                answer["error"] = _reason(error)
+            self._later.append(lambda: channel.send(wire.REPLY, answer))
+            self._wake()
+
+        threading.Thread(target=build, name="stage", daemon=True).start()
+
+    # --- what happens by itself -----------------------------------------------------------
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            for kill in self._kills:
+                kill.look_soon()
+            for attempt in self._attempts:
+                if attempt.pid == pid and not attempt.ended:
+                    attempt.end(status)
+        self._tell_ends()
+
+    def _tell_ends(self) -> None:
+        """An end is told when the task's own output is in its file: the last lines before an
+        exit are the ones that matter. A grandchild that holds the pipe delays it no longer
+        than a second."""
+        changed = False
+        for attempt in self._attempts:
+            if not attempt.ended or attempt.eof:
+                continue
+            attempt.eof = not self._drain.draining(attempt.log)
+            late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
+            if not attempt.told and (attempt.eof or late or self._drain.idle(attempt.log)):
+                attempt.told = changed = True
+                facts = attempt.facts()
+                if attempt.port and not attempt.listening:
+                    facts["held"] = ports.holder(attempt.port)
+                self._tell(wire.EXITED, facts)
+            if attempt.eof:
+                changed = True
+                self._tell(wire.EOF, attempt.facts())
+        if changed:
+            self._save()
+
+    def _look_at_kills(self) -> None:
+        now = time.monotonic()
+        for kill in list(self._kills):
+            if now < kill.next_look:
+                continue
+            receipt = kill.look()
+            if receipt is not None:
+                self._kills.remove(kill)
+                self._reap()
+                self._tell(wire.RECEIPT, receipt)
+
+    def _look_for_listeners(self) -> None:
+        waiting = [a for a in self._attempts if a.port and not a.ended and not a.listening]
+        if not waiting:
+            return
+        sockets = ports.listeners()
+        heard = [a for a in waiting if a.port in sockets]
+        if not heard:
+            return
+        members = self._census.take()
+        for attempt in heard:
+            assert attempt.port is not None
+            pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
+            if ports.holds(pids, sockets[attempt.port]) is not None:
+                attempt.listening = True
+                self._tell(wire.LISTENING, attempt.facts())
+
+    def _look_at_roster(self) -> None:
+        self._census.take()
+        if set(self._census.roster) != self._saved_roster:
+            self._save()
+
+    def _save(self) -> None:
+        self._saved_roster = set(self._census.roster)
+        state.save(self._folders, self._attempts, self._census, self._ending)
+
+    def _look_at_lease(self, now: float) -> None:
+        if self._term:
+            self._term = False
+            self._act_alone("the agent was told to stop")
+        if self._ending:
+            return
+        silent = now - self._last_beat
+        if silent < self._config["lease"]:
+            return
+        if self._config["on_disconnect"] == "stop":
+            self._act_alone(f"no launcher for {silent:.0f} s")
+        elif not any(a.pid and not a.ended for a in self._attempts):
+            self._ending = "all tasks have ended"  # kept alive, and nothing is left to keep
+
+    def _act_alone(self, why: str) -> None:
+        if self._config["on_disconnect"] == "keep" and not why.startswith("the agent"):
+            return
+        print(f"acting alone: {why}", flush=True)
+        self._ending = self._was = why
+        self._kills.append(Kill([], None, float(self._config["grace"]), self._census))
+
+    def _sizes_to_tell(self) -> list[tuple[str, Log]]:
+        if not self._config["local"]:
+            return []
+        return [
+            (task, log)
+            for task, log in self._logs.items()
+            if log.size != self._said_sizes.get(task, 0)
+        ]
+
+    def _tell_sizes(self) -> None:
+        if any(channel.queued for channel in self._channels):
+            return
+        for task, log in self._sizes_to_tell():
+            self._said_sizes[task] = log.size
+            self._tell(wire.SIZE, {"task": task, "size": log.size})
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

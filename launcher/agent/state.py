@@ -1,0 +1,69 @@
+"""What an agent leaves on disk for the next one: its tasks' ends and the roster.
+
+Written whenever it changes. With it a fresh agent can tell a launcher that comes back how the
+run went on meanwhile, still has the logs to give, and knows daemons that emptied their
+environment (`roster`: pid and start time name a process; the boot id says of which boot).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from .drain import Log
+from .folders import Folders
+from .proc import Census
+from .tasks import Attempt
+
+
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def save(folders: Folders, attempts: list[Attempt], census: Census, ended: str) -> None:
+    """Writes the state; a full disk leaves the old one in place."""
+    body = {
+        "boot": boot_id(),
+        "ended": ended,
+        "attempts": [
+            {**attempt.facts(), "start": attempt.start, "port": attempt.port}
+            for attempt in attempts
+        ],
+        "roster": [[pid, start, who] for (pid, start), who in census.roster.items()],
+    }
+    new = folders.state + ".new"
+    try:
+        with open(new, "w") as file:
+            json.dump(body, file)
+        os.rename(new, folders.state)
+    except OSError as error:
+        print(f"state not saved: {error}", flush=True)
+
+
+def load(folders: Folders, census: Census) -> tuple[list[Attempt], str]:
+    """Takes up what an earlier agent left; its tasks are over, for they ended with it."""
+    try:
+        with open(folders.state) as file:
+            body: dict[str, Any] = json.load(file)
+    except (OSError, ValueError):
+        return [], ""
+    same_boot = body.get("boot") == boot_id()
+    if same_boot:
+        census.roster.update({(pid, start): who for pid, start, who in body["roster"]})
+    attempts = []
+    logs: dict[str, Log] = {}
+    for facts in body["attempts"]:
+        task = facts["task"]
+        if task not in logs:
+            logs[task] = Log(folders.log(task), 1 << 62)
+        attempt = Attempt(task, facts["attempt"], logs[task], facts["port"])
+        attempt.pid, attempt.start = facts["pid"], facts["start"]
+        attempt.began_at = facts["began_at"]
+        attempt.error = facts["error"]
+        attempt.ended = attempt.eof = True
+        attempt.status, attempt.signal = facts["status"], facts["signal"]
+        attempts.append(attempt)
+    return attempts, body.get("ended") or "the agent died"

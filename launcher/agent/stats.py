@@ -1,0 +1,98 @@
+"""CPU, memory and GPUs of the host, and each task's share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from typing import Any
+
+from .proc import Process
+
+_TICK = float(os.sysconf("SC_CLK_TCK"))
+_GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
+
+
+def gpu_names() -> list[str]:
+    """What `nvidia-smi -L` lists; empty where there is none or it does not answer in 5 s."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return []
+    try:
+        said = subprocess.run(
+            [program, "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return [line for line in said.stdout.splitlines() if line.startswith("GPU ")]
+
+
+class Stats:
+    """Shares since the last look; the first look has no CPU figures."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._ticks: dict[tuple[int, int], int] = {}
+        self._machine: tuple[int, int] | None = None
+        self._gpu: subprocess.Popen[str] | None = None
+        self._gpus: list[str] = []
+
+    def look(self, members: dict[int, tuple[Process, str]]) -> dict[str, Any]:
+        """CPU in cores (of the machine: 0–1), memory in bytes, GPUs as nvidia-smi prints them."""
+        now = time.monotonic()
+        passed = now - self._at if self._at else 0.0
+        usage: dict[str, list[float]] = {}
+        ticks = {}
+        for process, who in members.values():
+            key = (process.pid, process.start)
+            ticks[key] = process.ticks
+            share = usage.setdefault(who, [0.0, 0])
+            if passed:
+                share[0] += (process.ticks - self._ticks.get(key, 0)) / _TICK / passed
+            share[1] += process.rss
+        self._at, self._ticks = now, ticks
+        busy = self._machine_busy()
+        total, available = _memory()
+        return {
+            "cpu": busy,
+            "memory_total": total,
+            "memory_used": total - available,
+            "gpus": self._gpu_lines(),
+            "tasks": {who: [round(cpu, 3), int(rss)] for who, (cpu, rss) in usage.items() if who},
+        }
+
+    def _machine_busy(self) -> float | None:
+        with open("/proc/stat") as file:
+            fields = [int(word) for word in file.readline().split()[1:9]]
+        idle, total = fields[3] + fields[4], sum(fields)
+        before, self._machine = self._machine, (idle, total)
+        if before is None or total == before[1]:
+            return None
+        return round(1 - (idle - before[0]) / (total - before[1]), 3)
+
+    def _gpu_lines(self) -> list[str]:
+        """Asked for in the background: nvidia-smi takes a second and may hang."""
+        if self._gpu is not None and self._gpu.poll() is not None:
+            assert self._gpu.stdout is not None
+            self._gpus = [line.strip() for line in self._gpu.stdout if line.strip()]
+            self._gpu = None
+        program = shutil.which("nvidia-smi")
+        if program and self._gpu is None:
+            self._gpu = subprocess.Popen(
+                [program, _GPU_QUERY, "--format=csv,noheader,nounits"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        return self._gpus
+
+
+def _memory() -> tuple[int, int]:
+    found = {}
+    with open("/proc/meminfo") as file:
+        for line in file:
+            name, _, rest = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                found[name] = int(rest.split()[0]) * 1024
+    return found.get("MemTotal", 0), found.get("MemAvailable", 0)

@@ -1,0 +1,118 @@
+"""Frames between launcher and agent: length u32, type u8, body.
+
+Bodies are JSON objects, except `DATA` (log bytes) and `STAGE` (archive bytes). Both ends use
+this module. A frame that is too long or of an unknown type is a `WireError`: the other side is
+not what we think it is, and the connection ends.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Iterator, NamedTuple
+
+VERSION = 1
+MAX_BODY = 4 * 1024 * 1024
+DATA_BYTES = 64 * 1024
+
+# launcher → agent
+HELLO, START, BEAT, OPEN, CREDIT, KILL, PORTS, STATS, STAGE, STAGED, LEAVE, PROBE, COLLECT = range(
+    1, 14
+)
+# agent → launcher
+WELCOME, STARTED, LISTENING, EXITED, EOF, SIZE, DATA, PONG, RECEIPT, NOTE, ERROR, GONE, REPLY = (
+    range(65, 78)
+)
+
+NAMES = {
+    value: name
+    for name, value in list(globals().items())
+    if name.isupper() and isinstance(value, int) and (0 < value < 14 or 64 < value < 78)
+    if name not in ("VERSION",)
+}
+
+_HEAD = struct.Struct(">IB")
+_DATA = struct.Struct(">HQ")
+
+
+class WireError(Exception):
+    """What came is no frame of this protocol."""
+
+
+class Frame(NamedTuple):
+    """One frame: its type and its raw body."""
+
+    type: int
+    body: bytes
+
+    def json(self) -> dict[str, Any]:
+        """The body as a JSON object.
+
+        Raises:
+            WireError: it is none.
+        """
+        try:
+            value = json.loads(self.body.decode())
+        except (ValueError, RecursionError) as error:
+            raise WireError(f"{NAMES.get(self.type)}: body is no JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise WireError(f"{NAMES.get(self.type)}: body is no JSON object")
+        return value
+
+    def data(self) -> tuple[int, int, bytes]:
+        """The body of a `DATA` frame: the log's number, the offset, the bytes.
+
+        Raises:
+            WireError: it is too short.
+        """
+        if len(self.body) < _DATA.size:
+            raise WireError("DATA: body is too short")
+        number, offset = _DATA.unpack_from(self.body)
+        return number, offset, self.body[_DATA.size :]
+
+
+def encode(kind: int, body: dict[str, Any] | None = None) -> bytes:
+    """A frame with a JSON body."""
+    raw = json.dumps(body or {}, separators=(",", ":")).encode()
+    return _HEAD.pack(len(raw), kind) + raw
+
+
+def encode_raw(kind: int, raw: bytes) -> bytes:
+    """A frame with a raw body."""
+    return _HEAD.pack(len(raw), kind) + raw
+
+
+def encode_data(number: int, offset: int, chunk: bytes) -> bytes:
+    """A `DATA` frame: `chunk` stands at `offset` of the log `number`."""
+    return _HEAD.pack(_DATA.size + len(chunk), DATA) + _DATA.pack(number, offset) + chunk
+
+
+class Decoder:
+    """Puts frames together from chunks of any size."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
+        """Yields the frames that `chunk` completes.
+
+        Raises:
+            WireError: a length beyond 4 MiB or an unknown type.
+        """
+        self._buffer += chunk
+        at = 0
+        try:
+            while len(self._buffer) - at >= _HEAD.size:
+                length, kind = _HEAD.unpack_from(self._buffer, at)
+                if length > MAX_BODY:
+                    raise WireError(f"a frame of {length} bytes")
+                if kind not in NAMES:
+                    raise WireError(f"a frame of unknown type {kind}")
+                end = at + _HEAD.size + length
+                if len(self._buffer) < end:
+                    break
+                body = bytes(self._buffer[at + _HEAD.size : end])
+                at = end
+                yield Frame(kind, body)
+        finally:
+            del self._buffer[:at]

@@ -1,0 +1,85 @@
+"""How the agent gets to a host where nothing of ours is installed.
+
+The command that a login shell sees is one line in single quotes, without a quote, `!` or line
+break in it, so that bash, dash, csh, tcsh and fish read it alike. It prints a marker *before*
+anything is sent: a `.bashrc` that reads its input or starts another shell would otherwise eat
+the source, or run it. Then comes a loader, and then the agent's modules, packed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import zlib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+_LINE = (
+    'import os;os.write(1,b"%s\\n");'
+    'r=lambda n,b=b"":b if len(b)==n else r(n,b+(os.read(0,n-len(b)) or os._exit(9)));'
+    "exec(r(int(r(8))))"
+)
+
+_LOADER = """
+import importlib.abc, importlib.util, json, os, sys, zlib
+def read(count):
+    parts = []
+    while count:
+        part = os.read(0, min(count, 65536))
+        if not part:
+            os._exit(9)
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+sent = json.loads(zlib.decompress(read(int(read(8)))).decode())
+class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        if name in sent["modules"]:
+            return importlib.util.spec_from_loader(name, self, is_package=name in sent["packages"])
+    def exec_module(self, module):
+        name = module.__name__
+        exec(compile(sent["modules"][name], "<" + name + ">", "exec"), module.__dict__)
+sys.meta_path.insert(0, Sent())
+sys.dont_write_bytecode = True
+from launcher.agent import entry
+entry.main(sent["config"])
+"""
+
+
+def marker(nonce: str) -> bytes:
+    """The line that the host prints when its interpreter is ready."""
+    return f"tfmux-agent-{nonce}".encode()
+
+
+def argv(python: str, run_id: str, nonce: str) -> list[str]:
+    """The command for this machine."""
+    line = _LINE % marker(nonce).decode()
+    return ["env", f"TFMUX_AGENT={run_id};", python, "-IS", "-c", line]
+
+
+def command(python: str, run_id: str, nonce: str) -> str:
+    """The command for a login shell. A leading `~/` of the interpreter stays for the shell."""
+    words = argv(python, run_id, nonce)
+    if python.startswith("~/"):
+        head = shlex.join(words[:2])
+        return f"exec {head} ~/{shlex.quote(python[2:])} {shlex.join(words[3:])}"
+    return f"exec {shlex.join(words)}"
+
+
+def payload(config: dict[str, Any]) -> bytes:
+    """What follows the marker: the loader, the agent's modules and the run's `config`."""
+    body = {"modules": _sources(), "packages": ["launcher", "launcher.agent"], "config": config}
+    packed = zlib.compress(json.dumps(body).encode(), 6)
+    loader = _LOADER.encode()
+    return b"%08d%s%08d%s" % (len(loader), loader, len(packed), packed)
+
+
+@cache
+def _sources() -> dict[str, str]:
+    folder = resources.files("launcher.agent")
+    modules = {"launcher": "", "launcher.agent": ""}
+    for file in folder.iterdir():
+        if file.name.endswith(".py") and file.name != "__init__.py":
+            modules[f"launcher.agent.{file.name[:-3]}"] = file.read_text()
+    return modules

@@ -1,0 +1,102 @@
+"""A two-way stream of bytes to an agent: a pipe on this machine, a channel over SSH."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+STDERR_BYTES = 4096
+
+
+class Transport(ABC):
+    """An open stream to a host. Reads are chunks of bytes of any size, never lines: one byte
+    that is not UTF-8 would end a connection opened in text mode."""
+
+    @abstractmethod
+    async def read(self) -> bytes:
+        """The next bytes; b"" when the other side has closed."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Sends without waiting; what we send is small, but for staging, which drains."""
+
+    @abstractmethod
+    async def drain(self) -> None:
+        """Waits until what was written is on its way."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Closes our side. The agent goes on: what becomes of it is its lease's business."""
+
+    @property
+    @abstractmethod
+    def complaint(self) -> str:
+        """What the remote shell or interpreter said on stderr, its last 4 KiB."""
+
+    async def forward(self, port: int) -> int:
+        """Makes `port` of the host reachable on a free port of this machine's loopback, and
+        returns that one. On this machine it is the same port."""
+        return port
+
+
+class LocalTransport(Transport):
+    """A child process on this machine, in a session of its own so that Ctrl-C spares it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._said = bytearray()
+        self._listener = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def open(cls, argv: list[str], env: Mapping[str, str] | None = None) -> LocalTransport:
+        """Starts the bridge.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+            env=env,
+            cwd=Path.home() if Path.home().is_dir() else "/",
+            limit=1 << 20,
+        )
+        return cls(process)
+
+    async def read(self) -> bytes:
+        assert self._process.stdout is not None
+        return await self._process.stdout.read(1 << 18)
+
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+
+    async def drain(self) -> None:
+        assert self._process.stdin is not None
+        await self._process.stdin.drain()
+
+    async def aclose(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):  # the agent lets go of the bridge at once
+                await self._process.wait()
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+        self._listener.cancel()
+
+    @property
+    def complaint(self) -> str:
+        return self._said.decode(errors="replace").strip()
+
+    async def _listen(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(STDERR_BYTES):
+            self._said = (self._said + data)[-STDERR_BYTES:]
