@@ -1,0 +1,377 @@
+"""One host's link: a transport, the agent's frames, beats, and coming back after a cut.
+
+The link turns frames into plain calls on its `Listener` and keeps nothing of the run but what
+a reconnect needs: which logs it reads and how far they have come. Log bytes are put on disk
+before anything else is asked for (credit), so neither side's memory grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from . import bootstrap
+from .agent import wire
+from .errors import AgentError, HostError, InterpreterError
+from .ids import TaskId
+from .logs import LogStore
+from .transport import Transport
+
+WINDOW = 1 << 20
+START_SECONDS = 30.0
+REPLY_SECONDS = 20.0
+_MARK_LIMIT = 1 << 16
+_FULL_DISK_PAUSE = 1.0
+
+Open = Callable[[str, str], Awaitable[Transport]]
+"""Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """What an agent is told of its run: seconds, and whether a lost launcher ends it."""
+
+    run_id: str
+    host: str
+    lease: float
+    grace: float
+    on_disconnect: str
+    local: bool
+    logs: str | None = None
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two beats: a quarter of a short lease, else two seconds."""
+        return min(2.0, self.lease / 4)
+
+
+class Listener(Protocol):
+    """Who hears what the agent says."""
+
+    def link_up(self, host: str, welcome: dict[str, Any]) -> None: ...
+    def link_lost(self, host: str, reason: str) -> None: ...
+    def link_refused(self, host: str, error: HostError) -> None: ...
+    def link_superseded(self, host: str, by: str) -> None: ...
+    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None: ...
+    def log_grew(self, task: TaskId, data: bytes, now: float) -> None: ...
+    def disk_full(self, reason: str) -> None: ...
+
+
+class Link:
+    """Keeps a host's agent within reach until it is closed."""
+
+    def __init__(
+        self, settings: LinkSettings, open_transport: Open, logs: LogStore, listener: Listener
+    ) -> None:
+        self.settings = settings
+        self.last_heard = 0.0
+        self.connected = False
+        self._open = open_transport
+        self._logs = logs
+        self._listener = listener
+        self._transport: Transport | None = None
+        self._token = secrets.token_hex(8)
+        self._numbers: dict[int, TaskId] = {}
+        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ids = itertools.count(1)
+        self._written = 0
+        self._granted = 0
+        self._closing = False
+        self._leaving = False
+        self._who = f"{os.uname().nodename}:{os.getpid()}"
+
+    @property
+    def closed(self) -> bool:
+        """The link has ended and will not come back."""
+        return self._closing
+
+    # --- what the launcher does -----------------------------------------------------------
+
+    async def run(self) -> None:
+        """Connects and stays connected. Returns when closed, refused, or superseded."""
+        first = True
+        delay = 0.25
+        while True:
+            try:
+                await self._session()
+                delay = 0.25
+                reason = "the connection ended"
+            except HostError as error:
+                if first:
+                    self._listener.link_refused(self.settings.host, error)
+                    return
+                reason = error.reason
+            finally:
+                was, self.connected = self.connected, False
+                await self._drop()
+            if self.closed:
+                return
+            if was or first:
+                self._listener.link_lost(self.settings.host, reason)
+            first = False
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            delay = min(5.0, delay * 2)
+
+    def send(self, kind: int, body: dict[str, Any] | None = None) -> bool:
+        """Sends a frame; False when the host cannot be reached now."""
+        if self._transport is None or not self.connected:
+            return False
+        self._transport.write(wire.encode(kind, body))
+        return True
+
+    async def ask(
+        self, kind: int, body: dict[str, Any], timeout: float = REPLY_SECONDS
+    ) -> dict[str, Any]:
+        """Sends a frame and waits for its reply.
+
+        Raises:
+            AgentError: no reply came, or it says that something failed.
+        """
+        ident = next(self._ids)
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._replies[ident] = future
+        try:
+            if not self.send(kind, {**body, "id": ident}):
+                raise AgentError(self.settings.host, "the host cannot be reached")
+            async with asyncio.timeout(timeout):
+                reply = await future
+        except TimeoutError as error:
+            reason = f"the agent did not answer {wire.NAMES[kind]} in {timeout:.0f} s"
+            raise AgentError(self.settings.host, reason) from error
+        finally:
+            self._replies.pop(ident, None)
+        if "error" in reply:
+            raise AgentError(self.settings.host, reply["error"])
+        return reply
+
+    async def send_stage(self, data: bytes) -> None:
+        """Sends staged contents, as fast as the network takes them.
+
+        Raises:
+            AgentError: the host cannot be reached.
+        """
+        if self._transport is None:
+            raise AgentError(self.settings.host, "the host cannot be reached")
+        self._transport.write(wire.encode_raw(wire.STAGE, data))
+        await self._transport.drain()
+
+    def follow(self, task: TaskId, number: int, log_limit: int) -> None:
+        """Reads a task's log from where our copy ends; a log of this machine lies here."""
+        self._numbers[number] = task
+        size = self._logs.open(task).size
+        if not self.settings.local:
+            body = {"task": str(task), "number": number, "log_limit": log_limit}
+            self.send(wire.OPEN, {**body, "from": size})
+
+    async def forward(self, port: int) -> int:
+        """A port of this machine's loopback that leads to `port` of the host.
+
+        Raises:
+            AgentError: the host cannot be reached.
+        """
+        if self._transport is None:
+            raise AgentError(self.settings.host, "the host cannot be reached")
+        return await self._transport.forward(port)
+
+    def leave(self, *, remove: bool) -> None:
+        """Tells the agent that the run is over; the link ends when the agent has gone."""
+        self._leaving = True
+        self.send(wire.LEAVE, {"remove": remove})
+
+    async def aclose(self) -> None:
+        """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
+        self._closing = True
+        await self._drop()
+
+    # --- one connection -------------------------------------------------------------------
+
+    async def _session(self) -> None:
+        """From login to the end of one connection.
+
+        Raises:
+            HostError: the connection did not come to a greeting.
+        """
+        host = self.settings.host
+        nonce = secrets.token_hex(8)
+        self._transport = await self._open(self.settings.run_id, nonce)
+        rest = await self._await_marker(self._transport, bootstrap.marker(nonce))
+        self._transport.write(bootstrap.payload(self._config()))
+        self._transport.write(wire.encode(wire.HELLO, self._hello()))
+        decoder = wire.Decoder()
+        self._written = self._granted = 0
+        self.last_heard = time.monotonic()
+        beats = asyncio.create_task(self._beat(self._transport))
+        try:
+            data = rest or await self._read_greeting(self._transport)
+            while data and not self._closing:
+                self.last_heard = time.monotonic()
+                for frame in decoder.feed(data):
+                    await self._handle(frame)
+                data = await self._transport.read()
+        except (wire.WireError, KeyError, TypeError) as error:
+            raise AgentError(host, f"what came is not an agent's: {error}") from error
+        finally:
+            beats.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beats
+        if not self.connected:
+            said = self._transport.complaint if self._transport else ""
+            raise AgentError(host, f"the agent did not greet us{': ' + said if said else ''}")
+
+    def _config(self) -> dict[str, Any]:
+        settings = self.settings
+        return {
+            "run_id": settings.run_id,
+            "host": settings.host,
+            "lease": settings.lease,
+            "grace": settings.grace,
+            "on_disconnect": settings.on_disconnect,
+            "local": settings.local,
+            "logs": settings.logs,
+        }
+
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "version": wire.VERSION,
+            "token": self._token,
+            "who": self._who,
+            "lease": self.settings.lease,
+            "grace": self.settings.grace,
+            "on_disconnect": self.settings.on_disconnect,
+        }
+
+    async def _await_marker(self, transport: Transport, marker: bytes) -> bytes:
+        """Skips whatever the login shell prints; returns what followed the marker.
+
+        Raises:
+            InterpreterError: the command ended before it.
+            AgentError: it never came.
+        """
+        seen = b""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while marker + b"\n" not in seen:
+                    data = await transport.read()
+                    if not data:
+                        break
+                    seen = (seen + data)[-_MARK_LIMIT:]
+        except TimeoutError as error:
+            said = _last_line(seen.decode(errors="replace"))
+            reason = (
+                f"logged in, but the login shell did not run our command within "
+                f"{START_SECONDS:.0f} s; its start-up files may read input or start another "
+                f"shell{f' (it printed: {said})' if said else ''}"
+            )
+            raise AgentError(self.settings.host, reason) from error
+        before, found, after = seen.partition(marker + b"\n")
+        if not found:
+            await asyncio.sleep(0.05)  # stderr has its own way here
+            said = transport.complaint or before.decode(errors="replace")
+            reason = f"the interpreter did not start: {_last_line(said) or 'it said nothing'}"
+            raise InterpreterError(self.settings.host, reason)
+        return after
+
+    async def _read_greeting(self, transport: Transport) -> bytes:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                return await transport.read()
+        except TimeoutError as error:
+            reason = f"the agent did not greet us within {START_SECONDS:.0f} s"
+            raise AgentError(self.settings.host, reason) from error
+
+    async def _beat(self, transport: Transport) -> None:
+        """Beats, and gives the connection up when nothing came back for three beats."""
+        every = self.settings.beat
+        silence = max(3 * every, 1.5)
+        woke = time.monotonic()
+        while True:
+            await asyncio.sleep(every)
+            now = time.monotonic()
+            if now - woke > every + silence:
+                self.last_heard = now  # we slept ourselves (Ctrl-Z, a lid): ask before judging
+            woke = now
+            if self.connected and now - self.last_heard > silence:
+                await transport.aclose()
+                return
+            transport.write(wire.encode(wire.BEAT))
+
+    async def _drop(self) -> None:
+        transport, self._transport = self._transport, None
+        for future in self._replies.values():
+            if not future.done():
+                error = AgentError(self.settings.host, "the connection ended")
+                future.set_exception(error)
+                future.exception()  # whoever asked may be gone already
+        if transport is not None:
+            await transport.aclose()
+
+    # --- what the agent says --------------------------------------------------------------
+
+    async def _handle(self, frame: wire.Frame) -> None:
+        host = self.settings.host
+        if frame.type == wire.DATA:
+            await self._data(*frame.data())
+            return
+        body = frame.json()
+        if frame.type == wire.WELCOME:
+            self.connected = True
+            self._listener.link_up(host, body)
+            self._grant()
+        elif frame.type == wire.REPLY:
+            future = self._replies.get(body["id"])
+            if future is not None and not future.done():
+                future.set_result(body)
+            elif body["id"] == "stage":
+                self._fail_staging(body["error"])
+        elif frame.type == wire.GONE:
+            self._closing = True
+            if not self._leaving:
+                self._listener.link_superseded(host, body["by"])
+        elif frame.type == wire.ERROR and not self.connected:
+            raise AgentError(host, body["text"])
+        elif frame.type == wire.SIZE:
+            task = TaskId.parse(body["task"])
+            now = time.time()
+            self._listener.log_grew(task, self._logs.open(task).grown(body["size"], now), now)
+        elif frame.type != wire.PONG:
+            self._listener.agent_said(host, frame.type, body)
+
+    async def _data(self, number: int, offset: int, chunk: bytes) -> None:
+        task = self._numbers[number]
+        now = time.time()
+        log = self._logs.open(task)
+        while not self._closing:
+            try:
+                log.append(offset, chunk, now)
+                break
+            except OSError as error:
+                # No credit until there is room: the host keeps its copy, tasks and UI go on.
+                self._listener.disk_full(f"{log.path.name}: {error.strerror}")
+                await asyncio.sleep(_FULL_DISK_PAUSE)
+                self.last_heard = time.monotonic()
+        self._written += len(chunk)
+        self._listener.log_grew(task, chunk, now)
+        if self._granted - self._written <= WINDOW // 2:
+            self._grant()
+
+    def _grant(self) -> None:
+        self._granted = self._written + WINDOW
+        self.send(wire.CREDIT, {"upto": self._granted})
+
+    def _fail_staging(self, reason: str) -> None:
+        for future in self._replies.values():
+            if not future.done():
+                future.set_result({"error": reason})
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else ""
