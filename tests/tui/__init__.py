@@ -1,0 +1,1 @@
+"""Tests of what faces a person at a terminal."""

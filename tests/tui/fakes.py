@@ -1,0 +1,150 @@
+"""`ScriptedRun`: a run without a launcher, whose tasks and logs a test moves by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher.ids import TaskId
+from launcher.logs import LogStore
+from launcher.metrics import Extractor, Series
+from launcher.snapshot import (
+    Failure,
+    HostReceipt,
+    HostView,
+    Receipt,
+    Snapshot,
+    TaskView,
+)
+from launcher.states import HostState, Outcome, RunState, TaskState
+
+
+class ScriptedRun:
+    """A `RunControl` over a real log store. What the screen asks for is kept in `asked`."""
+
+    def __init__(self, folder: Path, ps: int = 1, workers: int = 2, hosts: int = 0) -> None:
+        self._logs = LogStore(folder)
+        self._listeners: list[Callable[[Snapshot], None]] = []
+        self._lock = threading.RLock()
+        self._series: dict[TaskId, Series] = {}
+        self._extract: dict[TaskId, Extractor] = {}
+        self.asked: list[str] = []
+        self.living = True
+        names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
+        where = [f"tf{i % hosts + 1}" if hosts else "localhost" for i in range(len(names))]
+        tasks = tuple(
+            TaskView(
+                id=name,
+                host=host,
+                address=f"{host}:2222",
+                state=TaskState.PENDING,
+                is_chief=name == TaskId("worker", 0),
+            )
+            for name, host in zip(names, where, strict=True)
+        )
+        self._snapshot = Snapshot(
+            run_id="mnist-async-20261120-183002-7f3a",
+            name="mnist-async",
+            state=RunState.STARTING,
+            tasks=tasks,
+            hosts=tuple(HostView(h, h, HostState.UP) for h in dict.fromkeys(where)),
+            started=time.time(),
+        )
+
+    # what a front end sees
+
+    @property
+    def logs(self) -> LogStore:
+        return self._logs
+
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        self._listeners.append(listener)
+
+    def series(self, task: TaskId) -> Series:
+        return self._series.setdefault(task, Series())
+
+    def kill_all(self) -> None:
+        self.asked.append("kill_all")
+        self.change(state=RunState.KILLING, kill_deadline=time.time() + 10)
+
+    def restart(self, task: TaskId, *, hard: bool = False) -> None:
+        self.asked.append(f"restart {task}{' hard' if hard else ''}")
+
+    def signal(self, task: TaskId, name: str) -> None:
+        self.asked.append(f"signal {task} {name}")
+
+    def detach(self) -> None:
+        self.asked.append("detach")
+        self.change(state=RunState.ENDED, outcome=Outcome.DETACHED, exit_code=0)
+
+    # what a test does
+
+    def change(self, **fields: Any) -> None:
+        """A new snapshot with other fields."""
+        with self._lock:
+            self._snapshot = replace(self._snapshot, **fields)
+            for listener in self._listeners:
+                listener(self._snapshot)
+
+    def task(self, name: str, **fields: Any) -> None:
+        """A new snapshot in which one task has other fields."""
+        with self._lock:
+            tasks = tuple(
+                replace(view, **fields) if str(view.id) == name else view
+                for view in self._snapshot.tasks
+            )
+            self.change(tasks=tasks)
+
+    def all_tasks(self, **fields: Any) -> None:
+        """A new snapshot in which all tasks have other fields."""
+        with self._lock:
+            self.change(tasks=tuple(replace(view, **fields) for view in self._snapshot.tasks))
+
+    def write(self, name: str, data: bytes, now: float | None = None) -> None:
+        """Bytes that a task has printed; metric lines count."""
+        task = TaskId.parse(name)
+        when = time.time() if now is None else now
+        log = self._logs.open(task)
+        log.append(log.size, data, when)
+        points = list(self._extract.setdefault(task, Extractor()).feed(data, when))
+        for point in points:
+            self.series(task).add(point)
+        if points:
+            values = points[-1].values
+            self.task(
+                name,
+                state=TaskState.RUNNING,
+                step=int(values["step"]),
+                loss=values.get("loss"),
+                rate=self._extract[task].rate,
+                last_output=when,
+            )
+
+    def end(
+        self,
+        outcome: Outcome = Outcome.SUCCESS,
+        exit_code: int = 0,
+        failure: Failure | None = None,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """The run ends, with a clean receipt unless another is given."""
+        hosts = tuple(
+            HostReceipt(host.name, signalled=3, confirmed=True, seconds=0.2)
+            for host in self._snapshot.hosts
+        )
+        self.change(
+            state=RunState.ENDED,
+            outcome=outcome,
+            exit_code=exit_code,
+            ended=time.time(),
+            first_failure=failure,
+            receipt=receipt or Receipt(hosts),
+            kill_deadline=None,
+        )

@@ -1,0 +1,44 @@
+"""Where panes stand, at the sizes that the design names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tui import layout
+
+
+@pytest.mark.parametrize(
+    ("tasks", "size", "page", "columns"),
+    [
+        (2, (200, 47), 2, 2),
+        (2, (80, 21), 2, 1),
+        (3, (80, 21), 3, 1),
+        (4, (200, 47), 4, 2),
+        (4, (80, 21), 4, 2),
+        (9, (200, 47), 9, 3),
+        (9, (80, 21), 6, 2),
+        (16, (200, 47), 16, 4),
+        (16, (80, 21), 6, 2),
+        (64, (200, 47), 16, 4),
+        (256, (400, 117), 16, 4),
+    ],
+)
+def test_pages_and_columns(tasks: int, size: tuple[int, int], page: int, columns: int) -> None:
+    """The table of the design."""
+    assert layout.per_page(tasks, *size) == page
+    assert layout.columns(page, size[0]) == columns
+
+
+def test_boxes_fill_the_area_and_never_overlap() -> None:
+    """At every size from 80×24 to 400×120 the panes of a page cover each cell once, and none
+    is smaller than 40×6."""
+    for width in range(80, 401, 23):
+        for height in range(20, 118, 13):
+            for count in (1, 2, 3, 5, 9, 16, 40):
+                page = min(count, layout.per_page(count, width, height))
+                arrangements = [layout.grid(page, width, height)]
+                arrangements.append(layout.chief_large(page, page // 2, width, height))
+                for boxes in filter(None, arrangements):
+                    assert len(boxes) == page
+                    assert sum(box.width * box.height for box in boxes) == width * height
+                    assert all(box.width >= 40 and box.height >= 6 for box in boxes)

@@ -1,0 +1,207 @@
+"""The run screen, driven by its keys."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.snapshot import Failure, HostReceipt, Receipt, Survivor
+from launcher.states import Outcome, RunState, TaskState
+from tests.tui.conftest import screen_text, shows, until
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+from tui.screens.dialogs import LeaveDialog, ReceiptScreen
+from tui.screens.run import RunScreen
+from tui.widgets.log_pane import LogPane
+from tui.widgets.pane_grid import PaneGrid
+
+
+def focused(app: TfmuxApp) -> str:
+    pane = app.focused
+    assert isinstance(pane, LogPane) and pane.view
+    return str(pane.view.task)
+
+
+async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
+    """Each task's lines appear in its pane, a last one without newline too, and states and
+    figures stand in title, strip and header."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(200, 50)) as pilot:
+        run.change(waiting="ps:0 on tf1:2222", waiting_since=time.time())
+        await shows(pilot, "starting: waiting for ps:0 on tf1:2222")
+        run.all_tasks(state=TaskState.READY)
+        run.change(state=RunState.RUNNING, total_steps=20_000)
+        run.write("ps:0", b"listening\nno newline yet")
+        await shows(pilot, "no newline yet")
+        run.write(
+            "worker:1",
+            b"After 300 training steps (912 global steps), loss on training batch is 0.4512."
+            b"  (0.010 sec/batch)\n",
+        )
+        await shows(pilot, "worker:1 @tf3  running  step 912  loss 0.451")
+        await shows(pilot, "step 912/20 000")
+        await shows(pilot, "worker:1 R")
+
+
+async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
+    """Tab, Shift-Tab, digits, arrows, a click on a pane and one in the strip."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(200, 50)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        assert focused(app) == "ps:0"
+        for keys, task in [
+            (["tab"], "worker:0"),
+            (["shift+tab", "shift+tab"], "worker:2"),
+            (["1"], "ps:0"),
+            (["right"], "worker:0"),
+            (["down"], "worker:2"),
+            (["left"], "worker:1"),
+            (["up"], "ps:0"),
+        ]:
+            await pilot.press(*keys)
+            assert focused(app) == task
+        await pilot.click(offset=(150, 40))
+        assert focused(app) == "worker:2"
+        await pilot.click("StatusStrip", offset=(12, 0))
+        assert focused(app) == "worker:0"
+
+
+async def test_zoom_and_back(run: ScriptedRun) -> None:
+    """z shows one pane alone, Escape brings the others back."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await pilot.press("2", "z")
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 1)
+        assert focused(app) == "worker:0"
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
+        assert focused(app) == "worker:0"
+
+
+async def test_scrolling_back_to_the_first_line(run: ScriptedRun) -> None:
+    """g reaches the first line of the run; what comes meanwhile is counted and moves nothing;
+    G follows again."""
+    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(100_000)))
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "line 99999")
+        await pilot.press("k")
+        await until(pilot, lambda: not any("line 99999" in row for row in screen_text(app)))
+        await pilot.press("g")
+        await shows(pilot, "line 0 ")
+        run.write("ps:0", b"".join(b"later %d\n" % i for i in range(214)))
+        await shows(pilot, "↓ 214 new")
+        assert any("line 0 " in row for row in screen_text(app))
+        await pilot.press("G")
+        await shows(pilot, "later 213")
+
+
+async def test_more_tasks_than_fit_are_on_pages(tmp_path: Path) -> None:
+    """16 tasks at 80×24 take three pages; ] turns them and Tab walks over their edges."""
+    app = TfmuxApp(ScriptedRun(tmp_path, workers=15))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        assert len(app.screen.query_one(PaneGrid).panes) == 6
+        await pilot.press("]")
+        await until(pilot, lambda: focused(app) == "worker:5")
+        await pilot.press("shift+tab")
+        await until(pilot, lambda: focused(app) == "worker:4")
+        await pilot.press("[")
+        await until(pilot, lambda: focused(app) == "worker:11")
+        await pilot.resize_terminal(200, 50)
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 16)
+        assert focused(app) == "worker:11"
+
+
+async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
+    """F9 kills without a question even while a dialog is open; a second press goes through
+    too; the receipt is shown when it is there."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
+        await pilot.press("f9")
+        assert run.asked == ["kill_all"]
+        await shows(pilot, "killing all: TERM sent, KILL in")
+        await pilot.press("f9")
+        assert run.asked == ["kill_all", "kill_all"]
+        run.end(Outcome.KILLED, 130)
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "nothing is left alive")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("q")
+    assert app.return_value == 130
+
+
+async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
+    """The second Ctrl-C kills all; the app leaves by itself once the receipt is clean."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: run.asked == ["kill_all"])
+        run.end(Outcome.KILLED, 130)
+        await until(pilot, lambda: app.return_value is not None)
+    assert app.return_value == 130
+
+
+async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
+    """With a survivor or an unreachable host the app does not leave by itself, and names both."""
+    run.all_tasks(state=TaskState.RUNNING)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+q", "k")
+        await until(pilot, lambda: run.asked == ["kill_all"])
+        hosts = (
+            HostReceipt("tf1", 2, (Survivor(4121, "python -m trainer", "D"),), confirmed=True),
+            HostReceipt("tf2", unreachable_until=time.time() + 60),
+        )
+        run.end(Outcome.KILLED, 4, receipt=Receipt(hosts))
+        await shows(pilot, "pid 4121 (D)  python -m trainer")
+        await shows(pilot, "unreachable; it kills by itself when its lease ends")
+        await pilot.pause(2)
+        assert app.return_value is None
+        await pilot.press("x")
+    assert app.return_value == 4
+
+
+@pytest.mark.parametrize("key", ["d", "escape"])
+async def test_detach_and_stay(run: ScriptedRun, key: str) -> None:
+    """Detaching leaves with 0 and kills nothing; staying changes nothing."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
+        await pilot.press(key)
+        await pilot.pause()
+        if key == "escape":
+            await until(pilot, lambda: isinstance(app.screen, RunScreen))
+    assert run.asked == (["detach"] if key == "d" else [])
+    assert app.return_value == (0 if key == "d" else None)
+
+
+async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
+    """A run that failed by itself says who was first, with its last lines, and q leaves."""
+    run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        failure = Failure(
+            TaskId("worker", 1),
+            "tf3",
+            "failed 1",
+            1000.0,
+            (TaskId("worker", 0),),
+            ("Traceback (most recent call last):", "ValueError: the loss is NaN"),
+        )
+        run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, "first: worker:1 @tf3 failed 1, 4.1 s before worker:0")
+        await shows(pilot, "ValueError: the loss is NaN")
+        await shows(pilot, "nothing left alive")
+        await pilot.press("q")
+    assert app.return_value == 1

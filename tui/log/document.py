@@ -1,0 +1,171 @@
+"""A log by line number: a view on the file, never a copy of it.
+
+A log may hold millions of lines. Its line numbers come from the sparse marks of the log store
+and a count of the little that follows a mark; a few blocks around what is shown are kept, so
+the first line of the run is as near as the last.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from launcher.logs import LogFile
+
+MAX_LINE = 64 * 1024
+"""Bytes of one line that are drawn; the rest is only named."""
+_WINDOW = 3 * 64 * 1024
+"""Marks are at most twice their usual distance apart, so a window from a mark always holds the
+beginning of the line that was asked for."""
+_BLOCKS = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line, without its newline. `start` is its place in the file; `cut` counts the bytes
+    that are not in `data`, because the line is longer than 64 KiB."""
+
+    number: int
+    start: int
+    data: bytes
+    cut: int = 0
+    open: bool = False
+    """The newline has not come yet: the line may still grow."""
+
+
+@dataclass
+class _Block:
+    offset: int
+    first: int
+    """The number of the line that holds the block's first byte."""
+    lines: list[bytes]
+    to_end: bool
+
+
+class Document:
+    """Lines of a log file. `refresh` takes up what was written; until then nothing changes."""
+
+    def __init__(self, file: LogFile) -> None:
+        self.file = file
+        self._size = 0
+        self._newlines = 0
+        self._open = False
+        self._blocks: OrderedDict[int, _Block] = OrderedDict()
+        self._hot: _Block | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes taken up so far."""
+        return self._size
+
+    @property
+    def count(self) -> int:
+        """Lines; a last one without its newline counts."""
+        return self._newlines + self._open
+
+    def refresh(self) -> bool:
+        """Takes up what the file has grown by; False when it has not.
+
+        The file's size and its count of newlines may be a moment apart while it is being
+        written, so only the size is taken from it, and newlines are counted from a mark.
+        """
+        size = self.file.size
+        if size == self._size:
+            return False
+        offset, newlines = self.file.mark_before_offset(size)
+        if offset <= self._size:
+            offset, newlines = self._size, self._newlines
+        last = b"\n"
+        while offset < size:
+            data = self.file.read(offset, min(_WINDOW, size - offset))
+            if not data:
+                break
+            newlines += data.count(b"\n")
+            offset += len(data)
+            last = data[-1:]
+        self._size, self._newlines, self._open = offset, newlines, last != b"\n"
+        for key in [key for key, block in self._blocks.items() if block.to_end]:
+            del self._blocks[key]
+        self._hot = None
+        return True
+
+    def line(self, number: int) -> Line:
+        """Line `number`, counted from 0.
+
+        Raises:
+            IndexError: the document has no such line.
+        """
+        if not 0 <= number < self.count:
+            raise IndexError(f"no line {number} in {self.file.path.name}")
+        block = self._block_of(number)
+        at = number - block.first
+        if at < len(block.lines) - 1 and len(block.lines[at]) <= MAX_LINE:
+            return Line(number, self._start(block, at), block.lines[at])
+        is_open = self._open and number == self.count - 1
+        if at < len(block.lines) and block.to_end and len(block.lines[at]) <= MAX_LINE:
+            return Line(number, self._start(block, at), block.lines[at], open=is_open)
+        return self._long_line(number, self._start(block, min(at, len(block.lines) - 1)), is_open)
+
+    def offset_of(self, number: int) -> int:
+        """Where line `number` begins; the document's size for the line after the last."""
+        if number >= self.count:
+            return self._size
+        block = self._block_of(number)
+        return self._start(block, number - block.first)
+
+    def number_at(self, offset: int) -> int:
+        """The number of the line that holds the byte at `offset`."""
+        at, newlines = self.file.mark_before_offset(offset)
+        while at < offset:
+            data = self.file.read(at, min(_WINDOW, offset - at))
+            if not data:
+                break
+            newlines += data.count(b"\n")
+            at += len(data)
+        return newlines
+
+    def _block_of(self, number: int) -> _Block:
+        hot = self._hot
+        if hot and hot.first + (hot.offset > 0) <= number < hot.first + len(hot.lines) - 1:
+            return hot
+        offset, first = self.file.mark_before_line(number)
+        block = self._blocks.get(offset)
+        if block is None:
+            data = self.file.read(offset, min(_WINDOW, self._size - offset))
+            to_end = offset + len(data) >= self._size
+            block = _Block(offset, first, data.split(b"\n"), to_end)
+            self._blocks[offset] = block
+            if len(self._blocks) > _BLOCKS:
+                self._blocks.popitem(last=False)
+        else:
+            self._blocks.move_to_end(offset)
+        self._hot = block
+        return block
+
+    @staticmethod
+    def _start(block: _Block, at: int) -> int:
+        return block.offset + sum(map(len, block.lines[:at])) + at
+
+    def _long_line(self, number: int, start: int, is_open: bool) -> Line:
+        end = self._size if is_open else self._end(number, start)
+        if end - start <= MAX_LINE:
+            return Line(number, start, self.file.read(start, end - start), open=is_open)
+        cut = end - start - MAX_LINE
+        tail = self.file.read(end - MAX_LINE, MAX_LINE)
+        if b"\r" in tail.rstrip(
+            b"\r"
+        ):  # a progress bar of an hour is one long line: its end counts
+            return Line(number, start, tail, open=is_open)
+        return Line(number, start, self.file.read(start, MAX_LINE), cut, is_open)
+
+    def _end(self, number: int, start: int) -> int:
+        """Where the newline of line `number` is. The mark before the next line is at most a
+        window away from it, so a line of a gigabyte is not read through."""
+        at = max(start, self.file.mark_before_line(number + 1)[0])
+        while at < self._size:
+            data = self.file.read(at, min(_WINDOW, self._size - at))
+            found = data.find(b"\n")
+            if found >= 0 or not data:
+                return at + max(found, 0)
+            at += len(data)
+        return self._size

@@ -1,0 +1,197 @@
+"""One line of a log, made safe to draw.
+
+A task may print anything: a screenful of escape sequences, half a character, a gigabyte without
+a newline. The file keeps it byte for byte; the screen gets text with colours and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntFlag
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+TAB_CELLS = 8
+TRUE_COLOUR = 1 << 24
+"""Added to a 24-bit colour to tell it from an index of the 256-colour palette."""
+
+
+class Attr(IntFlag):
+    """Text attributes that SGR can set."""
+
+    NONE = 0
+    BOLD = 1
+    DIM = 2
+    ITALIC = 4
+    UNDERLINE = 8
+    REVERSE = 16
+    STRIKE = 32
+
+
+class Look(NamedTuple):
+    """How a piece of text is drawn. -1 is the pane's own colour, 0–255 the palette, and
+    `TRUE_COLOUR` and above 24 bits."""
+
+    fg: int = -1
+    bg: int = -1
+    attr: Attr = Attr.NONE
+
+
+class Piece(NamedTuple):
+    """Text of one look."""
+
+    text: str
+    look: Look
+
+
+PLAIN = Look()
+
+_PRINTABLE_ASCII = re.compile(rb"[\x20-\x7e]*")
+_ESCAPE = re.compile(
+    r"\x1b\[([0-9;:]*)m"  # SGR, the one sequence that is obeyed
+    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # any other CSI: cursor, erase, modes
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC (title, clipboard), DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]?"  # character sets, save/restore, reset
+)
+_OVERSTRIKE = re.compile("[^\x08]\x08")
+# Direction overrides can make a line read differently from what it says; joiners and variation
+# selectors are as wide as each terminal likes, which would tear the columns apart.
+_DROPPED = dict.fromkeys([0x200D, 0xFE0E, 0xFE0F, 0xFEFF])
+_STAND_INS: dict[int, str | int | None] = {
+    **{code: 0x2400 + code for code in range(0x20) if code != 0x09},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0x2426),
+    **dict.fromkeys([0x061C, 0x200E, 0x200F, 0x2028, 0x2029], 0x2426),
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0x2426),
+    **_DROPPED,
+}
+_ATTRIBUTES = {
+    1: Attr.BOLD,
+    2: Attr.DIM,
+    3: Attr.ITALIC,
+    4: Attr.UNDERLINE,
+    7: Attr.REVERSE,
+    9: Attr.STRIKE,
+}
+_RESETS = {
+    22: Attr.BOLD | Attr.DIM,
+    23: Attr.ITALIC,
+    24: Attr.UNDERLINE,
+    27: Attr.REVERSE,
+    29: Attr.STRIKE,
+}
+
+
+def last_rewrite(raw: bytes) -> bytes:
+    """What a terminal would show of a line that carriage returns rewrite: its last version.
+
+    Progress bars print `\\r` before or after each version; a trailing one rewrites nothing.
+    """
+    if b"\r" not in raw:
+        return raw
+    return raw.rstrip(b"\r\x08").rpartition(b"\r")[2]
+
+
+def pieces(raw: bytes) -> list[Piece]:
+    """The text of one line (without its newline) with its colours.
+
+    Only SGR is obeyed. Other escape sequences are dropped, control characters become their
+    visible stand-ins (␀ … ␡), invalid UTF-8 becomes U+FFFD, and tabs reach to the next eighth
+    cell. Colours begin anew on each line: a line is drawn without a look at those before it.
+    """
+    if _PRINTABLE_ASCII.fullmatch(raw):
+        return [Piece(raw.decode("ascii"), PLAIN)]
+    text = last_rewrite(raw).decode("utf-8", "replace")
+    if "\x08" in text:
+        text = _without_overstrikes(text)
+    if "\x1b" not in text:
+        return [Piece(_visible(text, 0), PLAIN)]
+    result: list[Piece] = []
+    look = PLAIN
+    cells = at = 0
+    for match in _ESCAPE.finditer(text):
+        if match.start() > at:
+            clean = _visible(text[at : match.start()], cells)
+            cells += cell_len(clean)
+            result.append(Piece(clean, look))
+        at = match.end()
+        codes = match.group(1)
+        if codes is not None:
+            look = _sgr(look, codes)
+    if at < len(text):
+        result.append(Piece(_visible(text[at:], cells), look))
+    return result or [Piece("", PLAIN)]
+
+
+def plain_text(raw: bytes) -> str:
+    """The line as it reads, without colours."""
+    return "".join(piece.text for piece in pieces(raw))
+
+
+def _visible(text: str, column: int) -> str:
+    """Stand-ins for control characters, and tabs as blanks; `column` is where the text begins."""
+    text = text.translate(_STAND_INS) if not text.isprintable() else text.translate(_DROPPED)
+    if "\t" not in text:
+        return text
+    parts = text.split("\t")
+    for i, part in enumerate(parts[:-1]):
+        column += cell_len(part)
+        blanks = TAB_CELLS - column % TAB_CELLS
+        parts[i] = part + " " * blanks
+        column += blanks
+    return "".join(parts)
+
+
+def _without_overstrikes(text: str) -> str:
+    """A backspace takes back the character before it, when something was drawn over it."""
+    text = text.rstrip("\x08")
+    while _OVERSTRIKE.search(text):
+        text = _OVERSTRIKE.sub("", text)
+    return text.lstrip("\x08")
+
+
+def _sgr(look: Look, codes: str) -> Look:
+    """The look after the parameters of one SGR sequence; unknown ones change nothing."""
+    numbers = [int(code or 0) for code in codes.replace(":", ";").split(";")[:64] if len(code) < 8]
+    fg, bg, attr = look
+    i = 0
+    while i < len(numbers):
+        code = numbers[i]
+        i += 1
+        if code == 0:
+            fg, bg, attr = PLAIN
+        elif code in _ATTRIBUTES:
+            attr |= _ATTRIBUTES[code]
+        elif code in _RESETS:
+            attr &= ~_RESETS[code]
+        elif 30 <= code <= 37:
+            fg = code - 30
+        elif 40 <= code <= 47:
+            bg = code - 40
+        elif 90 <= code <= 97:
+            fg = code - 82
+        elif 100 <= code <= 107:
+            bg = code - 92
+        elif code == 39:
+            fg = -1
+        elif code == 49:
+            bg = -1
+        elif code in (38, 48):
+            colour, used = _extended(numbers[i:])
+            i += used
+            if colour is not None and code == 38:
+                fg = colour
+            elif colour is not None:
+                bg = colour
+    return Look(fg, bg, attr)
+
+
+def _extended(numbers: list[int]) -> tuple[int | None, int]:
+    """The colour after 38 or 48 (`5;n` or `2;r;g;b`), and how many numbers it took."""
+    if len(numbers) >= 2 and numbers[0] == 5:
+        return (numbers[1] if numbers[1] < 256 else None), 2
+    if len(numbers) >= 4 and numbers[0] == 2:
+        red, green, blue = (min(255, n) for n in numbers[1:4])
+        return TRUE_COLOUR | red << 16 | green << 8 | blue, 4
+    return None, len(numbers)

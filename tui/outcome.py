@@ -1,0 +1,71 @@
+"""How a run ended, in words: the outcome, the first failure, and the receipt."""
+
+from __future__ import annotations
+
+import time
+
+from rich.text import Text
+
+from launcher.snapshot import HostReceipt, Snapshot
+from launcher.states import Outcome
+from tui.words import Mood, clock
+
+Colours = dict[Mood, str]
+
+
+def outcome_text(snapshot: Snapshot, colours: Colours, *, tail: int = 20) -> Text:
+    """The whole story: a headline, the last lines of the first failure, one row a host."""
+    text = Text()
+    success = snapshot.outcome is Outcome.SUCCESS
+    style = f"bold {colours[Mood.GOOD if success else Mood.BAD]}"
+    text.append(f"{'✓' if success else '✗'} {snapshot.outcome or snapshot.state}", style)
+    if snapshot.ended is not None:
+        text.append(f"  after {clock(snapshot.ended - snapshot.started)}")
+    text.append(f"  {snapshot.run_id}\n", "dim")
+    failure = snapshot.first_failure
+    if failure is not None:
+        text.append(f"\nfirst: {failure.task} @{failure.host} {failure.how}\n", style)
+        for line in failure.tail[-tail:]:
+            text.append(f"  {line}\n")
+        if failure.others:
+            names = ", ".join(str(other) for other in failure.others)
+            text.append(f"then, because of it or after it: {names}\n", "dim")
+    text.append("\n")
+    text.append_text(receipt_text(snapshot, colours))
+    return text
+
+
+def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
+    """The receipt, one row a host, survivors below theirs."""
+    receipt = snapshot.receipt
+    if receipt is None:
+        return Text("no receipt yet", "dim")
+    text = Text()
+    if receipt.clean:
+        text.append("nothing is left alive", f"bold {colours[Mood.GOOD]}")
+        text.append(": every host looked and confirmed it\n")
+    else:
+        text.append("not everything is confirmed dead\n", f"bold {colours[Mood.BAD]}")
+    wide = max([len(host.host) for host in receipt.hosts] + [4])
+    text.append(f"  {'host':<{wide}}  signalled  left\n", "dim")
+    for host in receipt.hosts:
+        text.append(f"  {host.host:<{wide}}  {host.signalled:>9}  ")
+        word, style = _verdict(host, colours)
+        text.append(f"{word}\n", style)
+        for survivor in host.survivors:
+            text.append(
+                f"  {'':<{wide}}  pid {survivor.pid} ({survivor.state})  {survivor.command}\n"
+            )
+    return text
+
+
+def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
+    bad = f"bold {colours[Mood.BAD]}"
+    if host.confirmed and not host.survivors:
+        return f"none   ✓ confirmed after {host.seconds:.1f} s", colours[Mood.GOOD]
+    if host.confirmed:
+        return f"{len(host.survivors)}      ✗ SURVIVED", bad
+    if host.unreachable_until is not None:
+        when = time.strftime("%H:%M:%S", time.localtime(host.unreachable_until))
+        return f"?      ✗ unreachable; it kills by itself when its lease ends, {when}", bad
+    return "?      ✗ unreachable", bad

@@ -1,0 +1,92 @@
+"""Dialogs. None of them stands in the way of kill-all: F9 belongs to the app."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Label, OptionList, Static
+from textual.widgets.option_list import Option
+
+from launcher.snapshot import Snapshot
+from tui.outcome import outcome_text
+from tui.words import Mood
+
+
+class Leave(StrEnum):
+    """What shall become of a living run."""
+
+    KILL = "kill"
+    DETACH = "detach"
+    STAY = "stay"
+
+
+class LeaveDialog(ModalScreen[Leave]):
+    """Asks what shall become of the run."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("k", "choose('kill')", "Kill all", show=False),
+        Binding("d", "choose('detach')", "Detach", show=False),
+        Binding("s,escape,q", "choose('stay')", "Stay", show=False),
+    ]
+
+    def __init__(self, alive: int) -> None:
+        super().__init__()
+        self._alive = alive
+
+    def compose(self) -> ComposeResult:
+        """A question and three answers."""
+        tasks = "1 task is" if self._alive == 1 else f"{self._alive} tasks are"
+        with Vertical(classes="dialog"):
+            yield Label(f"The run still lives: {tasks} up", classes="dialog-title")
+            yield OptionList(
+                Option("k  Kill all, show the receipt, leave", id=Leave.KILL),
+                Option("d  Detach: the run goes on without a screen", id=Leave.DETACH),
+                Option("Esc  Stay", id=Leave.STAY),
+            )
+            yield Label("Ctrl-C again: kill all and leave", classes="dialog-note")
+
+    def action_choose(self, choice: str) -> None:
+        """Answers."""
+        self.dismiss(Leave(choice))
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(Leave(event.option_id or Leave.STAY))
+
+
+class ReceiptScreen(ModalScreen[None]):
+    """How the run ended, and the proof that nothing is left."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,space", "dismiss", "Back", show=False),
+    ]
+
+    def __init__(self, snapshot: Snapshot, *, leaving: bool) -> None:
+        super().__init__()
+        self._snapshot = snapshot
+        self._leaving = leaving
+
+    def compose(self) -> ComposeResult:
+        """The text, which scrolls when it is long, and what to press."""
+        with Vertical(classes="dialog wide"):
+            yield Label("Receipt", classes="dialog-title")
+            with VerticalScroll():
+                yield Static(self._text())
+            hint = "any key leaves" if self._leaving else "Esc back to the logs   q leave"
+            yield Label(hint, classes="dialog-note")
+
+    def _text(self) -> Text:
+        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        return outcome_text(self._snapshot, colours)
+
+    def on_key(self) -> None:
+        """Leaves, when that is all there is left to do."""
+        if self._leaving:
+            self.app.exit(self._snapshot.exit_code or 0)

@@ -1,0 +1,146 @@
+"""The header line: how the run stands, in one row, at every moment."""
+
+from __future__ import annotations
+
+import time
+
+from rich.text import Text
+from textual.widget import Widget
+
+from launcher.snapshot import Snapshot, TaskView
+from launcher.states import Outcome, RunState, TaskState
+from tui.words import Mood, age, bar, clock, figure, mood, thousands
+
+from .fit import Part, fit
+
+_BEFORE = (RunState.CONNECTING, RunState.STAGING, RunState.STARTING)
+_UP = (TaskState.READY, TaskState.RUNNING)
+
+
+class RunHeader(Widget):
+    """Shows the last snapshot it was given; `tick` lets its clocks go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._snapshot: Snapshot | None = None
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Takes up a snapshot."""
+        self._snapshot = snapshot
+        self.refresh()
+
+    def tick(self) -> None:
+        """A moment has passed."""
+        self.refresh()
+
+    def render(self) -> Text:
+        """The parts of the row that fit."""
+        if self._snapshot is None:
+            return Text("")
+        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        return fit(header_parts(self._snapshot, time.time(), colours), self.size.width)
+
+
+def header_parts(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> list[Part]:
+    """What the header says, with what matters most first in rank."""
+    bad, busy, good = (f"bold {colours[m]}" for m in (Mood.BAD, Mood.BUSY, Mood.GOOD))
+    parts = [Part(7, snapshot.name, "bold")]
+    if snapshot.state is RunState.KILLING:
+        left = max(0.0, (snapshot.kill_deadline or now) - now)
+        alive = sum(task.state.live for task in snapshot.tasks)
+        text = f"KILL in {left:.0f} s" if left > 0 else "KILL sent"
+        parts.append(Part(0, f"killing all: TERM sent, {text}", bad))
+        parts.append(Part(1, f"{alive} of {len(snapshot.tasks)} alive"))
+        if left > 0:
+            parts.append(Part(2, "F9 again: KILL now"))
+        return parts
+    if snapshot.state is RunState.ENDED:
+        return [*parts, *_ended(snapshot, good, bad)]
+    if snapshot.state in _BEFORE:
+        parts.append(Part(0, _waiting(snapshot, now), busy))
+    parts += _jobs(snapshot, good, bad)
+    parts += _first_failure(snapshot, bad)
+    parts += _progress(snapshot, now)
+    return parts
+
+
+def _waiting(snapshot: Snapshot, now: float) -> str:
+    text = f"{snapshot.state}"
+    if snapshot.waiting:
+        text += f": waiting for {snapshot.waiting}"
+        if snapshot.waiting_since is not None:
+            text += f" — {age(now - snapshot.waiting_since)}"
+    return text
+
+
+def _jobs(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
+    """`ps 1/1 ✓  chief ✓  workers 2/3 ⚠1`."""
+    parts: list[Part] = []
+    jobs: dict[str, list[TaskView]] = {}
+    for task in snapshot.tasks:
+        jobs.setdefault(task.id.job, []).append(task)
+    for job, tasks in jobs.items():
+        up = sum(task.state in _UP for task in tasks)
+        wrong = sum(mood(task) is Mood.BAD for task in tasks)
+        name = job if job in ("ps", "chief") or len(tasks) == 1 else f"{job}s"
+        count = "" if job == "chief" else f" {up}/{len(tasks)}"
+        mark = f" ⚠{wrong}" if wrong else " ✓" if up == len(tasks) else ""
+        style = bad if wrong else good if up == len(tasks) else ""
+        rank = 1 if wrong else 4 if tasks[0].in_cluster else 6
+        parts.append(Part(rank, f"{name}{count}{mark}", style))
+        if job != "chief" and tasks[0].is_chief:
+            chief = tasks[0]
+            wrong_chief = mood(chief) is Mood.BAD
+            text = " ⚠" if wrong_chief else " ✓" if chief.state in _UP else f" {chief.state}"
+            parts.insert(len(parts) - 1, Part(6, f"chief{text}", bad if wrong_chief else ""))
+    return parts
+
+
+def _progress(snapshot: Snapshot, now: float) -> list[Part]:
+    step, total, rate = snapshot.step, snapshot.total_steps, snapshot.rate
+    if step is None:
+        return [Part(5, clock(now - snapshot.started))]
+    parts = []
+    if total:
+        share = min(1.0, step / total)
+        parts.append(Part(1, f"step {thousands(step)}/{thousands(total)}"))
+        parts.append(Part(8, bar(share, 10)))
+        parts.append(Part(3, f"{share * 100:.0f} %"))
+    else:
+        parts.append(Part(1, f"step {thousands(step)}"))
+    if snapshot.loss is not None:
+        parts.append(Part(5, f"loss {figure(snapshot.loss)}"))
+    if rate is not None:
+        parts.append(Part(2, f"{figure(rate)} steps/s"))
+        if total and rate > 0 and step < total:
+            parts.append(Part(3, f"ETA {clock((total - step) / rate)}"))
+    return parts
+
+
+def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
+    """`first: worker:1 @tf3 failed 1, 4.1 s before worker:0`."""
+    failure = snapshot.first_failure
+    if failure is None:
+        return []
+    text = f"first: {failure.task} @{failure.host} {failure.how}"
+    later = next((snapshot.task(other) for other in failure.others), None)
+    if later is not None and later.ended is not None and later.ended > failure.time:
+        text += f", {later.ended - failure.time:.1f} s before {later.id}"
+    return [Part(0, text, bad)]
+
+
+def _ended(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
+    success = snapshot.outcome is Outcome.SUCCESS
+    word = f"{'✓' if success else '✗'} {snapshot.outcome or 'ended'}"
+    parts = [Part(0, word, good if success else bad)]
+    if snapshot.ended is not None:
+        parts.append(Part(3, f"after {clock(snapshot.ended - snapshot.started)}"))
+    parts += _first_failure(snapshot, bad)
+    if snapshot.receipt is not None:
+        if snapshot.receipt.clean:
+            parts.append(Part(1, "nothing left alive"))
+        else:
+            parts.append(Part(0, "NOT ALL CONFIRMED DEAD", bad))
+    parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
+    parts.append(Part(2, "q leaves"))
+    return parts

@@ -1,0 +1,19 @@
+"""The panel that says how the run ended, below the panes and never over them."""
+
+from __future__ import annotations
+
+from textual.widgets import Static
+
+from launcher.snapshot import Snapshot
+from tui.outcome import outcome_text
+from tui.words import Mood
+
+
+class OutcomePanel(Static):
+    """Hidden until the run has ended by itself."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Says how it ended; the last lines of a failure are kept few, its pane has them all."""
+        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        self.update(outcome_text(snapshot, colours, tail=5))
+        self.display = True

@@ -1,0 +1,62 @@
+"""The area of panes: a few pane widgets, placed by arithmetic, that views move in and out of."""
+
+from __future__ import annotations
+
+from textual.geometry import NULL_SPACING, Offset, Region, Size
+from textual.layout import ArrangeResult, Layout, WidgetPlacement
+from textual.widget import Widget
+
+from tui.layout import Box
+
+from .log_pane import LogPane
+
+
+class BoxLayout(Layout):
+    """Places each visible child into its box."""
+
+    name = "boxes"
+
+    def __init__(self) -> None:
+        self.boxes: list[Box] = []
+
+    def arrange(
+        self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
+    ) -> ArrangeResult:
+        """One placement a box."""
+        return [
+            WidgetPlacement(
+                Region(box.x, box.y, box.width, box.height), Offset(), NULL_SPACING, child
+            )
+            for child, box in zip(children, self.boxes, strict=False)
+        ]
+
+
+class PaneGrid(Widget):
+    """Holds as many panes as one page shows; more tasks cost no more widgets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._boxes = BoxLayout()
+        self.panes: list[LogPane] = []
+        """Those that are on the screen, in reading order."""
+        self._pool: list[LogPane] = []
+
+    @property
+    def layout(self) -> Layout:
+        """Boxes instead of a layout of the style sheet."""
+        return self._boxes
+
+    def place(self, boxes: list[Box]) -> list[LogPane]:
+        """One pane for each box; panes that are not needed are hidden."""
+        while len(self._pool) < len(boxes):
+            pane = LogPane()
+            self._pool.append(pane)
+            self.mount(pane)
+        for i, pane in enumerate(self._pool):
+            pane.display = i < len(boxes)
+        self.panes = self._pool[: len(boxes)]
+        for pane, box in zip(self.panes, boxes, strict=True):
+            pane.edge = box.x > 0
+        self._boxes.boxes = boxes
+        self.refresh(layout=True)
+        return self.panes

@@ -1,0 +1,105 @@
+"""Figures and states in the words, letters and widths that the screens share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from launcher.snapshot import TaskView
+from launcher.states import TaskState
+
+
+class Mood(StrEnum):
+    """What a state means to the person watching; each has a colour in the theme. A letter or a
+    word always stands beside the colour."""
+
+    WAITING = "waiting"
+    BUSY = "busy"
+    GOOD = "good"
+    OFF = "off"
+    BAD = "bad"
+
+
+MOODS: dict[TaskState, Mood] = {
+    TaskState.PENDING: Mood.WAITING,
+    TaskState.STAGING: Mood.WAITING,
+    TaskState.STARTING: Mood.BUSY,
+    TaskState.READY: Mood.BUSY,
+    TaskState.RUNNING: Mood.GOOD,
+    TaskState.BACKOFF: Mood.BUSY,
+    TaskState.LOST: Mood.BAD,
+    TaskState.EXITED: Mood.OFF,
+    TaskState.FAILED: Mood.BAD,
+    TaskState.STOPPED: Mood.OFF,
+    TaskState.KILLED: Mood.OFF,
+}
+
+LETTERS: dict[TaskState, str] = {
+    TaskState.PENDING: "·",
+    TaskState.STAGING: "c",
+    TaskState.STARTING: "s",
+    TaskState.READY: "r",
+    TaskState.RUNNING: "R",
+    TaskState.BACKOFF: "b",
+    TaskState.LOST: "?",
+    TaskState.EXITED: "E",
+    TaskState.FAILED: "F",
+    TaskState.STOPPED: "S",
+    TaskState.KILLED: "K",
+}
+"""One letter a state, for the status strip; the help screen lists them."""
+
+
+def mood(task: TaskView) -> Mood:
+    """The mood of a task; one that exited with another status than 0 is bad."""
+    if task.state is TaskState.EXITED and task.exit_code:
+        return Mood.BAD
+    return MOODS[task.state]
+
+
+def thousands(number: float) -> str:
+    """`12 340`: whole numbers in groups of three."""
+    return f"{int(number):,}".replace(",", " ")
+
+
+def figure(number: float) -> str:
+    """A loss or a rate in about four characters: `0.4512`, `12.3`, `331`, `1.2e-05`."""
+    size = abs(number)
+    if number != number or size in (float("inf"), 0.0):
+        return f"{number:g}"
+    if size >= 1e6 or size < 1e-3:
+        return f"{number:.1e}"
+    if size >= 100:
+        return thousands(number)
+    return f"{number:.4f}"[:5] if size < 10 else f"{number:.1f}"
+
+
+def age(seconds: float) -> str:
+    """How long ago: `2 s`, `4 min`, `3 h`."""
+    if seconds < 100:
+        return f"{max(0, int(seconds))} s"
+    if seconds < 6000:
+        return f"{int(seconds / 60)} min"
+    return f"{int(seconds / 3600)} h"
+
+
+def clock(seconds: float) -> str:
+    """A span as a clock: `0:23`, `1:02:03`."""
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def size(count: float) -> str:
+    """Bytes: `812 B`, `64 KB`, `1.2 GB`."""
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def bar(share: float, cells: int) -> str:
+    """A bar of `cells`, filled up to `share` (0–1); the empty part is drawn too, so that it
+    reads without colours."""
+    filled = round(min(1.0, max(0.0, share)) * cells)
+    return "━" * filled + "╌" * (cells - filled)
