@@ -137,20 +137,12 @@ def _table(value: Any) -> Any:
     return value
 
 
-def _env(value: Any) -> Any:
-    for name in _table(value):
-        check_env_name(name)
-    return value
-
-
-def check_env_name(name: str) -> str:
-    """Returns the name when a variable of the environment can have it, else raises."""
+def _env_name(value: Any) -> str:
+    name = _words(value)
     if not _ENV_NAME.fullmatch(name):
-        raise wrong(
-            f"{name[:60]!r} is no variable's name: write letters, digits and '_', no digit first"
-        )
+        raise wrong("a variable's name has only letters, digits and '_', and no digit first")
     if name.startswith("TFMUX_"):
-        raise wrong(f"{name[:60]} belongs to tfmux: choose a name that does not begin with TFMUX_")
+        raise wrong("names that begin with TFMUX_ belong to tfmux: choose another one")
     return name
 
 
@@ -158,7 +150,8 @@ def _env_value(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
-        raise wrong('the value of a variable is a text: write it in quotes, such as "1"')
+        shown = f'"{str(value).lower()}"' if isinstance(value, bool | float) else 'such as "1"'
+        raise wrong(f"the value of a variable is a text: write it in quotes, {shown}")
     return text(value)
 
 
@@ -227,11 +220,9 @@ Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestina
 Jump = Annotated[str, _parsed(parse_jump)]
 Address = Annotated[str, _parsed(parse_address)]
 Python = Annotated[str, PlainValidator(_python)]
-Env = Annotated[dict[str, Annotated[str, PlainValidator(_env_value)]], BeforeValidator(_env)]
-EnvNames = Annotated[
-    tuple[Annotated[str, BeforeValidator(_words), PlainValidator(check_env_name)], ...],
-    BeforeValidator(_list),
-]
+EnvName = Annotated[str, PlainValidator(_env_name)]
+Env = Annotated[dict[EnvName, Annotated[str, PlainValidator(_env_value)]], BeforeValidator(_table)]
+EnvNames = Annotated[tuple[EnvName, ...], BeforeValidator(_list)]
 MetricsPattern = Annotated[str, PlainValidator(_metrics)]
 Seconds = Annotated[float, PlainValidator(seconds)]
 Lease = Annotated[float, PlainValidator(_number(1, "a number of seconds"))]

@@ -18,7 +18,7 @@ _LITERAL = {"{{": "{", "}}": "}"}
 RUN_WIDE = frozenset({"name", "run_id"})
 """What is the same for every task on every host."""
 
-_PLAIN = RUN_WIDE | {
+PLAIN = RUN_WIDE | {
     "python", "job", "index", "host", "port", "address", "ps_hosts", "worker_hosts", "cluster",
     "logdir", "workdir",
 }  # fmt: skip
@@ -53,23 +53,26 @@ class Names:
     def __init__(self, cluster: Cluster) -> None:
         self._sizes = {name: len(job.tasks) for name, job in cluster.jobs.items()}
 
-    def problems(self, text: str, without: frozenset[str] = frozenset()) -> Iterator[str]:
+    def problems(
+        self, text: str, without: frozenset[str] = frozenset(), jobs: bool = True
+    ) -> Iterator[str]:
         """What is wrong with the placeholders of a text, a sentence each.
 
-        `without` are names that mean something elsewhere, but not in this text.
+        `without` are names that mean something elsewhere, but not in this text; neither do
+        those that name a job when `jobs` is false.
         """
         for match in _TOKEN.finditer(text):
             if match[0] in _LITERAL:
                 continue
             if match[1] is None:
                 yield f"a single {match[0]} is no placeholder: write {match[0] * 2} for a brace"
-            elif match[1] in without:
-                yield f"{match[0]} has no meaning here: leave it out"
             elif problem := self._problem(match[1]):
                 yield problem
+            elif match[1] in without or ("." in match[1] and not jobs):
+                yield f"{match[0]} has no meaning here: leave it out"
 
     def _problem(self, name: str) -> str | None:
-        if name in _PLAIN:
+        if name in PLAIN:
             return None
         kind, *rest = name.split(".")
         if kind in _OF_JOB and len(rest) == 1:
@@ -79,7 +82,7 @@ class Names:
         shown = name if len(name) <= 60 else name[:59] + "…"
         if not re.fullmatch(r"[A-Za-z_][\w.]*", name):
             return f"{{{shown}}} is no placeholder: write {{{{ and }}}} for braces that stay"
-        known = [*_PLAIN, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]
+        known = [*PLAIN, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]
         known += [f"{kind}.{job}.0" for kind in _OF_TASK for job in self._sizes]
         hint = nearest(name, known, "write {{ and }} for braces that stay")
         if hint.startswith("did"):

@@ -7,6 +7,7 @@ names the lines. A model made in code is therefore well-formed, not necessarily 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -252,6 +253,10 @@ class Cluster(_Table):
         copy = self.model_copy()
         copy._base = folder.absolute()
         return copy
+
+    def local_path(self, path: str) -> Path:
+        """A path of this machine that the file names, absolute; `~` is the user's home."""
+        return Path(os.path.normpath(self._base / os.path.expanduser(path)))
 
     def address(self, host: str) -> str:
         """What other hosts call `host`: its `address`, else its SSH host name."""

@@ -1,0 +1,178 @@
+"""On which line of a TOML text each key and each element of a list stands.
+
+`tomllib` gives values without places, and tomlkit's items have none either; an error that
+names no line sends people searching. This is no second parser: it walks over a text that
+`tomllib` has accepted, and of a broken one it covers what comes before the break.
+"""
+
+from __future__ import annotations
+
+import bisect
+import re
+import tomllib
+
+KeyPath = tuple[str | int, ...]
+
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_SPACE = re.compile(r"[ \t]*")
+_KEY = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[A-Za-z0-9_-]+")
+_STRING = re.compile(
+    r'"""(?:[^\\]|\\.)*?"""(?:"{0,2})'
+    r"|'''.*?'''(?:'{0,2})"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'",
+    re.DOTALL,
+)
+_SCALAR = re.compile(r"[^,\]}#\n]+")
+
+
+class KeyLines:
+    """The places in one text; lines count from 1."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._breaks = [match.start() for match in re.finditer("\n", text)]
+        self._lines: dict[KeyPath, int] = {}
+        self._repeats: dict[KeyPath, int] = {}
+        self.last = 1
+        """The line of the last key or element that was begun."""
+        self.last_path: KeyPath = ()
+        """That key or element."""
+        try:
+            self._document()
+        except (_BrokenOff, RecursionError):
+            pass  # the text is broken there, and tomllib has said so better
+
+    def of(self, path: KeyPath) -> int | None:
+        """The line of a key, else of the nearest table or list around it."""
+        while path:
+            if path in self._lines:
+                return self._lines[path]
+            path = path[:-1]
+        return None
+
+    def _document(self) -> None:
+        table: KeyPath = ()
+        while True:
+            self._skip(_BLANK)
+            if self._at >= len(self._text):
+                return
+            if self._text.startswith("[[", self._at):
+                self._at += 2
+                table = self._header(repeated=True)
+                self._expect("]]")
+            elif self._text.startswith("[", self._at):
+                self._at += 1
+                table = self._header(repeated=False)
+                self._expect("]")
+            else:
+                self._pair(table)
+
+    def _header(self, repeated: bool) -> KeyPath:
+        line, names = self._line(), self._dotted()
+        path: KeyPath = ()
+        for number, name in enumerate(names):
+            path = (*path, name)
+            self._mark(path, line)
+            if repeated and number == len(names) - 1:
+                self._repeats[path] = self._repeats.get(path, -1) + 1
+            if path in self._repeats:
+                path = (*path, self._repeats[path])
+                self._mark(path, line)
+        return path
+
+    def _pair(self, table: KeyPath) -> None:
+        line = self._line()
+        for name in self._dotted():
+            table = (*table, name)
+            self._mark(table, line)
+        self.last, self.last_path = line, table
+        self._expect("=")
+        self._skip(_SPACE)
+        self._value(table)
+
+    def _value(self, path: KeyPath) -> None:
+        if self._text.startswith("[", self._at):
+            self._list(path)
+        elif self._text.startswith("{", self._at):
+            self._inline(path)
+        elif self._text.startswith(("'", '"'), self._at):
+            self._take(_STRING)
+        else:
+            self._take(_SCALAR)
+
+    def _list(self, path: KeyPath) -> None:
+        self._at += 1
+        index = 0
+        self._skip(_BLANK)
+        while not self._text.startswith("]", self._at):
+            self.last, self.last_path = self._line(), (*path, index)
+            self._mark(self.last_path, self.last)
+            self._value(self.last_path)
+            index += 1
+            self._separator("]")
+        self._at += 1
+
+    def _inline(self, path: KeyPath) -> None:
+        self._at += 1
+        self._skip(_BLANK)
+        while not self._text.startswith("}", self._at):
+            self._pair(path)
+            self._separator("}")
+        self._at += 1
+
+    def _separator(self, end: str) -> None:
+        self._skip(_BLANK)
+        if self._text.startswith(",", self._at):
+            self._at += 1
+            self._skip(_BLANK)
+        elif not self._text.startswith(end, self._at):
+            raise _BrokenOff
+
+    def _dotted(self) -> list[str]:
+        names = []
+        while True:
+            self._skip(_SPACE)
+            names.append(_plain(self._take(_KEY)))
+            self._skip(_SPACE)
+            if not self._text.startswith(".", self._at):
+                return names
+            self._at += 1
+
+    def _mark(self, path: KeyPath, line: int) -> None:
+        self._lines.setdefault(path, line)
+
+    def _line(self) -> int:
+        return bisect.bisect_left(self._breaks, self._at) + 1
+
+    def _skip(self, pattern: re.Pattern[str]) -> None:
+        match = pattern.match(self._text, self._at)
+        self._at = match.end() if match else self._at
+
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._at)
+        if match is None:
+            raise _BrokenOff
+        self._at = match.end()
+        return match[0]
+
+    def _expect(self, sign: str) -> None:
+        if not self._text.startswith(sign, self._at):
+            raise _BrokenOff
+        self._at += len(sign)
+
+
+class _BrokenOff(Exception):
+    """The text is no TOML from here on."""
+
+
+def _plain(key: str) -> str:
+    if key[0] == "'":
+        return key[1:-1]
+    if key[0] != '"':
+        return key
+    try:
+        return next(iter(tomllib.loads(f"{key} = 0")))
+    except tomllib.TOMLDecodeError:
+        raise _BrokenOff from None
