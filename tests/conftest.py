@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.beds import guard, namespaces
+from tests.beds.inprocess import SshServer
 from tests.beds.namespaces import Bed
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -65,21 +66,38 @@ def mnist() -> Path:
     return folder
 
 
+def require_bed() -> None:
+    """Skip the test, or fail it in CI, when this machine cannot carry the bed of four hosts."""
+    reason = namespaces.missing()
+    if reason is not None and os.environ.get("CI"):
+        pytest.fail(f"{reason}, and in CI a missing bed is a failure", pytrace=False)
+    if reason is not None:
+        pytest.skip(reason)
+
+
 @pytest.fixture
-def bed() -> Iterator[Bed]:
+def bed_possible() -> None:
+    """For a test that builds beds itself."""
+    require_bed()
+
+
+@pytest.fixture
+def bed(bed_possible: None) -> Iterator[Bed]:
     """Four freshly installed hosts with OpenSSH; up in half a second, gone after the test.
 
     The client's keys and configuration are not in the test's home until it calls
     `bed.give_access(home)`.
     """
-    reason = namespaces.missing()
-    if reason is not None:
-        if os.environ.get("CI"):
-            pytest.fail(f"{reason}, and in CI a missing bed is a failure", pytrace=False)
-        pytest.skip(reason)
     data = _data()
     with Bed(data if data.is_dir() else None) as hosts:
         yield hosts
         found = guard.leaks(hosts.processes)
     if found:
         pytest.fail(f"the test left processes on hosts:\n{guard.describe(found)}", pytrace=False)
+
+
+@pytest.fixture
+def ssh_server(tmp_path: Path) -> Iterator[SshServer]:
+    """One host on the loopback, served by this process; needs no root."""
+    with SshServer(tmp_path / "ssh") as server:
+        yield server

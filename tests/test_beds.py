@@ -1,31 +1,450 @@
-"""The beds themselves: what they promise to the tests that stand on them."""
+"""The bed of four hosts: what it promises to the tests that stand on it."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.beds.namespaces import Bed
+from tests.beds import faults, proc, sockets
+from tests.beds.host import Host
+from tests.beds.namespaces import Bed, clear_stale
+from tests.beds.watch import Watch
+from tests.conftest import REPOSITORY, require_bed
+
+pytestmark = pytest.mark.bed
 
 
-def ssh(home: Path, host: str, command: str) -> str:
-    """Run a command on a host with the system's OpenSSH client and return its output."""
-    done = subprocess.run(
-        ["ssh", "-F", str(home / ".ssh/config"), "-o", "BatchMode=yes", host, command],
-        capture_output=True,
-        text=True,
-        timeout=30,
+class Ssh:
+    """The system's own OpenSSH client with the configuration of a test's home."""
+
+    def __init__(self, home: Path) -> None:
+        self._argv = ["ssh", "-F", str(home / ".ssh/config"), "-o", "BatchMode=yes"]
+
+    def __call__(self, host: Host, command: str, *options: str) -> str:
+        """Run a command to its end and return its output."""
+        done = self.run(host, command, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, host: Host, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to whatever end it has."""
+        argv = [*self._argv, *options, host.name, command]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=30)
+
+    @contextmanager
+    def session(self, host: Host, command: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a command that goes on, with pipes to its stdin and from its stdout."""
+        argv = [*self._argv, host.name, command]
+        client = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        with client:
+            try:
+                yield client
+            finally:
+                client.kill()
+
+
+@pytest.fixture
+def ssh(bed: Bed, tfmux_home: Path) -> Ssh:
+    """An OpenSSH client that may log in to all hosts of the bed."""
+    bed.give_access(tfmux_home)
+    return Ssh(tfmux_home)
+
+
+def until(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
+    """Wait for a condition, and fail when it does not come true in time."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
+        time.sleep(0.01)
+
+
+def end_all(bed: Bed) -> None:
+    """Kill everything but the hosts' sshd, and see it gone."""
+    for host in bed:
+        for process in host.leftovers():
+            proc.signal_process(process, signal.SIGKILL)
+            assert proc.wait_gone(process, 10)
+
+
+def banner(host: Host, other: str, port: int = 22) -> subprocess.CompletedProcess[bytes]:
+    """Connect from a host to another one's port and read four bytes, within two seconds."""
+    script = f"exec 3<>/dev/tcp/{other}/{port}; head -c 4 <&3"
+    return host.run(["timeout", "2", "bash", "-c", script], check=False)
+
+
+# --- machines ---------------------------------------------------------------------------------
+
+
+def test_each_host_is_a_machine_of_its_own(bed: Bed, ssh: Ssh) -> None:
+    """Names, accounts, homes and process tables are each host's own."""
+    for host in bed:
+        words = ssh(host, "hostname; id -un; pwd; cat /proc/1/comm; ls /proc | grep -c '^[0-9]'")
+        *known, processes = words.split()
+        assert known == [host.name, host.account.name, host.account.home, "sshd"]
+        assert int(processes) < 12
+    assert [host.account.uid == 0 for host in bed] == [True, True, False, False]
+
+
+def test_hosts_know_and_reach_each_other_by_name(bed: Bed) -> None:
+    """Each host connects to each other one's sshd by name, whoever asks."""
+    for host in bed:
+        for other in bed:
+            assert banner(host, other.name).stdout == b"SSH-", (host.name, other.name)
+
+
+@pytest.mark.parametrize("name", ["tf1", "tf4"])
+def test_host_python_has_tensorflow_and_nothing_of_tfmux(bed: Bed, name: str) -> None:
+    """TensorFlow works on a host; the project and what only the launcher needs are not there."""
+    host = bed[name]
+    script = (
+        "import importlib.util as u, tensorflow as tf\n"
+        "print(int(tf.reduce_sum([1, 2])), *[name for name in"
+        " ('launcher', 'tui', 'trainer', 'textual', 'asyncssh', 'pydantic', 'pytest')"
+        " if u.find_spec(name)])"
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert host.run([host.python, "-c", script]).stdout.split() == [b"3"]
+    assert host.run(["test", "-e", str(REPOSITORY)], check=False).returncode == 1
+    assert host.run(["ls", "-A", "/tmp"]).stdout == b""
 
+
+def test_disks_are_private_and_outlive_a_crash(bed: Bed) -> None:
+    """A file is on one host alone; after a crash the home is as it was and `/tmp` empty."""
+    host, other = bed["tf3"], bed["tf4"]
+    for path in ("/tmp/there", "/home/tfuser/deep/there"):
+        host.write(path, "here\n")
+        assert not os.path.exists(path)
+        with pytest.raises(FileNotFoundError):
+            other.read(path)
+    host.crash()
+    assert host.read("/home/tfuser/deep/there") == b"here\n"
+    host.boot()
+    assert host.read("/home/tfuser/deep/there") == b"here\n"
+    with pytest.raises(FileNotFoundError):
+        host.read("/tmp/there")
+
+
+def test_user_cannot_write_outside_of_home(bed: Bed) -> None:
+    """The ordinary user meets real permissions: others' homes, the system, root's files."""
+    for path in ("/home/root/x", "/usr/x", "/opt/tf/x", "/etc/x"):
+        assert bed["tf3"].run(["touch", path], check=False).returncode == 1, path
+
+
+# --- the cable --------------------------------------------------------------------------------
+
+
+def test_pulled_cable_is_silent_and_a_healed_one_goes_on(bed: Bed, ssh: Ssh) -> None:
+    """A session says nothing while the cable is out, does not end, and loses no byte."""
+    host = bed["tf2"]
+    with ssh.session(host, "cat") as client:
+        assert client.stdin is not None and client.stdout is not None
+        client.stdin.write(b"one\n")
+        assert client.stdout.readline() == b"one\n"
+        host.pull()
+        client.stdin.write(b"two\n")
+        assert not host.reachable(timeout=0.5)
+        assert client.poll() is None
+        host.heal()
+        assert client.stdout.readline() == b"two\n"
+
+
+def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(bed: Bed, ssh: Ssh) -> None:
+    """A crashed host's processes are gone and its peers are not told; it boots again."""
+    host = bed["tf1"]
+    with ssh.session(host, "setsid sleep 1000 & cat") as client:
+        assert client.stdin is not None and client.stdout is not None
+        client.stdin.write(b"one\n")
+        assert client.stdout.readline() == b"one\n"
+        before = host.processes()
+        assert len(before) > 3
+        host.crash()
+        assert all(proc.look(process.pid) is None for process in before)
+        assert client.poll() is None
+    assert bed["tf2"].up and not host.reachable(timeout=0.5)
+    host.boot()
+    assert ssh(host, "hostname").strip() == host.name
+    assert host.leftovers() == []
+
+
+# --- looking ----------------------------------------------------------------------------------
+
+
+def test_scan_finds_what_hides(bed: Bed, ssh: Ssh) -> None:
+    """A daemon in its own session is found with its tag, and no other host's is."""
+    for name in ("tf1", "tf3"):
+        tag = f"TFMUX_TASK='run/{name}:0/1;'"
+        ssh(bed[name], f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
+        until(lambda name=name: len(bed[name].leftovers()) == 1, "the daemon runs alone")  # type: ignore[misc]
+    (found,) = bed["tf3"].leftovers()
+    assert found.tag == "run/tf3:0/1;"
+    assert found.argv == ("sleep", "1000")
+    assert (found.ppid, found.uid) == (bed["tf3"].pid, bed["tf3"].account.uid)
+    assert found.inner != found.pid
+    assert bed["tf3"].read(f"/proc/{found.inner}/comm") == b"sleep\n"
+    assert found.started <= proc.now()
+    end_all(bed)
+
+
+def test_a_process_can_be_frozen_and_killed_by_its_real_pid(bed: Bed) -> None:
+    """Signals reach exactly one process of one host."""
+    host = bed["tf4"]
+    for seconds in ("1000", "1001"):
+        host.run(["sh", "-c", f"exec sleep {seconds} >/dev/null 2>&1 &"])
+    first, second = host.leftovers()
+    assert proc.signal_process(first, signal.SIGSTOP)
+    until(lambda: [each.state for each in host.leftovers()] == ["T", "S"], "one stands still")
+    assert proc.signal_process(first, signal.SIGKILL)
+    assert proc.wait_gone(first, 10)
+    assert host.leftovers() == [second]
+    assert not proc.signal_process(first, signal.SIGKILL)
+
+
+def test_listeners_tell_port_and_owner(bed: Bed) -> None:
+    """A listening port comes with the process that holds it; a host sees only its own."""
+    host = bed["tf2"]
+    host.run(["sh", "-c", "exec python3 -m http.server 2222 -b 0.0.0.0 >/dev/null 2>&1 &"])
+    until(lambda: 2222 in sockets.listening_ports(host.pid), "it listens")
+    (server,) = host.leftovers()
+    assert {each.port: each.pids for each in host.listeners()} == {
+        22: (host.pid,),
+        2222: (server.pid,),
+    }
+    assert [each.port for each in bed["tf1"].listeners()] == [22]
+
+
+def test_watch_sees_the_order_of_things(bed: Bed) -> None:
+    """What starts before a port listens, and what after, is told apart without any log."""
+    first, second = bed["tf1"], bed["tf2"]
+    with Watch(first, second) as watch:
+        second.run(["sh", "-c", "TFMUX_TASK='r/early;' exec sleep 1000 >/dev/null 2>&1 &"])
+        until(lambda: bool(watch.processes("early")), "the early one was seen")
+        until(lambda: proc.now() > watch.first_start("early") + 0.05, "ticks have passed")
+        first.run(["sh", "-c", "exec python3 -m http.server 2222 >/dev/null 2>&1 &"])
+        until(lambda: 2222 in sockets.listening_ports(first.pid), "it listens")
+        until(lambda: watch.listens(first, 2222), "and was seen to")
+        second.run(["sh", "-c", "TFMUX_TASK='r/late;' exec sleep 1000 >/dev/null 2>&1 &"])
+        until(lambda: bool(watch.processes("late")), "the late one was seen")
+    assert watch.first_start("early") < watch.closed_until(first, 2222)
+    assert watch.first_start("late") >= watch.closed_until(first, 2222)
+    assert watch.processes("early", first) == []
+    end_all(bed)
+
+
+# --- faults -----------------------------------------------------------------------------------
+
+
+def test_bashrc_and_login_shell_are_the_hosts_own(bed: Bed, ssh: Ssh) -> None:
+    """A command over SSH runs through the account's shell and what it sources."""
+    faults.bashrc(bed["tf1"], "echo noise; sleep 0.5")
+    before = time.monotonic()
+    assert ssh(bed["tf1"], "echo $0").split() == ["noise", "bash"]
+    assert time.monotonic() - before >= 0.5
+    assert faults.has_shell(bed["tf3"], "/bin/dash")
+    faults.login_shell(bed["tf3"], "/bin/dash")
+    assert ssh(bed["tf3"], "echo $0").strip() == "dash"
+    assert not faults.has_shell(bed["tf3"], "/bin/no-such-shell")
+
+
+@pytest.mark.parametrize("name", ["tf1", "tf3"])
+def test_home_can_be_full_or_read_only(bed: Bed, ssh: Ssh, name: str) -> None:
+    """Nothing can be written to the home, keys are still read, `/tmp` works."""
+    host = bed[name]
+    faults.full_home(host)
+    assert "No space left" in ssh.run(host, "echo x > new; echo y > ~/other").stderr
+    host.crash()
+    host.boot()
+    assert ssh(host, "echo x > new && cat new").strip() == "x"
+    faults.read_only_home(host)
+    assert "Read-only" in ssh.run(host, "echo y > other").stderr
+    assert ssh(host, "cat new; echo z > /tmp/z; cat /tmp/z").split() == ["x", "z"]
+
+
+def test_homes_can_be_one_share(bed: Bed, ssh: Ssh) -> None:
+    """What one host writes to the home the other finds in its own; `/tmp` is not shared."""
+    faults.share_home(bed["tf3"], bed["tf4"])
+    ssh(bed["tf3"], "echo x > new; echo x > /tmp/new")
+    assert ssh(bed["tf4"], "cat new; ls /tmp; hostname").split() == ["x", "tf4"]
+
+
+def test_changed_host_key_is_noticed(bed: Bed, ssh: Ssh) -> None:
+    """A client that knew the host refuses it after its key has changed."""
+    faults.new_host_key(bed["tf2"])
+    done = ssh.run(bed["tf2"], "true")
+    assert done.returncode == 255
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
+
+
+def test_refused_key_is_told_as_that(bed: Bed, ssh: Ssh) -> None:
+    """Without its line in authorized_keys the client's key is no good."""
+    faults.refuse_keys(bed["tf3"])
+    assert "Permission denied (publickey)" in ssh.run(bed["tf3"], "true").stderr
+
+
+def test_frozen_sshd_accepts_and_says_nothing(bed: Bed, ssh: Ssh) -> None:
+    """TCP connects to a frozen sshd, no banner comes, and it goes on when thawed."""
+    host = bed["tf1"]
+    faults.freeze_sshd(host)
+    assert host.reachable()
+    done = ssh.run(host, "true", "-o", "ConnectTimeout=1")
+    assert "timed out during banner exchange" in done.stderr
+    faults.thaw_sshd(host)
+    assert ssh(host, "hostname").strip() == host.name
+
+
+def test_killed_session_breaks_one_connection_only(bed: Bed, ssh: Ssh) -> None:
+    """The client of a killed session ends with an error; the host takes the next login."""
+    host = bed["tf2"]
+    with ssh.session(host, "echo ready; cat") as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        assert faults.kill_sessions(host) >= 1
+        assert client.wait(20) == 255
+    assert ssh(host, "hostname").strip() == host.name
+
+
+def test_dropped_port_is_neither_open_nor_refused(bed: Bed) -> None:
+    """Packets to a dropped port vanish, from everywhere or from one address, until opened."""
+    host, near, far = bed["tf1"], bed["tf2"], bed["tf3"]
+    faults.drop_port(host, 22, near.address)
+    assert banner(near, "tf1").returncode == 124  # timeout's own status: no answer at all
+    assert banner(far, "tf1").stdout == b"SSH-"
+    faults.open_port(host, 22, near.address)
+    assert banner(near, "tf1").stdout == b"SSH-"
+    faults.drop_port(host, 2222)
+    assert banner(far, "tf1", 2222).returncode == 124
+    refused = banner(far, "tf1", 2223)
+    assert refused.returncode == 1 and b"refused" in refused.stderr
+
+
+@pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
+def test_clock_can_be_wrong_by_an_hour(bed: Bed, ssh: Ssh) -> None:
+    """All programs of one host see another wall clock, and only that host's do."""
+    faults.shift_clock(bed["tf4"], -3600)
+    script = "import time, datetime; print(time.time(), datetime.datetime.now().timestamp())"
+    for host, offset in ((bed["tf3"], 0), (bed["tf4"], -3600)):
+        times = ssh(host, f"date +%s; {host.python} -IS -c '{script}'").split()
+        assert all(abs(float(each) - time.time() - offset) < 60 for each in times), host.name
+
+
+# --- up and down ------------------------------------------------------------------------------
+
+_INNER = """
+import os, time, pytest
+from tests.beds import proc
 
 @pytest.mark.bed
-def test_each_host_is_a_machine_of_its_own(bed: Bed, tfmux_home: Path) -> None:
-    """Names, accounts, homes and process tables are each host's own."""
-    bed.give_access(tfmux_home)
-    for host in bed:
-        words = ssh(tfmux_home, host.name, "hostname; id -un; pwd; cat /proc/1/comm").split()
-        assert words == [host.name, host.account.name, host.account.home, "sshd"]
+def test_inner(bed):
+    bed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
+    kinds = ("net", "pid", "mnt", "uts")
+    spaces = [os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino for host in bed for kind in kinds]
+    print("BED", bed.bridge, bed.directory, *spaces, flush=True)
+    END
+"""
+
+
+@contextmanager
+def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run a test with a bed of its own in another pytest, up to the line that shows the bed."""
+    (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
+    argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
+    with subprocess.Popen(
+        [*argv, str(tmp_path / "test_inner.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    ) as child:
+        assert child.stdout is not None
+        output = []
+        try:
+            for line in child.stdout:
+                output.append(line)
+                if "BED " in line:
+                    break
+            else:
+                pytest.fail("".join(output))
+            yield child, line[line.index("BED ") :].split()[1:]
+        finally:
+            child.kill()
+
+
+def traces(shown: list[str]) -> list[str]:
+    """Return all that is left of a bed."""
+    bridge, directory, *spaces = shown
+    left = [name for name in os.listdir("/sys/class/net") if name.split("-")[0] == bridge]
+    if os.path.exists(directory):
+        left.append(directory)
+    left += [line for line in Path("/proc/self/mountinfo").open() if directory in line]
+    for process in proc.scan():
+        for kind in ("net", "pid", "mnt", "uts"):
+            try:
+                inode = os.stat(f"/proc/{process.pid}/ns/{kind}").st_ino
+            except OSError:
+                continue
+            if str(inode) in spaces:
+                left.append(f"{process} in {kind}:{inode}")
+    return left
+
+
+@pytest.mark.usefixtures("bed_possible")
+@pytest.mark.parametrize("end", ["pass", "assert False"])
+def test_nothing_is_left_when_a_test_ends(tmp_path: Path, end: str) -> None:
+    """After a passed and after a failed test nothing of the bed exists any more."""
+    with inner(tmp_path, end) as (child, shown):
+        assert child.wait(60) == (end != "pass")
+        assert traces(shown) == []
+
+
+@pytest.mark.usefixtures("bed_possible")
+def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a test takes the bed down too."""
+    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+        assert len(traces(shown)) > 5
+        child.send_signal(signal.SIGINT)
+        assert child.wait(60) == pytest.ExitCode.INTERRUPTED
+        assert traces(shown) == []
+
+
+@pytest.mark.usefixtures("bed_possible")
+def test_bed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
+    tmp_path: Path, bed: Bed
+) -> None:
+    """What a SIGKILLed run left is taken down by the next; a bed in use is not touched."""
+    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+        clear_stale()
+        assert child.poll() is None
+        assert len(traces(shown)) > 5
+        child.kill()
+        child.wait(60)
+        clear_stale()
+        assert traces(shown) == []
+    assert all(host.reachable() for host in bed)
+
+
+@pytest.mark.usefixtures("bed_possible")
+def test_beds_stand_side_by_side() -> None:
+    """A second bed has other addresses; its hosts do not see the first one's."""
+    with Bed() as one, Bed() as other:
+        assert {host.address for host in one}.isdisjoint(host.address for host in other)
+        assert all(host.reachable() for host in [*one, *other])
+        assert banner(one["tf1"], other["tf1"].address).returncode != 0
+
+
+def test_missing_bed_is_a_skip_here_and_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A developer without root sees why it is skipped; a CI run must not pass without it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs root"):
+        require_bed()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="needs root"):
+        require_bed()

@@ -14,21 +14,27 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
-PYTHON = "/opt/tf/bin/python"
+from tests.beds import BedError
+
+ENVIRONMENT = "/opt/tf"
+PYTHON = f"{ENVIRONMENT}/bin/python"
 DATA = "/opt/data"
 _PACKAGES = "/opt/packages"
 _MACHINE_ETC = "/.etc"
-# Own files of the host; everything else of /etc is the machine's.
-_OWN_ETC = frozenset(
-    "passwd passwd- group group- shadow shadow- gshadow gshadow- hosts hostname resolv.conf ssh"
-    " motd environment".split()
-)
+# What the host takes of the machine's /etc, where it is there; the rest it has of its own.
+_TAKEN_ETC = (
+    "alternatives bash.bashrc csh.cshrc csh.login csh.logout debian_version default fish gai.conf"
+    " host.conf inputrc ld.so.cache ld.so.conf ld.so.conf.d locale.alias localtime login.defs"
+    " nsswitch.conf os-release pam.d profile profile.d protocols python3 python3.11 security"
+    " services shells skel ssl terminfo timezone zsh"
+).split()
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
@@ -51,24 +57,43 @@ USER = Account("tfuser", 41077, "/home/tfuser")
 def build(root: Path, account: Account) -> None:
     """Lay an empty disk out below `root`, which must not exist yet."""
     for name in (
-        "usr var/log var/lib var/tmp run proc sys dev etc/ssh home tmp opt/tf/bin"
+        f"usr var/log var/lib var/tmp run proc sys dev etc/ssh home tmp {ENVIRONMENT[1:]}"
         f" {_PACKAGES[1:]} {DATA[1:]} {_MACHINE_ETC[1:]}"
     ).split():
         _folder(root / name)
+    if not _prefix().is_relative_to("/usr"):
+        _folder(inside(root, str(_prefix())))
     for name in _SYSTEM:
         original = Path("/", name)
         if original.is_symlink():
             (root / name).symlink_to(os.readlink(original))
         elif original.is_dir():
             _folder(root / name)
-    for entry in os.listdir("/etc"):
-        if entry not in _OWN_ETC:
+    for entry in _TAKEN_ETC:
+        if Path("/etc", entry).exists():
             (root / "etc" / entry).symlink_to(f"{_MACHINE_ETC}/{entry}")
     for name in ("tmp", "var/tmp"):
         (root / name).chmod(0o1777)
-    _python(root)
     for each in {ROOT, account}:
         make_home(root, each)
+
+
+def make_environment(folder: Path) -> None:
+    """Make a virtual environment with TensorFlow and what it needs, for hosts' `ENVIRONMENT`.
+
+    The interpreter's library has an absolute path in it, so the installation keeps its place
+    on the disk; only the packages move, as links to those of the running environment.
+    """
+    home = _prefix() / "bin"
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    site = folder / "lib" / version / "site-packages"
+    for each in (folder, folder / "bin", site):
+        _folder(each)
+    for name in ("python", "python3"):
+        (folder / "bin" / name).symlink_to(home / version)
+    (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+    for entry in _entries("tensorflow", "tensorboard"):
+        (site / entry).symlink_to(f"{_PACKAGES}/{entry}")
 
 
 def make_home(root: Path, account: Account) -> Path:
@@ -102,11 +127,16 @@ def write_accounts(root: Path, account: Account) -> None:
     (etc / "shadow").chmod(0o600)
 
 
-def mount_script(root: Path, data: Path | None) -> str:
+def mount_script(root: Path, fixed: Mapping[str, Path], shares: Mapping[str, Path]) -> str:
     """Return the shell commands that turn `root` into `/` of the present mount namespace.
 
     They leave the shell on the new root with the old one still mounted above it, for the
     caller to do what needs the machine's files, then `pivot_root . . && umount -l .`.
+
+    Args:
+        root: the disk.
+        fixed: the machine's directories that the host sees read-only, by the host's path.
+        shares: those that it may write to.
     """
     disk = shlex.quote(str(root))
     lines = [
@@ -131,8 +161,9 @@ def mount_script(root: Path, data: Path | None) -> str:
         lines.append(f": > dev/{name}; mount --bind /dev/{name} dev/{name}")
     if not _prefix().is_relative_to("/usr"):
         lines.append(_bind(_prefix(), str(_prefix())))
-    if data is not None:
-        lines.append(_bind(data, DATA))
+    lines += [_bind(source, target) for target, source in fixed.items()]
+    for target, source in shares.items():
+        lines.append(f"mount --bind {shlex.quote(str(source))} {shlex.quote('.' + target)}")
     return "\n".join(lines) + "\n"
 
 
@@ -142,35 +173,17 @@ def inside(root: Path, path: str) -> Path:
 
 
 def wipe(root: Path) -> None:
-    """Remove a disk, unless something is mounted below it in this namespace.
+    """Remove a disk if there is one, unless something is mounted below it in this namespace.
 
     The machine's `/usr` may be bound there; that it is not is looked up, never assumed.
     """
+    if not root.exists():
+        return
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        if Path(line.split()[4]).is_relative_to(root):
-            raise RuntimeError(f"{line.split()[4]} is a mount point; {root} is left as it is")
+        place = line.split()[4].encode().decode("unicode_escape")  # a blank is "\\040" there
+        if Path(place).is_relative_to(root):
+            raise BedError(f"{place} is a mount point; {root} is left as it is")
     shutil.rmtree(root)
-
-
-def _python(root: Path) -> None:
-    """A virtual environment with TensorFlow and what it needs, and nothing else.
-
-    The interpreter's library has an absolute path in it, so the installation keeps its place
-    on the disk; only the packages move, as links to those of the running environment.
-    """
-    home = _prefix() / "bin"
-    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    if not _prefix().is_relative_to("/usr"):
-        _folder(inside(root, str(_prefix())))
-    for name in ("python", "python3"):
-        inside(root, f"/opt/tf/bin/{name}").symlink_to(home / version)
-    inside(root, "/opt/tf/pyvenv.cfg").write_text(
-        f"home = {home}\ninclude-system-site-packages = false\n"
-    )
-    site = inside(root, f"/opt/tf/lib/{version}/site-packages")
-    _folder(site)
-    for entry in _entries("tensorflow", "tensorboard"):
-        (site / entry).symlink_to(f"{_PACKAGES}/{entry}")
 
 
 @cache
@@ -199,7 +212,7 @@ def _entries(*names: str) -> frozenset[str]:
 def _site_packages() -> Path:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
-        raise RuntimeError("TensorFlow is not installed beside the tests")
+        raise BedError("TensorFlow is not installed beside the tests")
     return Path(spec.origin).parent.parent
 
 

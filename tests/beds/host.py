@@ -9,12 +9,14 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.beds import BedError, disk, keys, network, proc
+from tests.beds import BedError, disk, keys, network, proc, sockets
 from tests.beds.disk import Account
-from tests.beds.proc import Listener, Process
+from tests.beds.proc import Process
+from tests.beds.sockets import Listener
 
 _DEADLINE = 20.0
 _UNSHARE = "unshare --mount --uts --net --pid --fork --kill-child".split()
@@ -43,16 +45,17 @@ class Host:
     python = disk.PYTHON
 
     def __init__(
-        self, claim: network.Claim, index: int, account: Account, data: Path | None
+        self, claim: network.Claim, index: int, account: Account, fixed: Mapping[str, Path]
     ) -> None:
         self.name = f"tf{index}"
         self.address = claim.address(index)
         self.account = account
         self.disk = claim.directory / self.name
         self.log = claim.directory / f"{self.name}.log"
+        self.shares: dict[str, Path] = {}  # the host's path -> the directory mounted there
         self._claim = claim
         self._index = index
-        self._data = data
+        self._fixed = fixed
         self._shell: subprocess.Popen[bytes] | None = None
         self._pid: int | None = None
 
@@ -80,6 +83,7 @@ class Host:
         disk.write_accounts(self.disk, self.account)
         self.etc("hostname", f"{self.name}\n")
         self.etc("hosts", etc_hosts)
+        self.etc("machine-id", f"{uuid.uuid4().hex}\n")
         self.etc("ssh/sshd_config", SSHD_CONFIG)
         self.etc("ssh/authorized", authorized_keys)
         self.new_host_key()
@@ -91,7 +95,7 @@ class Host:
             raise BedError(f"{self.name} is up already")
         wiring = "\n".join(network.host_commands(self.address))
         script = (
-            disk.mount_script(self.disk, self._data)
+            disk.mount_script(self.disk, self._fixed, self.shares)
             + f"hostname {self.name}\n"
             + "echo mounted\nread wired\n"
             + f"{network.IP} -batch - <<'END'\n{wiring}\nEND\n"
@@ -115,12 +119,12 @@ class Host:
         with shell.stdin, shell.stdout:
             if shell.stdout.readline() != b"mounted\n":
                 raise BedError(f"{self.name} did not boot: {self._last_words()}")
-            children = Path("/proc", str(shell.pid), "task", str(shell.pid), "children")
-            self._pid = int(children.read_text().split()[0])
+            (pid1,) = proc.children(shell.pid)
+            self._pid = pid1.pid
             network.connect(self._claim, self._index, self._pid)
             shell.stdin.write(b"wired\n")
         deadline = time.monotonic() + _DEADLINE
-        while self.port not in proc.listening_ports(self.pid):
+        while self.port not in sockets.listening_ports(self.pid):
             if shell.poll() is not None or time.monotonic() > deadline:
                 raise BedError(f"sshd of {self.name} does not listen: {self._last_words()}")
             time.sleep(0.002)
@@ -143,13 +147,11 @@ class Host:
         """End all processes and the wire of the host, whatever state it is in."""
         shell, self._shell, self._pid = self._shell, None, None
         if shell is not None:
-            # unshare takes its child, PID 1, with it; the kernel then ends all others, and
-            # unshare is gone only after them.
-            pid1 = Path("/proc", str(shell.pid), "task", str(shell.pid), "children")
-            children = [proc.look(int(pid)) for pid in pid1.read_text().split()]
-            for child in children:
-                if child is not None:
-                    proc.signal_process(child, signal.SIGKILL)
+            # With PID 1 the kernel ends all others, and `unshare` is gone only after them.
+            # Killed itself, it would not wait for them.
+            children = proc.children(shell.pid)
+            for process in children:
+                proc.signal_process(process, signal.SIGKILL)
             if not children:
                 shell.kill()
             shell.wait(_DEADLINE)
@@ -184,7 +186,7 @@ class Host:
 
     def listeners(self) -> list[Listener]:
         """Return the host's listening TCP sockets with the processes that hold them."""
-        return proc.listeners(self.pid)
+        return sockets.listeners(self.pid)
 
     def run(
         self,
@@ -255,10 +257,8 @@ class Host:
         return keys.KeyPair(self.disk / "etc/ssh/host_key")
 
     def new_host_key(self) -> None:
-        """Give the host another key, as a reinstalled machine has; sshd reads it at once."""
+        """Write a new host key, for an sshd that starts after it."""
         keys.make_key(self.disk / "etc/ssh/host_key", self.name)
-        if self.up:
-            os.kill(self.pid, signal.SIGHUP)
 
     def etc(self, name: str, content: str) -> None:
         """Write a file of the host's own `/etc`."""

@@ -10,13 +10,15 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 
-from tests.beds import disk, keys, network, proc
+from tests.beds import BedError, disk, keys, network, proc
 from tests.beds.host import Host
 from tests.beds.proc import Process
 
+_DEADLINE = 20.0
 _ACCOUNTS = {1: disk.ROOT, 2: disk.ROOT, 3: disk.USER, 4: disk.USER}
 
 
@@ -65,6 +67,11 @@ class Bed:
         return self._claim.address(network.ROOT_SIDE)
 
     @property
+    def bridge(self) -> str:
+        """The bridge in the root namespace that all cables end in."""
+        return self._claim.bridge
+
+    @property
     def directory(self) -> Path:
         """The bed's own directory; it goes with the bed."""
         return self._claim.directory
@@ -84,19 +91,23 @@ class Bed:
             raise
 
     def down(self) -> None:
-        """End all hosts and remove every trace of the bed."""
-        for host in self:
-            host.kill()
-        for host in self:
-            disk.wipe(host.disk)
-        shutil.rmtree(self.directory)
-        network.release(self._claim)
+        """End all hosts and remove every trace of the bed, as far as each step can."""
+        with ExitStack() as steps:
+            steps.callback(network.release, self._claim)
+            steps.callback(disk.wipe, self.directory)
+            for host in self:
+                steps.callback(host.kill)
         self.hosts = {}
 
     def _lay_out(self) -> None:
         client = keys.make_key(self.directory / "id_ed25519", "launcher")
+        environment = self.directory / "environment"
+        disk.make_environment(environment)
+        fixed = {disk.ENVIRONMENT: environment}
+        if self._data is not None:
+            fixed[disk.DATA] = self._data
         for index, account in _ACCOUNTS.items():
-            host = Host(self._claim, index, account, self._data)
+            host = Host(self._claim, index, account, fixed)
             self.hosts[host.name] = host
         names = [(host.address, host.name) for host in self]
         names += [("127.0.0.1", "localhost"), (self.address, "launcher")]
@@ -151,17 +162,24 @@ class Bed:
 
 def clear_stale() -> None:
     """Take down the beds whose owner is dead (killed before it could do so itself)."""
-    for claim in network.claims():
-        if claim.owned:
-            continue
-        script = str(claim.directory)
-        for process in proc.scan():
-            # The host's `unshare` carries the bed's directory on its command line; nothing
-            # but that directory's unguessable name is compared.
-            if process.exe.endswith("/unshare") and any(script in word for word in process.argv):
-                proc.signal_process(process, signal.SIGKILL)
-        if claim.directory.exists():
-            for path in claim.directory.glob("tf?"):
-                disk.wipe(path)
-            shutil.rmtree(claim.directory)
-        network.release(claim)
+    with network.lock():
+        for claim in network.claims():
+            if not claim.owned:
+                _clear(claim)
+
+
+def _clear(claim: network.Claim) -> None:
+    # A host's `unshare` has the bed's directory, a random name, on its command line.
+    hosts = [
+        process
+        for process in proc.scan()
+        if process.exe.endswith("/unshare") and str(claim.directory) in " ".join(process.argv)
+    ]
+    for host in hosts:
+        for pid1 in proc.children(host.pid):
+            proc.signal_process(pid1, signal.SIGKILL)
+    for host in hosts:
+        if not proc.wait_gone(host, _DEADLINE):
+            raise BedError(f"pid {host.pid} of the dead bed {claim.bridge} does not end")
+    disk.wipe(claim.directory)
+    network.release(claim)

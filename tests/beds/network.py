@@ -11,6 +11,7 @@ import fcntl
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,8 +77,8 @@ def claim() -> Claim:
     """Make the bridge of a new bed, and its directory under the temporary one."""
     owner = proc.look(os.getpid())
     assert owner is not None
-    directory = Path(tempfile.mkdtemp(prefix="tfbed-"))
-    with _lock():
+    directory = Path(tempfile.mkdtemp(prefix="tfbed-")).resolve()
+    with lock():
         for number in _NUMBERS:
             found = Claim(number, owner.pid, owner.started, directory)
             if not Path("/sys/class/net", found.bridge).exists():
@@ -114,13 +115,15 @@ def connect(claimed: Claim, index: int, namespace_of: int) -> None:
 
 
 def disconnect(claimed: Claim, index: int) -> None:
-    """Take the wire away; the kernel may have done so with the host's namespace already."""
+    """Take the wire away, if the kernel has not done so with the host's namespace already."""
     port = claimed.port(index)
-    try:
-        ip(f"link delete {port}")
-    except BedError:
-        if Path("/sys/class/net", port).exists():
-            raise
+    while Path("/sys/class/net", port).exists():
+        try:
+            ip(f"link delete {port}")
+        except BedError:
+            # The kernel was faster. The name may stay for a moment, and a boot would find it
+            # taken.
+            time.sleep(0.002)
 
 
 def host_commands(address: str) -> list[str]:
@@ -151,8 +154,8 @@ def _read_alias(bridge: str) -> str:
 
 
 @contextmanager
-def _lock() -> Iterator[None]:
-    """Keep two beds from claiming the same number; the lock leaves no file behind."""
+def lock() -> Iterator[None]:
+    """Keep two beds from claiming, or clearing, the same number; leaves no file behind."""
     descriptor = os.open(tempfile.gettempdir(), os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

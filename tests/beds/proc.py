@@ -1,4 +1,4 @@
-"""Processes and listening ports as the kernel tells them, for tests that trust nobody's word.
+"""Processes as the kernel tells them, for tests that trust nobody's word.
 
 Process ids are those of the root namespace unless the name says `inner`, so a test can signal
 a process of any host directly. Times are seconds on the boot clock (`now()`), with the kernel's
@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import struct
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _TICK = os.sysconf("SC_CLK_TCK")
-_LISTEN = "0A"
 DEAD_STATES = frozenset("ZX")
 
 
@@ -51,15 +47,6 @@ class Process:
     def alive(self) -> bool:
         """False for a zombie: dead, only not yet reaped."""
         return self.state not in DEAD_STATES
-
-
-@dataclass(frozen=True)
-class Listener:
-    """A listening TCP socket; `pids` are the processes (root namespace) that hold it open."""
-
-    address: str
-    port: int
-    pids: tuple[int, ...]
 
 
 def now() -> float:
@@ -107,6 +94,15 @@ def look(pid: int) -> Process | None:
     )
 
 
+def children(pid: int) -> list[Process]:
+    """Return the processes whose parent `pid` is; none when it is gone."""
+    try:
+        words = Path("/proc", str(pid), "task", str(pid), "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [process for word in words if (process := look(int(word))) is not None]
+
+
 def scan(namespace: int | None = None) -> list[Process]:
     """Return all processes, or those of one PID namespace, in the order of their start."""
     found = []
@@ -139,63 +135,18 @@ def signal_process(process: Process, number: signal.Signals) -> bool:
     return True
 
 
-def listening_ports(pid: int) -> set[int]:
-    """Return the TCP ports that anything in this process's network namespace listens on."""
-    return {port for _, port, _ in _listening(pid)}
-
-
-def listeners(pid: int) -> list[Listener]:
-    """Return the listening sockets of the host of `pid`, with the processes that hold them."""
-    sockets = list(_listening(pid))
-    owners: dict[str, list[int]] = {}
-    for other in _pids_of(pid_namespace(pid)):
-        for inode in _sockets(other):
-            owners.setdefault(inode, []).append(other)
-    return [
-        Listener(address, port, tuple(owners.get(inode, ()))) for address, port, inode in sockets
-    ]
-
-
-def _listening(pid: int) -> Iterator[tuple[str, int, str]]:
-    for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
-        try:
-            lines = Path("/proc", str(pid), "net", name).read_text().splitlines()[1:]
-        except (FileNotFoundError, ProcessLookupError, OSError):
-            continue
-        for line in lines:
-            columns = line.split()
-            if columns[3] == _LISTEN:
-                address, port = columns[1].split(":")
-                yield _address(family, address), int(port, 16), columns[9]
-
-
-def _address(family: socket.AddressFamily, text: str) -> str:
-    # The kernel prints an address as 32-bit words in the machine's own byte order.
-    words = [int(text[i : i + 8], 16) for i in range(0, len(text), 8)]
-    return socket.inet_ntop(family, struct.pack(f"={len(words)}I", *words))
-
-
-def _sockets(pid: int) -> Iterator[str]:
-    folder = f"/proc/{pid}/fd"
-    try:
-        names = os.listdir(folder)
-    except OSError:
-        return
-    for name in names:
-        try:
-            target = os.readlink(f"{folder}/{name}")
-        except OSError:
-            continue
-        if target.startswith("socket:["):
-            yield target[8:-1]
+def wait_gone(process: Process, timeout: float) -> bool:
+    """Wait until a process has ended; False when it lives on. A zombie has ended."""
+    deadline = time.monotonic() + timeout
+    while (found := look(process.pid)) and found.alive and found.started == process.started:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.005)
+    return True
 
 
 def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def _pids_of(namespace: int | None) -> list[int]:
-    return [pid for pid in _pids() if pid_namespace(pid) == namespace]
 
 
 def _exe(base: Path) -> str:

@@ -1,0 +1,206 @@
+"""What goes wrong on a host of the namespace bed, and what users keep in their accounts.
+
+Each is a function of a host. They last until the host is installed anew (mounts: until it
+crashes), and a bed is new for each test, so nothing needs to be undone.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tests.beds import BedError, disk, network, proc
+from tests.beds.host import Host
+
+_DEADLINE = 10.0
+
+# --- the account ------------------------------------------------------------------------------
+
+
+def bashrc(host: Host, text: str) -> None:
+    """Set what bash runs at each login, also for a command over SSH: `sleep 2`, `echo hello`."""
+    host.write(f"{host.account.home}/.bashrc", text)
+
+
+def has_shell(host: Host, path: str) -> bool:
+    """Whether the host has this login shell; the bed brings none that the machine lacks."""
+    return host.run(["test", "-x", path], check=False).returncode == 0
+
+
+def login_shell(host: Host, path: str) -> None:
+    """Give the host's account another login shell, such as `/usr/bin/dash`."""
+    host.account = replace(host.account, shell=path)
+    disk.write_accounts(host.disk, host.account)
+
+
+def full_home(host: Host) -> None:
+    """Fill the account's home to its last byte; files in it can still be read."""
+    home = shlex.quote(host.account.home)
+    owner = host.account.uid
+    _as_root(
+        host,
+        f"cp -a {home}/. /run/home && mount -t tmpfs -o size=256k,mode=700 full {home}"
+        f" && cp -a /run/home/. {home} && chown -R {owner}:{owner} {home}"
+        f" && ! dd if=/dev/zero of={home}/.full bs=4096 2>/dev/null",
+    )
+
+
+def read_only_home(host: Host) -> None:
+    """Make the account's home read-only, for root too."""
+    home = shlex.quote(host.account.home)
+    _as_root(host, f"mount --bind {home} {home} && mount -o remount,bind,ro {home}")
+
+
+def share_home(first: Host, second: Host) -> None:
+    """Reboot `second` with the home of `first` as its own, as with homes on NFS.
+
+    Both must log in as the same account.
+    """
+    assert first.account == second.account
+    second.kill()
+    second.shares[second.account.home] = disk.inside(first.disk, first.account.home)
+    second.boot()
+
+
+# --- sshd -------------------------------------------------------------------------------------
+
+
+def new_host_key(host: Host) -> None:
+    """Give the host another key, as a reinstalled machine or an impostor has.
+
+    The bed's `known_hosts` still holds the old one.
+    """
+    listened = _times_listening(host)
+    host.new_host_key()
+    os.kill(host.pid, signal.SIGHUP)
+    deadline = time.monotonic() + _DEADLINE
+    while _times_listening(host) == listened:
+        if time.monotonic() > deadline:
+            raise BedError(f"sshd of {host.name} did not start again")
+        time.sleep(0.005)
+
+
+def refuse_keys(host: Host) -> None:
+    """Let no key in any more; sessions that are open stay."""
+    host.write(f"{host.account.home}/.ssh/authorized_keys", "", mode=0o600)
+
+
+def freeze_sshd(host: Host) -> None:
+    """Stop the listening sshd: TCP connects, and then nothing is said. Sessions go on."""
+    os.kill(host.pid, signal.SIGSTOP)
+
+
+def thaw_sshd(host: Host) -> None:
+    """Let the listening sshd go on."""
+    os.kill(host.pid, signal.SIGCONT)
+
+
+def kill_sessions(host: Host) -> int:
+    """SIGKILL the sshd process of each open connection and return how many there were.
+
+    The listening sshd, PID 1, lives on; to lose that too is `host.crash()`.
+    """
+    sessions = [
+        process
+        for process in host.processes()
+        if process.pid != host.pid and os.path.basename(process.exe).startswith("sshd")
+    ]
+    return sum(proc.signal_process(process, signal.SIGKILL) for process in sessions)
+
+
+# --- network and clock ------------------------------------------------------------------------
+
+
+def drop_port(host: Host, port: int, source: str | None = None) -> None:
+    """Swallow new connections to a TCP port, as a firewall that drops does: no refusal.
+
+    Connections that stand go on; to silence those too is `host.pull()`.
+
+    Args:
+        host: the host whose packets are dropped on arrival.
+        port: the destination port.
+        source: only packets from this address; None means from anywhere.
+    """
+    rules = subprocess.check_output(
+        ["nsenter", f"--net=/proc/{host.pid}/ns/net", network.IP, "rule"], text=True
+    )
+    if rules.startswith("0:"):
+        # The rule that finds the host's own addresses stands before all others.
+        network.ip("rule add pref 100 table local", "rule delete pref 0", inside=host.pid)
+    network.ip(f"rule add {_dropping(port, source)}", inside=host.pid)
+
+
+def open_port(host: Host, port: int, source: str | None = None) -> None:
+    """Undo `drop_port`."""
+    network.ip(f"rule delete {_dropping(port, source)}", inside=host.pid)
+
+
+def _dropping(port: int, source: str | None) -> str:
+    return f"pref 10 from {source or 'all'} ipproto tcp dport {port} blackhole"
+
+
+def can_shift_clock() -> bool:
+    """Whether `shift_clock` works here: it compiles a few lines of C."""
+    return shutil.which("cc") is not None
+
+
+def shift_clock(host: Host, seconds: int) -> None:
+    """Set the wall clock of all programs that start on the host from now on.
+
+    The kernel has one wall clock for all namespaces, so the C library's answer is changed.
+    """
+    source = Path(host.disk, "opt/clock.c")
+    source.write_text(_CLOCK)
+    library = source.with_suffix(".so")
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O1", f"-DSHIFT={seconds}", "-o", library, source],
+        check=True,
+    )
+    host.etc("ld.so.preload", "/opt/clock.so\n")
+
+
+_CLOCK = """\
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    int status = syscall(SYS_clock_gettime, clock, at);
+    if (status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+        at->tv_sec += SHIFT;
+    return status;
+}
+
+int gettimeofday(struct timeval *restrict at, void *restrict zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    at->tv_sec = now.tv_sec;
+    at->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *at) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (at != NULL)
+        *at = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+def _as_root(host: Host, command: str) -> None:
+    host.run(["sh", "-c", command], as_user=False)
+
+
+def _times_listening(host: Host) -> int:
+    return host.log.read_text().count("Server listening on")

@@ -1,0 +1,114 @@
+"""The wire in front of the in-process server: what a network does to a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+_CHUNK = 1 << 16
+
+
+class Relay:
+    """Passes TCP connections on to a port of this machine, or fails to as a test wants it.
+
+    Belongs to one event loop; the attributes may be set from any thread and hold for what
+    comes after.
+
+    Attributes:
+        refuse_next: that many connections are accepted and closed before a byte.
+        silent: connections are accepted and never answered.
+        connections: how many have been accepted since the start.
+        peak_logins: the most connections that were between connecting and logged in at once.
+    """
+
+    def __init__(self) -> None:
+        self.refuse_next = 0
+        self.silent = False
+        self.connections = 0
+        self.peak_logins = 0
+        self.port = 0
+        self._target = 0
+        self._server: asyncio.Server | None = None
+        self._wires: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._logging_in: set[int] = set()
+        self._whole = asyncio.Event()
+        self._whole.set()
+
+    async def start(self, target: int) -> None:
+        """Listen on a free port and pass on to `target`."""
+        self._target = target
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_CHUNK)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        """Stop listening and break all connections."""
+        assert self._server is not None
+        self._server.close()
+        self.cut_off()
+        wires = [*self._wires]
+        for wire in wires:
+            wire.cancel()
+        await asyncio.gather(*wires, return_exceptions=True)
+
+    def cut_off(self) -> None:
+        """Break all connections with a reset."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def pull(self) -> None:
+        """Let nothing through any more, both ways, without closing anything."""
+        self._whole.clear()
+
+    def heal(self) -> None:
+        """Let through what has waited since `pull`."""
+        self._whole.set()
+
+    def logged_in(self, port: int) -> None:
+        """Note that the connection that reached the target from `port` has logged in."""
+        self._logging_in.discard(port)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._wires.add(task)
+        self._writers.add(writer)
+        try:
+            if self.refuse_next > 0:
+                self.refuse_next -= 1
+            elif self.silent:
+                while await reader.read(_CHUNK):
+                    pass
+            else:
+                await self._pass_on(reader, writer)
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # an end like any other: the client left, was cut off, or the server stops
+        finally:
+            self._wires.discard(task)
+            self._writers.discard(writer)
+            writer.close()
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        behind, to = await asyncio.open_connection("127.0.0.1", self._target, limit=_CHUNK)
+        port: int = to.get_extra_info("sockname")[1]
+        self._writers.add(to)
+        self._logging_in.add(port)
+        self.peak_logins = max(self.peak_logins, len(self._logging_in))
+        try:
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(reader, to))
+                both.create_task(self._pump(behind, writer))
+        finally:
+            self._logging_in.discard(port)
+            self._writers.discard(to)
+            to.close()
+
+    async def _pump(self, source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await source.read(_CHUNK):
+                await self._whole.wait()
+                to.write(data)
+                await to.drain()
+        await self._whole.wait()
+        to.close()
