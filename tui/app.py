@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import App
@@ -21,7 +22,7 @@ class TfmuxApp(App[int]):
     """Shows one run. Its result is the run's exit code; 0 after detaching."""
 
     TITLE = "tfmux"
-    CSS_PATH = "app.tcss"
+    CSS_PATH = Path(__file__).with_name("app.tcss")
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: a dialog or a text field must never swallow them.

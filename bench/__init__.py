@@ -1,0 +1,1 @@
+"""Measurements: each prints a table that compares within one run, on this machine."""
