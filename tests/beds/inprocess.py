@@ -22,6 +22,7 @@ import asyncssh
 
 from tests.beds import guard, keys
 from tests.beds.relay import Relay
+from tests.beds.streams import ended, pass_streams
 
 _DEADLINE = 20.0
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
@@ -147,14 +148,9 @@ class SshServer:
             bufsize=0,
         )
         self._running.add(child)
-        try:
-            # The end of one stream must not close the channel for the other.
-            await process.redirect(child.stdin, child.stdout, child.stderr, send_eof=False)
-            await process.stdout.drain()
-            await process.stderr.drain()
-        except OSError:
-            pass  # the client has gone; its pipes are closed, and the command may live on
-        await _ended(child.pid)
+        # A session's streams end before it does: what the command started may still write.
+        await pass_streams(process, child)
+        await ended(child.pid)
         status = child.wait()
         self._running.discard(child)
         if not process.is_closing():
@@ -261,19 +257,6 @@ class _Login(asyncssh.SSHServer):
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int
     ) -> bool:
         return True
-
-
-async def _ended(pid: int) -> None:
-    """Wait for a child of this process without a thread and without reaping it."""
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-    descriptor = os.pidfd_open(pid)
-    loop.add_reader(descriptor, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
 
 
 def _tell(process: asyncssh.SSHServerProcess[bytes], status: int) -> None:
