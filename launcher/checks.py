@@ -185,7 +185,7 @@ def _loopback(cluster: Cluster) -> Iterator[Finding]:
         for task, path in reversed(list(_every_task(cluster)))
         if cluster.in_spec(task.job)
     }
-    hosts = [h for h in users if h == LOCALHOST or h in cluster.hosts]
+    hosts = [h for h in users if h == LOCALHOST or not cluster.is_local(h)]
     remote = [host for host in hosts if not cluster.is_local(host)]
     if not remote or len(hosts) < 2:
         return

@@ -7,7 +7,6 @@ are replaced by harmless stand-ins after they have been noted.
 
 from __future__ import annotations
 
-import copy
 import difflib
 import os
 import re
@@ -101,14 +100,17 @@ def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Finding]]:
         if detail["type"] == "extra_forbidden" and (near := _meant(f.path))
     }
     wrong = [f for f in wrong if f.found is not None or f.path not in meant]
-    mended = copy.deepcopy(raw)
+    mended = _copied(raw, 4)
     try:
         for finding in wrong:
+            if len(finding.path) == 1:
+                _rehouse(mended, str(finding.path[0]))
             _mend(mended, finding.path)
         for path in meant:
-            _mend(mended, path)
+            if len(path) > 1:
+                _mend(mended, path)
         return Cluster.model_validate(mended), wrong
-    except (ValidationError, KeyError, TypeError, IndexError, RecursionError):
+    except (ValidationError, KeyError, TypeError, IndexError, AttributeError):
         return None, wrong
 
 
@@ -141,6 +143,26 @@ def _mend(raw: dict[str, Any], path: KeyPath) -> None:
         table[field] = _STAND_INS[field]
     else:
         table.pop(field, None)
+
+
+def _rehouse(raw: dict[str, Any], table: str) -> None:
+    """Puts a table with a wrong name where it was meant to be."""
+    near = _meant((table,))
+    if _is_job(raw.get(table)) and table not in _TABLES:
+        raw.setdefault("jobs", {}).setdefault(table, raw[table])
+    elif near and near != table:
+        raw.setdefault(near, raw[table])
+
+
+def _is_job(value: object) -> bool:
+    return isinstance(value, dict) and "tasks" in value
+
+
+def _copied(value: Any, levels: int) -> Any:
+    """A copy of the outer levels: all that mending touches, however deep the rest is."""
+    if levels and isinstance(value, dict):
+        return {key: _copied(inner, levels - 1) for key, inner in value.items()}
+    return list(value) if levels and isinstance(value, list) else value
 
 
 def _covered(finding: Finding, wrong: list[Finding]) -> bool:
@@ -181,7 +203,7 @@ def _meant(path: KeyPath) -> str:
 def _unknown(path: KeyPath, value: object) -> str:
     """What to write in place of an unknown key."""
     key, table = str(path[-1]), path[:-1]
-    if not table and isinstance(value, dict) and "tasks" in value:
+    if not table and _is_job(value):
         return f"unknown table: a job is written [jobs.{key}]"
     homes = [name for name, model in _TABLES.items() if key in model.model_fields]
     if homes and not (table and table[0] in homes):

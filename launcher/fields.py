@@ -189,7 +189,7 @@ def _python(value: Any) -> str:
     return python
 
 
-def one_of(words: type[StrEnum]) -> PlainValidator:
+def one_of(words: type[StrEnum]) -> BeforeValidator:
     """A word of an enum; another one is answered with the nearest."""
 
     def validate(value: Any) -> StrEnum:
@@ -200,7 +200,7 @@ def one_of(words: type[StrEnum]) -> PlainValidator:
         hint = nearest(value, known) if isinstance(value, str) else ""
         raise wrong(f"write {choice}" + (f"; {hint}" if hint else ""))
 
-    return PlainValidator(validate)
+    return BeforeValidator(validate)
 
 
 as_text = PlainSerializer(str, return_type=str)

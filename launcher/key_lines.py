@@ -37,8 +37,7 @@ class KeyLines:
         self._repeats: dict[KeyPath, int] = {}
         self.last = 1
         """The line of the last key or element that was begun."""
-        self.last_path: KeyPath = ()
-        """That key or element."""
+        self._paths: dict[int, KeyPath] = {}
         try:
             self._document()
         except (_BrokenOff, RecursionError):
@@ -51,6 +50,10 @@ class KeyLines:
                 return self._lines[path]
             path = path[:-1]
         return None
+
+    def on(self, line: int) -> KeyPath:
+        """The last key or element that begins on a line; empty where none does."""
+        return self._paths.get(line, ())
 
     def _document(self) -> None:
         table: KeyPath = ()
@@ -87,7 +90,7 @@ class KeyLines:
         for name in self._dotted():
             table = (*table, name)
             self._mark(table, line)
-        self.last, self.last_path = line, table
+        self.last = line
         self._expect("=")
         self._skip(_SPACE)
         self._value(table)
@@ -107,9 +110,9 @@ class KeyLines:
         index = 0
         self._skip(_BLANK)
         while not self._text.startswith("]", self._at):
-            self.last, self.last_path = self._line(), (*path, index)
-            self._mark(self.last_path, self.last)
-            self._value(self.last_path)
+            self.last = self._line()
+            self._mark((*path, index), self.last)
+            self._value((*path, index))
             index += 1
             self._separator("]")
         self._at += 1
@@ -142,6 +145,7 @@ class KeyLines:
 
     def _mark(self, path: KeyPath, line: int) -> None:
         self._lines.setdefault(path, line)
+        self._paths[line] = path
 
     def _line(self) -> int:
         return bisect.bisect_left(self._breaks, self._at) + 1

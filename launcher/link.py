@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from . import bootstrap
 from .agent import wire
+from .environment import EXTENDED
 from .errors import AgentError, HostError, InterpreterError
 from .ids import TaskId
 from .logs import LogStore
@@ -246,6 +247,7 @@ class Link:
             "lease": self.settings.lease,
             "grace": self.settings.grace,
             "on_disconnect": self.settings.on_disconnect,
+            "names": EXTENDED,
         }
 
     async def _await_marker(self, transport: Transport, marker: bytes) -> bytes:

@@ -86,6 +86,11 @@ class LogFile:
             at = bisect.bisect_right(self._offsets, offset) - 1
             return self._times[at] if at >= 0 else None
 
+    def marks(self, first: int = 0) -> list[tuple[int, float]]:
+        """The marks from the one numbered `first`: newlines before it, and time of receipt."""
+        with self._lock:
+            return list(zip(self._lines[first:], self._times[first:], strict=True))
+
     def append(self, offset: int, data: bytes, now: float) -> None:
         """Puts a remote task's bytes on disk; what is already there is not written again.
 
@@ -167,7 +172,9 @@ class LogFile:
         on_disk = self.path.stat().st_size
         if self._index_path.exists():
             raw = self._index_path.read_bytes()
-            for offset, lines, time in _MARK.iter_unpack(raw[: len(raw) // _MARK.size * _MARK.size]):
+            for offset, lines, time in _MARK.iter_unpack(
+                raw[: len(raw) // _MARK.size * _MARK.size]
+            ):
                 if offset > on_disk or (self._offsets and offset <= self._offsets[-1]):
                     break
                 self._offsets.append(offset)

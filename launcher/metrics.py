@@ -23,7 +23,9 @@ DEFAULT_PATTERNS: tuple[bytes, ...] = (
     # Keras: 12/100 ━━━━ 0:01 12ms/step - accuracy: 0.91 - loss: 0.31
     rb"(?P<step>\d+)/(?P<total>\d+) [^\n\r]*?\bloss: (?P<loss>" + _NUMBER + rb")",
     # tqdm:  37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
-    rb"\| *(?P<step>\d+)/(?P<total>\d+) \[[^\]\n\r]*?(?:loss=(?P<loss>" + _NUMBER + rb")[^\]\n\r]*)?\]",
+    rb"\| *(?P<step>\d+)/(?P<total>\d+) \[[^\]\n\r]*?(?:loss=(?P<loss>"
+    + _NUMBER
+    + rb")[^\]\n\r]*)?\]",
     rb"\b[Ss]tep[ :=]+(?P<step>\d+)\b[^\n\r]{0,200}?\bloss[ :=]+(?P<loss>" + _NUMBER + rb")",
 )
 
@@ -84,9 +86,7 @@ class Extractor:
         self._rest = text[cut:]
         for match in self._matches(text[:cut]):
             values = {
-                name: float(value)
-                for name, value in match.groupdict().items()
-                if value is not None
+                name: float(value) for name, value in match.groupdict().items() if value is not None
             }
             if "step" in values:
                 self._recent = [*self._recent[-7:], (now, values["step"])]

@@ -224,7 +224,7 @@ class _Planner:
                 facts,
                 home=facts.home or os.path.expanduser("~"),
                 workdir=facts.workdir or self._local_workdir(),
-                trainer=facts.trainer or _installed_trainer(),
+                trainer=facts.trainer or installed_trainer(),
                 environ=facts.environ or own,
             )
         home = facts.home or "~"
@@ -333,7 +333,7 @@ def _at_home(path: str, home: str) -> str:
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
-def _installed_trainer() -> str:
+def installed_trainer() -> str:
     """The folder with the trainer package that came with this program; it is not imported."""
     found = importlib.util.find_spec("trainer")
     return "" if found is None or not found.origin else str(Path(found.origin).parent.parent)

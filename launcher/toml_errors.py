@@ -34,8 +34,7 @@ def toml_problem(error: Exception, text: str, lines: KeyLines) -> tuple[int, Fin
     else:
         line = text.rstrip().count("\n") + 1
     found = _line_text(text, line)
-    path = lines.last_path[:4] if line == lines.last else ()
-    return line, Finding(path, found, _advice(what, found))
+    return line, Finding(lines.on(line)[:4], found, _advice(what, found))
 
 
 def _advice(what: str, found: str) -> str:

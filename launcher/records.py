@@ -1,0 +1,111 @@
+"""The public events of a run: what `--json` prints and `events.jsonl` keeps.
+
+One JSON object a line. All have `time` (epoch seconds) and `event`:
+
+    run      run, state, and at the end outcome and exit_code
+    host     host, state, reason
+    task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address
+    metric   task, host, and what the line named (step, loss, …)
+    log      task, host, text (one line; only on stdout, never in the file)
+    receipt  hosts: [{host, signalled, survivors: [{pid, command, state}], confirmed,
+             unreachable_until, seconds}], clean
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from .logs import LogFile
+from .snapshot import HostView, Receipt, Snapshot, TaskView
+
+TAIL_LINES = 20
+_TAIL_BYTES = 16 * 1024
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
+    """The records of what differs between two snapshots."""
+    if before is None or before.state is not after.state:
+        yield _run(after, now)
+    old_hosts = {view.name: view for view in before.hosts} if before else {}
+    for host in after.hosts:
+        old = old_hosts.get(host.name)
+        if old is None or (old.state, old.reason) != (host.state, host.reason):
+            yield _host(host, now)
+    old_tasks = {view.id: view for view in before.tasks} if before else {}
+    for task in after.tasks:
+        was = old_tasks.get(task.id)
+        if was is None or _task_key(was) != _task_key(task):
+            yield _task(task, now)
+    if after.receipt is not None and (before is None or before.receipt is None):
+        yield receipt_record(after.receipt, now)
+
+
+def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
+    """A receipt as a record."""
+    hosts = [asdict(host) for host in receipt.hosts]
+    return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
+
+
+def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:
+    """The last lines of a log, safe to print: no control characters, at most 500 characters a
+    line."""
+    raw = log.read(max(0, log.size - _TAIL_BYTES), _TAIL_BYTES)
+    text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    found = [safe(line)[:500] for line in text.split("\n")]
+    return tuple([line for line in found if line.strip()][-lines:])
+
+
+def safe(text: str) -> str:
+    """The text without escape sequences and control characters (tabs stay)."""
+    return _CONTROL.sub("", text)
+
+
+def _run(after: Snapshot, now: float) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "time": now,
+        "event": "run",
+        "run": after.run_id,
+        "state": str(after.state),
+    }
+    if after.outcome is not None:
+        record |= {"outcome": str(after.outcome), "exit_code": after.exit_code}
+    return record
+
+
+def _host(view: HostView, now: float) -> dict[str, Any]:
+    return {
+        "time": now,
+        "event": "host",
+        "host": view.name,
+        "state": str(view.state),
+        "reason": view.reason,
+    }
+
+
+def _task_key(view: TaskView) -> tuple[object, ...]:
+    return (view.state, view.attempt, view.pid, view.exit_code, view.exit_signal, view.reason)
+
+
+def _task(view: TaskView, now: float) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "time": now,
+        "event": "task",
+        "task": str(view.id),
+        "host": view.host,
+        "state": str(view.state),
+        "attempt": view.attempt,
+        "address": view.address,
+    }
+    optional = {
+        "pid": view.pid,
+        "exit_code": view.exit_code,
+        "signal": view.exit_signal,
+        "reason": view.reason or None,
+    }
+    return record | {key: value for key, value in optional.items() if value is not None}

@@ -1,0 +1,49 @@
+"""`tfmux up` and `tfmux demo`: launch a cluster file, on the screen or headless."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from launcher.cluster_file import load
+from launcher.session import Session
+from tui.exits import Exit
+from tui.headless import run_headless
+from tui.report import report
+
+
+def up(file: Path, arguments: argparse.Namespace) -> int:
+    """Launches; returns the run's exit code."""
+    cluster = load(file, for_launch=True)
+    resume = getattr(arguments, "resume", None)
+    session = Session.launch(cluster, file.read_text(), resume=resume)
+    session.detach_with(
+        [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
+    )
+    as_json = getattr(arguments, "json", False)
+    headless = as_json or getattr(arguments, "headless", False)
+    if not headless and not sys.stdout.isatty():
+        print("tfmux: no terminal on stdout, going on headless", file=sys.stderr)
+        headless = True
+    if headless:
+        return run_headless(session, as_json=as_json)
+    return show(session)
+
+
+def show(session: Session) -> int:
+    """Opens the run screen on a session that has not been started; returns the exit code."""
+    from tui.app import TfmuxApp
+
+    session.start()
+    try:
+        TfmuxApp(session).run()
+    finally:
+        # However the screen ended, the run must not go on unwatched: no second press is needed.
+        if session.living:
+            if session.snapshot().outcome is None:
+                session.kill_all()
+            session.wait()
+    snapshot = session.snapshot()
+    print(report(snapshot, session.folder.path), file=sys.stderr)
+    return Exit.FAILED if snapshot.exit_code is None else snapshot.exit_code

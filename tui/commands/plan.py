@@ -1,0 +1,34 @@
+"""`tfmux plan`: what a launch would do, in the order in which it would do it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from launcher.cluster_file import load
+from launcher.ids import new_run_id
+from launcher.plan import make_plan, plan_json
+from tui.exits import Exit
+
+
+def show(file: Path, *, as_json: bool) -> int:
+    """Prints the plan of a cluster file; starts nothing."""
+    cluster = load(file)
+    answer = plan_json(make_plan(cluster, new_run_id(cluster.name)))
+    if as_json:
+        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+        return Exit.SUCCESS
+    tasks = {task["task"]: task for task in answer["tasks"]}
+    for number, stage in enumerate(answer["stages"], 1):
+        sys.stdout.write(f"stage {number}: {', '.join(stage)}\n")
+        for name in stage:
+            task = tasks[name]
+            sys.stdout.write(f"  {name} on {task['host']} ({task['address']})\n")
+            sys.stdout.write(f"    ready:   {json.dumps(task['ready'])}\n")
+            sys.stdout.write(f"    command: {shlex.join(task['argv'])}\n")
+            sys.stdout.write(f"    in:      {task['cwd']}\n")
+            for key, value in task["env"].items():
+                sys.stdout.write(f"    {key}={shlex.quote(value)}\n")
+    return Exit.SUCCESS

@@ -1,0 +1,162 @@
+"""A run without a screen: the merged log or the events on stdout, the rest on stderr.
+
+Lines are read from the log store, not handed over: a stdout that nobody reads blocks this
+thread only, never the launcher's.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any, TextIO
+
+from launcher.ids import TaskId
+from launcher.logs import LogFile
+from launcher.records import safe
+from launcher.session import Session
+from tui.exits import Exit
+from tui.report import report
+
+_CHUNK = 1 << 18
+_LONGEST = 1 << 20
+_PACE = 0.05
+
+
+class _Follower:
+    """Whole lines of one task's log, as they come."""
+
+    def __init__(self, log: LogFile) -> None:
+        self._log = log
+        self._offset = 0
+        self._rest = b""
+
+    def lines(self, *, last: bool = False) -> list[str]:
+        """The lines that have become whole; with `last` also one without a newline."""
+        data = self._log.read(self._offset, _CHUNK)
+        self._offset += len(data)
+        parts = (self._rest + data).split(b"\n")
+        self._rest = parts.pop()
+        if len(self._rest) > _LONGEST or (last and self._rest and not data):
+            parts.append(self._rest)
+            self._rest = b""
+        return [_shown(part) for part in parts]
+
+    @property
+    def behind(self) -> bool:
+        """There is more to read."""
+        return self._offset < self._log.size or bool(self._rest)
+
+
+def run_headless(session: Session, *, as_json: bool, started: bool = False) -> int:
+    """Runs (or goes on with) a run until it has ended; returns the exit code."""
+    _catch_signals(session)
+    records = session.records()
+    if not started:
+        session.start()
+    out = _Output(session, as_json)
+    ended = False
+    while not ended:
+        out.logs()
+        try:
+            record = records.get(timeout=_PACE)
+            while record is not None:
+                out.record(record)
+                record = records.get_nowait()
+            ended = True
+        except queue.Empty:
+            continue
+    while out.logs(last=True):
+        continue
+    session.wait()
+    snapshot = session.snapshot()
+    print(report(snapshot, session.folder.path), file=sys.stderr, flush=True)
+    return Exit.FAILED if snapshot.exit_code is None else snapshot.exit_code
+
+
+class _Output:
+    """Prints records and log lines in the form that was asked for."""
+
+    def __init__(self, session: Session, as_json: bool) -> None:
+        self._json = as_json
+        self._stdout: TextIO | None = sys.stdout
+        self._session = session
+        self._tasks = {view.id: view.host for view in session.snapshot().tasks}
+        self._followers = {task: _Follower(session.logs.open(task)) for task in self._tasks}
+
+    def logs(self, *, last: bool = False) -> bool:
+        """Prints what has come; True when there may be more."""
+        more = False
+        for task, follower in self._followers.items():
+            for line in follower.lines(last=last):
+                self._line(task, line)
+            more = more or (last and follower.behind)
+        self._flush()
+        return more
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Prints an event: on stdout as JSON, or in words on stderr."""
+        if self._json:
+            self._write(json.dumps(record, ensure_ascii=True))
+            self._flush()
+        elif record["event"] == "task" and record["attempt"]:
+            pid = f" pid {record['pid']}" if "pid" in record else ""
+            reason = f": {record['reason']}" if record.get("reason") else ""
+            _say(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
+        elif record["event"] == "host" and record["state"] != "connecting":
+            reason = f": {record['reason']}" if record["reason"] else ""
+            _say(f"{record['host']} {record['state']}{reason}")
+        elif record["event"] == "note":
+            _say(record["text"])
+
+    def _line(self, task: TaskId, line: str) -> None:
+        if self._json:
+            body = {"time": time.time(), "event": "log", "task": str(task), "text": line}
+            self._write(json.dumps({**body, "host": self._tasks[task]}))
+        else:
+            self._write(f"{task} | {line}")
+
+    def _write(self, line: str) -> None:
+        if self._stdout is not None:
+            try:
+                self._stdout.write(line + "\n")
+            except BrokenPipeError:
+                self._lose_stdout()
+
+    def _flush(self) -> None:
+        if self._stdout is not None:
+            try:
+                self._stdout.flush()
+            except BrokenPipeError:
+                self._lose_stdout()
+
+    def _lose_stdout(self) -> None:
+        """`tfmux up … | head`: whoever read has gone, so the run is ended like on TERM."""
+        self._stdout = None
+        _say("nobody reads stdout any more; ending the run")
+        self._session.kill_all(by_person=False)
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode(errors="replace").rstrip("\r")
+    return safe(text.rsplit("\r", 1)[-1])
+
+
+def _say(text: str) -> None:
+    print(f"tfmux: {text}", file=sys.stderr, flush=True)
+
+
+def _catch_signals(session: Session) -> None:
+    def by_person(number: int, frame: FrameType | None) -> None:
+        session.kill_all()
+
+    def by_machine(number: int, frame: FrameType | None) -> None:
+        session.kill_all(by_person=False)
+
+    signal.signal(signal.SIGINT, by_person)
+    signal.signal(signal.SIGTERM, by_machine)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
+        signal.signal(signal.SIGHUP, by_machine)

@@ -1,0 +1,127 @@
+"""The command line. Textual is imported only when a screen opens: `--help` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tui.exits import Exit
+
+EPILOG = """\
+`tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
+Without a terminal on stdout the run goes on headless: logs on stdout, the rest on stderr.
+
+exit codes: 0 success, 1 a task failed, 2 bad usage or cluster file, 3 preflight failed,
+4 a host could not confirm that nothing is left, 130/143 ended by a person / by TERM"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = build_parser()
+    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
+        words = ["open", *words] if _is_file(words[0]) else _complain(parser, words[0])
+    arguments = parser.parse_args(words)
+    from launcher.errors import ClusterFileError, TfmuxError
+
+    try:
+        return COMMANDS[arguments.command or "home"](arguments)
+    except ClusterFileError as error:
+        print(error, file=sys.stderr)
+        return Exit.USAGE
+    except TfmuxError as error:
+        print(f"tfmux: {error}", file=sys.stderr)
+        return Exit.USAGE
+    except BrokenPipeError:
+        return Exit.FAILED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="tfmux",
+        description="Configure, launch, watch and kill TensorFlow clusters from one terminal.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="train on this machine at once, no configuration")
+    demo.add_argument("name", nargs="?", default="async", help="which demo (default: async)")
+    demo.add_argument("--list", action="store_true", help="list the demos")
+    _output_options(demo)
+
+    up = commands.add_parser("up", help="launch a cluster file at once")
+    up.add_argument("file", type=Path)
+    up.add_argument("--resume", metavar="RUN", help="go on in that run's log directory")
+    _output_options(up)
+
+    opened = commands.add_parser("open", help="open a cluster file, ready to launch")
+    opened.add_argument("file", type=Path)
+
+    plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
+    plan.add_argument("file", type=Path)
+    plan.add_argument("--json", action="store_true", help="one JSON object")
+    return parser
+
+
+def _output_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--headless", action="store_true", help="no screen: the logs on stdout")
+    parser.add_argument("--json", action="store_true", help="no screen: events on stdout")
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from tui.commands import demos, launch
+
+    if arguments.list:
+        return demos.show_list()
+    return launch.up(demos.find(arguments.name), arguments)
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    from tui.commands import launch
+
+    return launch.up(arguments.file, arguments)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from tui.commands import plan
+
+    return plan.show(arguments.file, as_json=arguments.json)
+
+
+def _home(arguments: argparse.Namespace) -> int:
+    if arguments.version:
+        from importlib.metadata import version
+
+        print(f"tfmux {version('tfmux')}")
+        return Exit.SUCCESS
+    build_parser().print_help()
+    return Exit.USAGE
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "demo": _demo,
+    "up": _up,
+    "open": _up,
+    "plan": _plan,
+    "home": _home,
+}
+
+
+def _is_file(word: str) -> bool:
+    return Path(word).exists() or "/" in word or word.endswith(".toml")
+
+
+def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
+    near = difflib.get_close_matches(word, COMMANDS, 1)
+    hint = f"did you mean {near[0]!r}?" if near else "see tfmux --help"
+    parser.error(f"{word!r} is neither a command nor a cluster file; {hint}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
