@@ -49,6 +49,7 @@ __all__ = [
     "SshTarget",
     "Started",
     "TaskPlan",
+    "installed_trainer",
     "make_plan",
     "plan_json",
 ]

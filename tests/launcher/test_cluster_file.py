@@ -1,0 +1,555 @@
+"""Reading cluster files: what is wrong is named with its key, its line and what to write."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster_file import load, loads
+from launcher.errors import ClusterFileError, Problem
+
+GOOD = """\
+name = "mnist-async"
+
+[hosts.tf1]
+ssh = "root@10.77.0.1:22"
+address = "tf1"
+
+[hosts.tf2]
+ssh = "root@10.77.0.2"
+
+[jobs.ps]
+tasks = ["tf1:2222"]
+
+[jobs.worker]
+tasks = ["tf2:2222", "tf2:auto"]
+
+[run]
+command = ["{python}", "-m", "trainer", "async", "--job_name={job}"]
+success = "chief"
+
+[start]
+order = [["ps"], ["worker:0"], ["worker"]]
+"""
+
+
+def problems(text: str, *, for_launch: bool = False, base: Path = Path("/")) -> list[Problem]:
+    """Everything that is wrong in a text."""
+    with pytest.raises(ClusterFileError) as caught:
+        loads(text, "cluster.toml", base, for_launch=for_launch)
+    return list(caught.value.problems)
+
+
+def changed(old: str, new: str) -> str:
+    """The good file with one thing replaced."""
+    assert old in GOOD
+    return GOOD.replace(old, new, 1)
+
+
+def test_the_good_file_is_read() -> None:
+    """The file that all bad ones below are made from has nothing wrong."""
+    cluster = loads(GOOD, "cluster.toml", Path("/"))
+    assert [str(task) for task in cluster.jobs["worker"].tasks] == ["tf2:2222", "tf2:auto"]
+    assert str(cluster.hosts["tf1"].ssh) == "root@10.77.0.1:22"
+    assert cluster.address("tf1") == "tf1"
+    assert cluster.address("tf2") == "10.77.0.2"
+
+
+# What is changed in the good file, and the key, line and part of the advice that must come.
+BAD = {
+    "unknown top-level table": ("[run]", "[runs]", "runs", 16, 'did you mean "run"'),
+    "unknown key in a host": ("address =", "adress =", "hosts.tf1.adress", 5, '"address"'),
+    "unknown key in a job": (
+        '[jobs.ps]\ntasks = ["tf1:2222"]',
+        '[jobs.ps]\ntasks = ["tf1:2222"]\nforwards = true',
+        "jobs.ps.forwards",
+        12,
+        'did you mean "forward"',
+    ),
+    "unknown key in run": ("success =", "succes =", "run.succes", 18, 'did you mean "success"'),
+    "unknown key with no neighbour": ("success =", "zzz =", "run.zzz", 18, "the keys here are"),
+    "key of another table": ("success = ", "timeout = 3 #", "run.timeout", 18, "[start]"),
+    "job outside jobs": ("[jobs.ps]", "[ps]", "ps", 10, "[jobs.ps]"),
+    "missing port": ("tf1:2222", "tf1", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "empty port": ("tf1:2222", "tf1:", "jobs.ps.tasks[0]", 11, "1 to 65535 or auto"),
+    "port 0": ("tf1:2222", "tf1:0", "jobs.ps.tasks[0]", 11, "1 to 65535 or auto"),
+    "port 65536": ("tf1:2222", "tf1:65536", "jobs.ps.tasks[0]", 11, "out of range"),
+    "port abc": ("tf1:2222", "tf1:abc", "jobs.ps.tasks[0]", 11, "a number from 1 to 65535"),
+    "negative port": ("tf1:2222", "tf1:-1", "jobs.ps.tasks[0]", 11, "a number from 1 to 65535"),
+    "port in other digits": ("tf1:2222", "tf1:٢٢", "jobs.ps.tasks[0]", 11, "a number from"),
+    "blank inside": ("tf1:2222", "tf1: 2222", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "blank in front": ("tf1:2222", " tf1:2222", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "newline inside": ("tf1:2222", "tf1\\n:2222", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "quotes inside": ("tf1:2222", "'tf1:2222'", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "empty address": ('"tf1:2222"', '""', "jobs.ps.tasks[0]", 11, "it is empty"),
+    "a flag as host": ("tf1:2222", "-tf1:2222", "jobs.ps.tasks[0]", 11, "begin with '-'"),
+    "a shell command as host": ("tf1:2222", "$(reboot):1", "jobs.ps.tasks[0]", 11, "only letters"),
+    "a path as host": ("tf1:2222", "../..:1", "jobs.ps.tasks[0]", 11, "only letters"),
+    "non-ASCII host": ("tf1:2222", "rëchner:1", "jobs.ps.tasks[0]", 11, "xn--"),
+    "a URL": ("tf1:2222", "grpc://tf1:1", "jobs.ps.tasks[0]", 11, 'leave out the "grpc://"'),
+    "bare IPv6": ("tf1:2222", "fd00::1:2222", "jobs.ps.tasks[0]", 11, '"[fd00::1]:2222"'),
+    "broken IPv6": ("tf1:2222", "[fd00::g]:22", "jobs.ps.tasks[0]", 11, "no IPv6 address"),
+    "broken IPv4": ("10.77.0.2", "10.77.0.256", "hosts.tf2.ssh", 8, "no IPv4 address"),
+    "undefined host": ("tf1:2222", "tf1a:2222", "jobs.ps.tasks[0]", 11, 'did you mean "tf1"'),
+    "loopback by number": ("tf1:2222", "127.0.0.1:1", "jobs.ps.tasks[0]", 11, "localhost here"),
+    "tasks as one text": (
+        '["tf2:2222", "tf2:auto"]',
+        '"tf2:2222,tf2:auto"',
+        "jobs.worker.tasks",
+        14,
+        '["tf2:2222", "tf2:auto"]',
+    ),
+    "tasks as a number": ('["tf1:2222"]', "2", "jobs.ps.tasks", 11, "a list of host:port"),
+    "a task as a number": ('["tf1:2222"]', "[2222]", "jobs.ps.tasks[0]", 11, "in quotes"),
+    "no tasks": ('["tf1:2222"]', "[]", "jobs.ps.tasks", 11, "no tasks"),
+    "tasks missing": ('tasks = ["tf1:2222"]', "", "jobs.ps.tasks", 10, "no tasks"),
+    "port twice": ("tf2:auto", "tf2:2222", "jobs.worker.tasks[1]", 14, "belongs to worker:0"),
+    "localhost among others": ("tf1:2222", "localhost:1", "jobs.ps.tasks[0]", 11, "[hosts.loc"),
+    "loopback as address": ('"tf1"', '"127.0.0.1"', "hosts.tf1.address", 5, "call tf1"),
+    "port in an address": ('"tf1"', '"tf1:22"', "hosts.tf1.address", 5, "the name alone"),
+    "ssh command": ("root@10.77.0.1:22", "ssh root@h", "hosts.tf1.ssh", 4, "destination alone"),
+    "ssh URL": ("root@10.77.0.1:22", "ssh://root@h", "hosts.tf1.ssh", 4, "user@host"),
+    "blank in ssh": ("root@10.77.0.1:22", "root @h", "hosts.tf1.ssh", 4, 'write "root@h"'),
+    "flag as user": ("root@10.77.0.1:22", "-oX@h", "hosts.tf1.ssh", 4, "no user name"),
+    "ssh port": ("10.77.0.1:22", "10.77.0.1:ssh", "hosts.tf1.ssh", 4, "1 to 65535"),
+    "host without ssh": ('ssh = "root@10.77.0.2"', "", "hosts.tf2", 7, 'ssh = "tf2"'),
+    "localhost with ssh": (
+        "[jobs.ps]",
+        '[hosts.localhost]\nssh = "tf3"\n[jobs.ps]',
+        "hosts.localhost.ssh",
+        11,
+        "no ssh",
+    ),
+    "host as a text": (
+        '[hosts.tf2]\nssh = "root@10.77.0.2"',
+        '[hosts]\ntf2 = "root@10.77.0.2"',
+        "hosts.tf2",
+        8,
+        "[hosts.tf2]",
+    ),
+    "bad host name": (
+        "[jobs.ps]",
+        '[hosts."tf 3"]\nssh = "tf3"\n[jobs.ps]',
+        'hosts."tf 3"',
+        10,
+        "only letters",
+    ),
+    "GPUs as a text": ('address = "tf1"', 'gpus = "2"', "hosts.tf1.gpus", 5, "a number of GPUs"),
+    "python as a relative path": (
+        'address = "tf1"',
+        'python = "venv/bin/python"',
+        "hosts.tf1.python",
+        5,
+        "absolute path",
+    ),
+    "job name with a blank": (
+        "[jobs.ps]",
+        '[jobs."p s"]\ntasks = ["tf1:9"]\n[jobs.ps]',
+        'jobs."p s"',
+        10,
+        "only letters",
+    ),
+    "job name with a dash": (
+        "[jobs.ps]",
+        '[jobs.my-ps]\ntasks = ["tf1:9"]\n[jobs.ps]',
+        "jobs.my-ps",
+        10,
+        "jobs.my_ps",
+    ),
+    "command as a text": (
+        'command = ["{python}", "-m", "trainer", "async", "--job_name={job}"]',
+        'command = "python train.py"',
+        "run.command",
+        17,
+        '["python", "train.py"]',
+    ),
+    "empty command": (
+        '["{python}", "-m", "trainer", "async", "--job_name={job}"]',
+        "[]",
+        "run.command",
+        17,
+        "the command is empty",
+    ),
+    "unknown placeholder": ("{python}", "{pythn}", "run.command[0]", 17, "{python}"),
+    "unknown job in one": ("{job}", "{hosts.wrker}", "run.command[4]", 17, '"worker"'),
+    "unknown task in one": ("{job}", "{port.worker.2}", "run.command[4]", 17, "0 to 1"),
+    "single brace": ("{job}", '{\\"a\\": 1}', "run.command[4]", 17, "{{ and }}"),
+    "open brace": ("{job}", "{job", "run.command[4]", 17, "write {{"),
+    "placeholder in itself": (
+        "success = ",
+        'logdir = "/logs/{logdir}" #',
+        "run.logdir",
+        18,
+        "no meaning here",
+    ),
+    "task's placeholder in workdir": (
+        "success = ",
+        'workdir = "w/{job}" #',
+        "run.workdir",
+        18,
+        "no meaning here",
+    ),
+    "relative log directory": ("success = ", 'logdir = "logs" #', "run.logdir", 18, "absolute"),
+    "another user's home": ("success = ", 'logdir = "~bob/x" #', "run.logdir", 18, "~/"),
+    "enum": ('"chief"', '"cheif"', "run.success", 18, 'did you mean "chief"'),
+    "negative lease": ("success = ", "lease = -1 #", "run.lease", 18, "from 1"),
+    "endless lease": ("success = ", "lease = inf #", "run.lease", 18, "from 1"),
+    "negative grace": ("success = ", "grace = -0.5 #", "run.grace", 18, "from 0"),
+    "grace with a unit": ("success = ", 'grace = "10s" #', "run.grace", 18, "or a unit"),
+    "true as a number": ("success = ", "max_restarts = true #", "run.max_restarts", 18, "a count"),
+    "flag as a text": ("success = ", 'pty = "yes" #', "run.pty", 18, "true or false"),
+    "NUL": ("success = ", 'setup = "a\\u0000b" #', "run.setup", 18, "NUL"),
+    "NUL in a command": ('"async"', '"a\\u0000"', "run.command[3]", 17, "NUL"),
+    "variable's name": ("success = ", 'env = { "A B" = "1" } #', 'run.env."A B"', 18, "letters"),
+    "variable of ours": (
+        "success = ",
+        'env = { TFMUX_TASK = "1" } #',
+        "run.env.TFMUX_TASK",
+        18,
+        "",
+    ),
+    "variable's value": ("success = ", "env = { A = 0.5 } #", "run.env.A", 18, '"0.5"'),
+    "TF_CONFIG": (
+        "success = ",
+        'env = { TF_CONFIG = "" } #',
+        "run.env.TF_CONFIG",
+        18,
+        "tfmux sets",
+    ),
+    "unknown in the order": ('["ps"]', '["pss"]', "start.order[0][0]", 21, 'did you mean "ps"'),
+    "task out of the order": ("worker:0", "worker:2", "start.order[1][0]", 21, "worker:0 to wo"),
+    "twice in the order": ('["ps"]', '["ps", "ps"]', "start.order[0][1]", 21, "already"),
+    "order without stages": (
+        '[["ps"], ["worker:0"], ["worker"]]',
+        '["ps", "worker"]',
+        "start.order",
+        21,
+        '[["ps"]',
+    ),
+    "readiness": ("order = ", 'ready = { ps = "listen" } #', "start.ready.ps", 21, '"listening"'),
+    "readiness of nobody": ("order = ", 'ready.pss = "started" #', "start.ready.pss", 21, '"ps"'),
+    "readiness by a broken regex": (
+        "order = ",
+        "ready.ps = { log = '(' } #",
+        "start.ready.ps",
+        21,
+        "no regular expression",
+    ),
+    "readiness before the start": (
+        "order = ",
+        "ready.ps = { after = -1 } #",
+        "start.ready.ps",
+        21,
+        "from 0",
+    ),
+    "metrics regex": (
+        "[start]\norder",
+        "[metrics]\npattern = 'a(' #",
+        "metrics.pattern",
+        21,
+        "reg",
+    ),
+    "metrics without step": (
+        "[start]\norder",
+        "[metrics]\npattern = 'a (?P<loss>.)' #",
+        "metrics.pattern",
+        21,
+        "named step",
+    ),
+    "metrics total": ("[start]\norder", "[metrics]\ntotal = 0 #", "metrics.total", 21, "from 1"),
+    "broken TOML": ('"mnist-async"', "mnist", "name", 1, 'write name = "mnist"'),
+    "open quotes": ('ssh = "root@10.77.0.2"', 'ssh = "root', "hosts.tf2.ssh", 8, "not closed"),
+    "open bracket": ('["tf1:2222"]', '["tf1:2222"', "jobs.ps.tasks[0]", 11, "not closed"),
+    "no value": ('"mnist-async"', "", "name", 1, "a value is missing"),
+    "bare words": ('["tf1:2222"]', "[tf1:2222]", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "no equals sign": ("name =", "name", "name", 1, "write key = value"),
+    "table twice": ("[hosts.tf2]", "[hosts.tf1]", "hosts.tf1", 7, "stands twice"),
+    "key twice": ("address =", "ssh =", "hosts.tf1.ssh", 5, "stands twice"),
+    "True": ("success = ", "pty = True #", "run.pty", 18, "write true"),
+    "bad name": ('"mnist-async"', '"a/../b"', "name", 1, "letters, digits"),
+    "empty name": ('"mnist-async"', '""', "name", 1, "it is empty"),
+    "long name": ('"mnist-async"', f'"{"x" * 10_000}"', "name", 1, "at most 64"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_mistake_is_named_with_its_place_and_what_to_write(case: str) -> None:
+    """One mistake gives one problem: its key, its line, and what to write instead."""
+    old, new, key, line, advice = BAD[case]
+    (problem,) = problems(changed(old, new))
+    assert (problem.key, problem.line) == (key, line)
+    assert advice in problem.message
+    assert len(str(problem)) < 400
+    assert str(problem).isprintable()
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    """Mistakes of different kinds and places come in one error, in the order of the lines."""
+    text = (
+        GOOD.replace("address", "adress")
+        .replace("tf1:2222", "tf1: 2222")
+        .replace('"tf2:auto"', '"tf9:auto"')
+        .replace('"chief"', '"chef"')
+        .replace('["worker"]', '["wrker"]')
+        .replace("{python}", "{pithon}")
+    )
+    assert [(p.key, p.line) for p in problems(text)] == [
+        ("hosts.tf1.adress", 5),
+        ("jobs.ps.tasks[0]", 11),
+        ("jobs.worker.tasks[1]", 14),
+        ("run.command[0]", 17),
+        ("run.success", 18),
+        ("start.order[2][0]", 21),
+    ]
+
+
+def test_one_mistake_does_not_bring_up_others() -> None:
+    """A misspelled key that would be needed, or a broken host, is told once."""
+    for old, new in (
+        ('tasks = ["tf1:2222"]', 'task = ["tf1:2222"]'),
+        ("command =", "comand ="),
+        ('ssh = "root@10.77.0.1:22"', "ssh = 3"),
+        ('"root@10.77.0.2"', '"root@10.77 .0.2"'),
+        ('tasks = ["tf2:2222", "tf2:auto"]', "tasks = 3"),
+    ):
+        assert len(problems(changed(old, new))) == 1, new
+
+
+def test_lines_are_right_in_every_way_of_writing() -> None:
+    """Dotted keys, quoted keys, inline tables, lists and texts over several lines, CRLF."""
+    text = textwrap.dedent("""\
+        # a comment with [brackets] and "quotes"
+        run.command = [
+            "a",   # not "b"
+            '''
+        x ] " ''',
+            "{nix}",
+        ]
+        hosts = { tf1 = { ssh = "tf1",
+            gpus = 2 } }
+        jobs."ps" . tasks = [
+            "tf1:1", "tf1:2",
+
+            "tf1:x" ]
+        [jobs.worker]
+        tasks = ["tf1:3"]
+        env.A = \"\"\"
+        {nix}\"\"\"
+        env.B = "{nix}"
+        """).replace('"tf1",\n    ', '"tf1", ')
+    expected = [
+        ("run.command[2]", 6),
+        ("jobs.ps.tasks[2]", 12),
+        ("jobs.worker.env.A", 15),
+        ("jobs.worker.env.B", 17),
+    ]
+    assert [(p.key, p.line) for p in problems(text)] == expected
+    assert [(p.key, p.line) for p in problems(text.replace("\n", "\r\n"))] == expected
+
+
+def test_two_names_of_one_machine_share_its_ports() -> None:
+    """A port used through two host names with the same SSH destination is found."""
+    text = changed("10.77.0.2", "10.77.0.1:22").replace('"tf2:2222", ', '"tf1:9", "tf2:2222", ')
+    (problem,) = problems(text)
+    assert (problem.key, problem.line) == ("jobs.worker.tasks[1]", 14)
+    assert "same machine" in problem.message
+
+
+def test_two_hosts_of_one_address_are_told_apart() -> None:
+    """Hosts behind one name with different SSH ports need addresses of their own."""
+    text = GOOD.replace('"root@10.77.0.2"', '"root@10.77.0.1:2022"').replace('address = "tf1"', "")
+    (problem,) = problems(text)
+    assert problem.key == "jobs.worker.tasks[0]"
+    assert "10.77.0.1:2222" in problem.message
+    assert "address in [hosts.tf2]" in problem.message
+
+
+def test_localhost_among_others_needs_an_address() -> None:
+    """With an address for this machine, local and remote tasks may be mixed; a helper may be
+    here without one, for nobody calls it."""
+    text = changed("tf1:2222", "localhost:2222")
+    assert loads(f'{text}\n[hosts.localhost]\naddress = "desk"', "c", Path("/"))
+    helper = '\n[jobs.board]\ntasks = ["localhost:6006"]\nin_cluster = false\n'
+    assert loads(GOOD + helper, "c", Path("/"))
+
+
+def test_servers_that_are_all_on_this_machine_may_be_called_so() -> None:
+    """Several SSH servers on loopback see each other there: nothing is refused."""
+    text = GOOD.replace("10.77.0.1:22", "127.0.0.1:2201").replace("10.77.0.2", "127.0.0.1:2202")
+    text = text.replace('address = "tf1"\n', "").replace(
+        'tasks = ["tf1:2222"]', 'tasks = ["tf1:1"]'
+    )
+    assert loads(text, "c", Path("/")).address("tf2") == "127.0.0.1"
+
+
+def test_ipv6_works() -> None:
+    """IPv6 literals in brackets are hosts, addresses and SSH destinations."""
+    text = (
+        GOOD.replace("[hosts.tf1]", '[hosts."fd00::1"]')
+        .replace("root@10.77.0.1:22", "root@[fd00::1]:22")
+        .replace('"tf1"', '"[fd00::1]"')
+        .replace("tf1:2222", "[fd00::1]:2222")
+    )
+    cluster = loads(text, "c", Path("/"))
+    assert cluster.address("fd00::1") == "fd00::1"
+    assert str(cluster.jobs["ps"].tasks[0]) == "[fd00::1]:2222"
+    assert str(cluster.hosts["fd00::1"].ssh) == "root@[fd00::1]:22"
+
+
+def test_a_file_without_hosts_or_name_is_enough() -> None:
+    """Everything runs on this machine, and the file's name is the cluster's."""
+    text = '[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["true"]'
+    assert loads(text, "my first cluster.toml", Path("/")).name == "my-first-cluster"
+
+
+def test_an_empty_file_says_what_it_needs() -> None:
+    """An empty file has no jobs."""
+    (problem,) = problems("")
+    assert "[jobs.worker]" in problem.message
+
+
+def test_one_chief() -> None:
+    """A cluster with two chiefs is refused at the second."""
+    (problem,) = problems(changed("[jobs.worker]", "[jobs.chief]").partition("[start]")[0])
+    assert (problem.key, problem.line) == ("jobs.chief.tasks[1]", 14)
+
+
+def test_more_gpus_than_the_host_has() -> None:
+    """GPUs that the file asks for must be there when the file says how many there are."""
+    text = changed('ssh = "root@10.77.0.2"', 'ssh = "root@10.77.0.2"\ngpus = 3')
+    (problem,) = problems(text.replace("[jobs.worker]", "[jobs.worker]\ngpus = 2"))
+    assert (problem.key, problem.line) == ("jobs.worker.gpus", 15)
+    assert "4 GPUs" in problem.message
+
+
+@pytest.mark.parametrize("cut", range(0, len(GOOD), 7))
+def test_a_file_cut_anywhere_is_read_or_explained(cut: int) -> None:
+    """Half a file never raises anything but the error for it, with a line."""
+    try:
+        loads(GOOD[:cut], "cluster.toml", Path("/"))
+    except ClusterFileError as error:
+        assert all(p.line is not None or p.key == "jobs" for p in error.problems)
+
+
+def test_hostile_texts_do_not_reach_the_terminal() -> None:
+    """Escape sequences in keys, values and names are shown as escapes."""
+    text = changed("tf1:2222", "\\u001b]52;c;AA\\u0007:1").replace("success", '"\\u001b[2J"')
+    with pytest.raises(ClusterFileError) as caught:
+        loads(text, "c", Path("/"))
+    assert len(caught.value.problems) == 2
+    assert "\x1b" not in str(caught.value) and "\x07" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "[" * 5000,
+        "x = " + "[" * 400 + "]" * 400,
+        "x = " + "9" * 5000,
+        "x = 0x" + "f" * 5000,
+        "x = " + "{a=" * 3000,
+        "[" + "a." * 5000 + "b]",
+        "[[jobs.ps]]\ntasks = []",
+        "hosts = 3\njobs = 4",
+        "jobs = []",
+        "[hosts]\n[jobs]\n[run]\n[start]\n[metrics]",
+        "run = 2024-01-01\n[jobs.a]\ntasks = [{}]\ncommand = [[]]",
+        "[start]\norder = [3, [[]]]\nready = 5\n[jobs.a]\ntasks = [1]\nenv = []",
+        'base = "/tmp"\n_base = "/tmp"',
+        "\ufeff\ufeff",
+        "\r",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_odd_texts_are_explained(text: str) -> None:
+    """Whatever TOML can say gets a sentence of bearable length."""
+    for problem in problems(text):
+        assert problem.message
+        assert len(str(problem)) < 600
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    """Editors on Windows write one."""
+    file = tmp_path / "c.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + GOOD.encode())
+    assert load(file).base == tmp_path
+
+
+def test_what_is_not_utf8_is_named_with_its_line(tmp_path: Path) -> None:
+    """A Latin-1 byte is shown with its line, UTF-16 is recognised."""
+    file = tmp_path / "c.toml"
+    file.write_bytes(GOOD.encode() + b"# caf\xe9\n")
+    with pytest.raises(ClusterFileError) as caught:
+        load(file)
+    (problem,) = caught.value.problems
+    assert (problem.line, problem.found) == (GOOD.count("\n") + 1, "byte 0xe9")
+    file.write_bytes(GOOD.encode("utf-16"))
+    with pytest.raises(ClusterFileError, match="UTF-16"):
+        load(file)
+
+
+def test_what_is_no_file_is_explained(tmp_path: Path) -> None:
+    """Missing (with the nearest name), a directory, a pipe, a device, an I/O error, a loop."""
+    (tmp_path / "cluster.toml").write_text(GOOD)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for path, why in (
+        (tmp_path / "clutser.toml", 'no such file: did you mean "cluster.toml"'),
+        (tmp_path / "none" / "cluster.toml", "no such file"),
+        (tmp_path, "a directory"),
+        (tmp_path / "pipe", "not a file"),
+        (Path("/dev/zero"), "not a file"),
+        (Path("/proc/self/mem"), "cannot be read"),
+        (tmp_path / "loop", "cannot be read"),
+        (tmp_path / "x\0y", "null byte"),
+        (tmp_path / ("x" * 300), "cannot be read"),
+    ):
+        with pytest.raises(ClusterFileError, match=why):
+            load(path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
+    """The permissions are named as the reason."""
+    file = tmp_path / "c.toml"
+    file.write_text(GOOD)
+    file.chmod(0)
+    with pytest.raises(ClusterFileError, match="permissions"):
+        load(file)
+
+
+def test_a_launch_needs_the_local_files(tmp_path: Path) -> None:
+    """workdir, data and identity must be there for a launch, not for reading; `base` says
+    where they are for a copy of the file that lies elsewhere."""
+    text = changed("success = ", 'workdir = "code"\ndata = ["digits"]\nsuccess = ').replace(
+        'address = "tf1"', 'identity = "key"'
+    )
+    file = tmp_path / "c.toml"
+    file.write_text(text)
+    assert load(file)
+    found = [(p.key, p.line) for p in problems(text, for_launch=True, base=tmp_path)]
+    assert found == [("hosts.tf1.identity", 5), ("run.workdir", 18), ("run.data[0]", 19)]
+    home = tmp_path / "home"
+    (home / "code").mkdir(parents=True)
+    (home / "digits").mkdir()
+    (home / "key").touch()
+    assert load(file, base=home, for_launch=True).base == home
+
+
+def test_a_large_file_is_read_and_a_huge_one_refused(tmp_path: Path) -> None:
+    """500 tasks with 10,000-character values are read while one waits; 17 MB are not."""
+    tasks = ", ".join(f'"h{n}:2222"' for n in range(500))
+    hosts = "".join(f'[hosts.h{n}]\nssh = "h{n}"\nenv.A = "{"x" * 10_000}"\n' for n in range(500))
+    text = f'[run]\ncommand = ["{"y" * 10_000}"]\n{hosts}[jobs.worker]\ntasks = [{tasks}]\n'
+    began = time.monotonic()
+    assert len(loads(text, "c", Path("/")).jobs["worker"].tasks) == 500
+    assert len(problems(text.replace('"h', '"g'))) >= 500
+    assert time.monotonic() - began < 60  # a blow-up, not a measurement: it takes about a second
+    file = tmp_path / "c.toml"
+    file.write_bytes(b"#" * 17_000_000)
+    with pytest.raises(ClusterFileError, match="16 MiB"):
+        load(file)
