@@ -88,11 +88,13 @@ def parse_jump(text: str) -> str:
 def parse_address(text: str) -> str:
     """Checks what other hosts call a host: a name or an IP address, no port.
 
-    An IPv6 address comes back without brackets.
+    An IPv6 address may have brackets and comes back without.
 
     Raises:
         ValueError: it is something else; says what to write.
     """
+    if text.count(":") > 1 and "[" not in text and not _STRAY.search(text):
+        return check_host(text)
     host, port = _split(text, "tf1")
     if port is not None:
         raise ValueError(f'write the name alone, "{bracketed(host)}": each task has its own port')

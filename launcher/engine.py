@@ -447,9 +447,11 @@ class Engine:
         return True
 
     def _facts(self) -> dict[str, HostFacts]:
+        plan = self.run.plan
+        staged = plan.workdir is not None
         return {
-            host.name: _facts(self._welcomes[host.name], host, self._ports, self._hosts_of)
-            for host in self.run.plan.hosts
+            host.name: _facts(self._welcomes[host.name], host, self._ports, self._hosts_of, staged)
+            for host in plan.hosts
         }
 
     async def _stage(self, host: str) -> None:
@@ -554,7 +556,11 @@ def _holder(held: dict[str, Any] | None) -> str:
 
 
 def _facts(
-    welcome: dict[str, Any], host: HostPlan, ports: dict[TaskId, int], hosts: dict[TaskId, str]
+    welcome: dict[str, Any],
+    host: HostPlan,
+    ports: dict[TaskId, int],
+    hosts: dict[TaskId, str],
+    workdir: bool,
 ) -> HostFacts:
     mine = {task: port for task, port in ports.items() if hosts[task] == host.name}
     gpus = len(welcome["gpus"])
@@ -563,7 +569,7 @@ def _facts(
     stage = welcome["stage"]
     return HostFacts(
         home=welcome["home"],
-        workdir=f"{stage}/work",
+        workdir=f"{stage}/work" if workdir else welcome["home"],
         trainer=f"{stage}/trainer",
         gpus=gpus,
         ports=mine,

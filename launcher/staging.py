@@ -95,7 +95,7 @@ async def stage(link: Link, manifest: Manifest, progress: Callable[[int, int], N
 
 
 def _files(tree: Tree) -> Iterator[tuple[str, Path]]:
-    """Files and links below the root but for what is ignored, sorted; a directory that is
+    """Directories, files and links below the root but for what is ignored; a directory that is
     ignored is not entered."""
     ignored = _Ignored(tree)
     if not tree.root.is_dir():
@@ -108,6 +108,7 @@ def _files(tree: Tree) -> Iterator[tuple[str, Path]]:
         except OSError as error:
             raise TfmuxError(f"{tree.root / folder}: {error.strerror}") from error
         ignored.enter(folder)
+        yield folder.rstrip("/") or ".", tree.root / folder
         for item in listing:
             relative = f"{folder}{item.name}"
             directory = item.is_dir(follow_symlinks=False)
@@ -144,6 +145,8 @@ def _entry(tree: Tree, relative: str, path: Path) -> Entry:
     name = tree.prefix + relative
     if stat.S_ISLNK(info.st_mode):
         return Entry(tree.name, name, "l", 0o777, 0, os.readlink(path))
+    if stat.S_ISDIR(info.st_mode):
+        return Entry(tree.name, name, "d", 0o755, 0, "")
     digest = hashlib.sha256()
     size = 0
     with path.open("rb") as file:

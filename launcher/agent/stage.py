@@ -23,8 +23,8 @@ class StageError(Exception):
 
 
 class Entry(NamedTuple):
-    """One file or link of a tree: `kind` is "f" or "l"; `content` is the SHA-256 of a file or
-    the target of a link."""
+    """One entry of a tree: `kind` is "d", "f" or "l"; `content` is the SHA-256 of a file or the
+    target of a link."""
 
     tree: str
     path: str
@@ -123,7 +123,9 @@ class Stage:
             if folder not in made:
                 os.makedirs(folder, exist_ok=True)
                 made.add(folder)
-            if entry.kind == "l":
+            if entry.kind == "d":
+                os.makedirs(path, exist_ok=True)
+            elif entry.kind == "l":
                 os.symlink(entry.content, path)
             else:
                 # a copy, never a hard link: a task that writes into its file would change the cache

@@ -1,0 +1,160 @@
+"""Drives the `tfmux` command as its users do: as a process, by its output and exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.conftest import REPOSITORY
+
+DEADLINE = 60.0
+
+
+def run(*words: str, timeout: float = DEADLINE) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end."""
+    argv = [sys.executable, "-m", "tui.main", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
+
+
+class Up:
+    """`tfmux up FILE --json` (or another streaming command) that goes on in the background.
+
+    `events` holds what it printed so far; `wait_for` waits for one of them.
+    """
+
+    def __init__(
+        self, *words: str, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY
+    ) -> None:
+        argv = [sys.executable, "-m", "tui.main", *words]
+        self.process = subprocess.Popen(
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+        )
+        self.events: list[dict[str, Any]] = []
+        self.said = ""
+        self._news = threading.Condition()
+        self._readers = [
+            threading.Thread(target=self._read, daemon=True),
+            threading.Thread(target=self._listen, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        for reader in self._readers:
+            reader.join(5)
+
+    def wait_for(
+        self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = DEADLINE
+    ) -> dict[str, Any]:
+        """The first event that the condition holds for, waited for if need be."""
+        deadline = time.monotonic() + timeout
+        with self._news:
+            at = 0
+            while True:
+                while at < len(self.events):
+                    if condition(self.events[at]):
+                        return self.events[at]
+                    at += 1
+                left = deadline - time.monotonic()
+                assert left > 0, f"no {what} within {timeout} s\n{self.told()}"
+                assert self.process.poll() is None or self._readers[0].is_alive(), (
+                    f"it ended without {what}\n{self.told()}"
+                )
+                self._news.wait(min(left, 0.2))
+
+    def state(self, task: str, state: str, timeout: float = DEADLINE) -> dict[str, Any]:
+        """The event that brings a task into a state."""
+        return self.wait_for(
+            lambda e: e["event"] == "task" and (e["task"], e["state"]) == (task, state),
+            f"{task} {state}",
+            timeout,
+        )
+
+    def log(self, task: str, text: str, timeout: float = DEADLINE) -> dict[str, Any]:
+        """The first log line of a task that contains a text."""
+        return self.wait_for(
+            lambda e: e["event"] == "log" and e["task"] == task and text in e["text"],
+            f"{text!r} in {task}'s log",
+            timeout,
+        )
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """All events of a kind so far."""
+        return [event for event in self.events if event["event"] == kind]
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return str(self.wait_for(lambda e: e["event"] == "run", "run")["run"])
+
+    def press_ctrl_c(self) -> None:
+        """What a terminal does to the foreground process."""
+        self.process.send_signal(signal.SIGINT)
+
+    def wait(self, timeout: float = DEADLINE) -> int:
+        """The exit code, and all output read."""
+        try:
+            code = self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end within {timeout} s\n{self.told()}") from None
+        for reader in self._readers:
+            reader.join(10)
+        return code
+
+    def told(self) -> str:
+        """Everything it said so far, for a failure's message."""
+        lines = [json.dumps(event)[:300] for event in self.events[-60:]]
+        return "\n".join(lines) + "\n" + self.said
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._news:
+                self.events.append(json.loads(line))
+                self._news.notify_all()
+
+    def _listen(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said += line
+
+
+def write(folder: Path, text: str, name: str = "cluster.toml") -> Path:
+    """Writes a cluster file."""
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def python_task(script: str) -> Sequence[str]:
+    """A command that runs a Python script on a host."""
+    return ["{python}", "-u", "-c", script.replace("{", "{{").replace("}", "}}")]
