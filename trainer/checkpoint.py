@@ -30,11 +30,11 @@ class Checkpoints:
 
     Args:
         directory: Where they are; made if missing. None: nothing is read or written.
-        run_id: This run.
+        run_id: This run; None takes the checkpoints of any.
         resume: Another run whose checkpoint may be taken.
     """
 
-    def __init__(self, directory: str | None, run_id: str, resume: str | None) -> None:
+    def __init__(self, directory: str | None, run_id: str | None, resume: str | None) -> None:
         self.directory = pathlib.Path(directory).expanduser() if directory else None
         self.run_id = run_id
         self.resume = resume
@@ -70,7 +70,7 @@ class Checkpoints:
             return None
         path = str(newest)
         run_id, step = read(path)
-        if run_id not in (self.run_id, self.resume):
+        if self.run_id is not None and run_id not in (self.run_id, self.resume):
             raise CheckpointError(
                 f"{path}: written by run {run_id} at global step {step}; this is run "
                 f"{self.run_id}: pass --resume {run_id} to go on from it, or another --logdir"

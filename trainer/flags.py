@@ -36,10 +36,17 @@ class Options(argparse.Namespace):
     average_decay: float
     seed: int
     log_every: int
+    # devices
+    devices: int
+    # sync
+    replicas_to_aggregate: int | None
+    log_batches: str | None
     # logdir
     logdir: str | None
     save_secs: float
     resume: str | None
+    # following
+    poll_secs: float
 
 
 def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
@@ -166,6 +173,61 @@ def _training(parser: argparse.ArgumentParser) -> None:
     add("--log-every", default=100, type=_positive(int), metavar="N", help="local steps a line")
 
 
+def _devices(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument_group("devices").add_argument(
+        "--devices",
+        default=1,
+        type=_positive(int),
+        metavar="N",
+        help="GPUs of a task, or logical CPU devices where it has fewer GPUs; one batch each",
+    )
+
+
+def _sync(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("synchronous updates")
+    group.add_argument(
+        "--replicas-to-aggregate",
+        default=None,
+        type=_positive(int),
+        metavar="N",
+        help="gradients an update waits for; fewer than workers: the slowest are backups "
+        "(default: all)",
+    )
+    group.add_argument(
+        "--log-batches",
+        default=None,
+        metavar="FILE",
+        help="the chief appends which worker's which batches each update averaged",
+    )
+
+
+def _following(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("checkpoints to follow")
+    add = group.add_argument
+    add("--logdir", required=True, metavar="DIR", help="where the chief saves")
+    add(
+        "--poll-secs",
+        default=0.5,
+        type=_positive(float),
+        metavar="SECONDS",
+        help="time between two looks",
+    )
+    add(
+        "--steps",
+        default=None,
+        type=_positive(int),
+        metavar="N",
+        help="leave after a checkpoint of at least this global step (default: on TERM)",
+    )
+    add(
+        "--resume",
+        default=None,
+        metavar="RUN",
+        help="also take this run's checkpoints (default: TFMUX_RESUME)",
+    )
+    add("--grace", default=10.0, type=_positive(float), metavar="SECONDS", help=argparse.SUPPRESS)
+
+
 def _logdir(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("checkpoints and summaries (the chief's disk)")
     add = group.add_argument
@@ -189,6 +251,9 @@ GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "role": _role,
     "data": _data,
     "training": _training,
+    "devices": _devices,
+    "sync": _sync,
+    "following": _following,
     "logdir": _logdir,
 }
 

@@ -8,9 +8,11 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+from trainer import stop
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
+    from trainer.flags import Options
     from trainer.role import Role
     from trainer.stop import Stop
 
@@ -34,12 +36,11 @@ def check_port(role: Role) -> None:
             raise _busy(role, error.strerror or str(error)) from None
 
 
-def start(role: Role, threads: int, serve_only: bool = False) -> Any:
+def start(role: Role, options: Options, serve_only: bool = False) -> Any:
     """Starts this task's `tf.distribute.Server`; a task that only serves takes no GPU.
 
-    Args:
-        threads: Threads one operation may use; 0 shares this machine's cores among the cluster's
-            tasks on it, because tasks that each use all cores slow each other down.
+    Without `--threads`, this machine's cores are shared among the cluster's tasks on it: tasks
+    that each use all cores slow each other down.
 
     Raises:
         TrainerError: The port was taken in the meantime.
@@ -47,9 +48,10 @@ def start(role: Role, threads: int, serve_only: bool = False) -> Any:
     import tensorflow as tf
 
     cores = len(os.sched_getaffinity(0))
+    devices = {"GPU": 0} if serve_only else {"CPU": options.devices}
     config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads or max(1, cores // role.neighbours),
-        device_count={"GPU": 0} if serve_only else {},
+        intra_op_parallelism_threads=options.threads or max(1, cores // role.neighbours),
+        device_count=devices,
         allow_soft_placement=True,
     )
     config.gpu_options.allow_growth = True
@@ -62,6 +64,16 @@ def start(role: Role, threads: int, serve_only: bool = False) -> Any:
         raise _busy(role, (error.message or str(error)).splitlines()[0]) from None
     print(f"{role} listens on {role.address}", flush=True)
     return server
+
+
+def run_serving(role: Role, options: Options) -> int:
+    """The whole life of a task that only serves; returns its exit status."""
+
+    def work(stop: Stop) -> None:
+        start(role, options, serve_only=True)
+        serve(role, stop)
+
+    return stop.run(work, options.grace)
 
 
 def serve(role: Role, stop: Stop) -> None:

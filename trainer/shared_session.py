@@ -11,10 +11,8 @@ import tensorflow as tf
 from trainer.errors import TrainerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trainer.checkpoint import Checkpoints, Saver
-    from trainer.replica import SharedNetwork
+    from trainer.keeper import Keeper
+    from trainer.network import Network
     from trainer.role import Role
     from trainer.stop import Stop
 
@@ -24,61 +22,31 @@ LOST_FOR = 60.0
 LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
-def open_session(role: Role, target: str) -> Any:
-    """A session of this task with the ps tasks; blocks until all of them answer.
+def open_session(target: str, filters: list[str] | None) -> Any:
+    """A session with the tasks in `filters`, None for all; blocks until all of them answer.
 
-    The device filter leaves the other workers out: without it, a session waits for workers that
-    may start late or have already left.
+    A between-graph worker filters the other workers out: otherwise its session waits for workers
+    that may start late or have already left.
     """
-    config = tf.compat.v1.ConfigProto(
-        allow_soft_placement=True, device_filters=["/job:ps", role.device]
-    )
+    config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=filters or [])
     return tf.compat.v1.Session(target, config=config)
 
 
-def prepare(
-    session: Any,
-    role: Role,
-    network: SharedNetwork,
-    start: Callable[[], None],
-    stop: Stop,
-) -> None:
-    """Returns when all shared variables have values: the chief sees to it, the others wait.
+def prepare(session: Any, role: Role, network: Network, keeper: Keeper | None, stop: Stop) -> None:
+    """Returns when all shared variables have values: the chief's keeper sees to it, others wait.
 
     TensorFlow's own session manager looks every 30 seconds; this one ten times a second.
-
-    Args:
-        start: What the chief does to give the variables their values.
     """
     said = time.monotonic()
     while (missing := session.run(network.missing)).size and not stop.requested:
-        if role.is_chief:
-            start()
+        if keeper:
+            keeper.start(session)
             return
         if time.monotonic() - said > _SAY_EVERY:
             said = time.monotonic()
             job, index = role.chief
-            print(
-                f"{role} waits for {job}:{index} to initialise {missing.size} variables", flush=True
-            )
+            print(f"{role} waits for {job}:{index} to initialise {missing.size} variables")
         stop.wait(_POLL)
-
-
-def start_or_restore(
-    session: Any, network: SharedNetwork, saver: Saver, checkpoints: Checkpoints, seed: int
-) -> None:
-    """The chief's way to first values: the run's newest checkpoint, else fresh ones.
-
-    Raises:
-        CheckpointError: There is a checkpoint, but not one this run may go on from.
-    """
-    path = checkpoints.find()
-    if path is None:
-        network.initialise(session, seed)
-        print("initialised the variables", flush=True)
-    else:
-        saver.restore(session, path)
-        print(f"restored {path}", flush=True)
 
 
 def wait_for_ps(role: Role, stop: Stop) -> None:

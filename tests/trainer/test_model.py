@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer import data, model
+from trainer import data
+from trainer.model import MLP
+from trainer.schedule import Averaging, Schedule
 
 
 def test_learning_rate_falls_once_an_epoch() -> None:
     """Start value times decay to the power of epochs, and between epochs in between."""
-    schedule = model.Schedule(start=0.8, decay=0.5, epoch=100)
+    schedule = Schedule(start=0.8, decay=0.5, epoch=100)
     assert schedule(0) == 0.8
     assert schedule(100) == pytest.approx(0.4)
     assert schedule(300) == pytest.approx(0.1)
@@ -20,7 +22,7 @@ def test_learning_rate_falls_once_an_epoch() -> None:
 
 def test_moving_average_counts_as_tensorflow_does() -> None:
     """With an update at every step it is TensorFlow's own moving average."""
-    averaging = model.Averaging(0.9)
+    averaging = Averaging(0.9)
     values = np.random.default_rng(0).standard_normal(200).astype(np.float32)
     variable = tf.Variable(0.0)
     reference = tf.train.ExponentialMovingAverage(0.9)
@@ -37,7 +39,7 @@ def test_moving_average_counts_as_tensorflow_does() -> None:
 
 def test_moving_average_of_several_steps_at_once() -> None:
     """One update for ten steps is ten updates with an unchanged weight; none for no step."""
-    averaging = model.Averaging(0.99)
+    averaging = Averaging(0.99)
     shadow, weight = 2.0, 5.0
     for _ in range(10):
         shadow = 0.99 * shadow + 0.01 * weight
@@ -48,20 +50,20 @@ def test_moving_average_of_several_steps_at_once() -> None:
 
 def test_first_weights() -> None:
     """Normal with deviation 0.1 cut at 0.2, zero biases, the same for the same seed."""
-    first = model.initial_weights(1)
-    assert [value.shape for value in first] == list(model.SHAPES)
+    first = MLP.initial(1)
+    assert [value.shape for value in first] == list(MLP.shapes)
     assert np.abs(first[0]).max() <= 0.2
     assert first[0].std() == pytest.approx(0.088, abs=0.001)  # 0.1 cut at two deviations
     assert not first[1].any() and not first[3].any()
-    np.testing.assert_array_equal(first[2], model.initial_weights(1)[2])
-    assert not np.array_equal(first[2], model.initial_weights(2)[2])
+    np.testing.assert_array_equal(first[2], MLP.initial(1)[2])
+    assert not np.array_equal(first[2], MLP.initial(2)[2])
 
 
 def test_loss_and_gradients_match_numpy() -> None:
     """Loss, L2 term and gradients are those that NumPy gives for the same batch."""
     dataset = data.load(None)
     images, labels = dataset.train.images[:20], dataset.train.labels[:20]
-    weights = model.initial_weights(3)
+    weights = MLP.initial(3)
     l2 = 0.01
     pixels = images.astype(np.float64) / 255
     hidden = np.maximum(pixels @ weights[0] + weights[1], 0)
@@ -84,9 +86,9 @@ def test_loss_and_gradients_match_numpy() -> None:
     tensors = [tf.constant(weight) for weight in weights]
     with tf.GradientTape() as tape:
         tape.watch(tensors)
-        loss = model.loss(tensors, images, labels, l2)
+        loss = MLP.loss(tensors, images, labels, l2)
     assert float(loss) == pytest.approx(expected, rel=1e-5)
     for found, wanted in zip(tape.gradient(loss, tensors), gradients, strict=True):
         np.testing.assert_allclose(found.numpy(), wanted, atol=1e-5)
     right = (scores.argmax(axis=1) == labels).mean()
-    assert float(model.accuracy(tensors, images, labels)) == pytest.approx(right)
+    assert float(MLP.accuracy(tensors, images, labels)) == pytest.approx(right)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-PIXELS = 784
+SIDE = digits.SIDE
+PIXELS = SIDE * SIDE
 
 
 @dataclasses.dataclass(frozen=True)

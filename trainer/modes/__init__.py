@@ -26,7 +26,25 @@ MODES = {
             "async",
             "trainer.modes.async_",
             "between-graph replication, gradients applied as they come",
-            ("role", "data", "training", "logdir"),
+            ("role", "data", "training", "devices", "logdir"),
+        ),
+        Mode(
+            "sync",
+            "trainer.modes.sync",
+            "between-graph replication, one update from the gradients of several workers",
+            ("role", "data", "training", "devices", "sync", "logdir"),
+        ),
+        Mode(
+            "in-graph",
+            "trainer.modes.in_graph",
+            "one client builds towers on all workers' devices and feeds them",
+            ("role", "data", "training", "devices", "logdir"),
+        ),
+        Mode(
+            "evaluate",
+            "trainer.modes.evaluate",
+            "follows a checkpoint directory and tests the moving averages of each",
+            ("following", "data"),
         ),
     )
 }

@@ -16,14 +16,10 @@ def run(options: Options) -> int:
     me = role.resolve(options, os.environ, needs=("ps", "worker"))
     server.check_port(me)
     if me.job == "ps":
-        return stop.run(lambda stop: _serve(me, options, stop), options.grace)
+        return server.run_serving(me, options)
     dataset = data.load(options.data)
     # TensorFlow's import takes seconds: whatever can be wrong without it has been said by now.
-    from trainer.asynchronous import Worker
+    from trainer.async_steps import AsyncSteps
+    from trainer.worker import Worker
 
-    return stop.run(Worker(me, options, dataset).train, options.grace)
-
-
-def _serve(me: role.Role, options: Options, stop: stop.Stop) -> None:
-    server.start(me, options.threads, serve_only=True)
-    server.serve(me, stop)
+    return stop.run(Worker(me, options, dataset, AsyncSteps).train, options.grace)

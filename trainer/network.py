@@ -1,8 +1,4 @@
-"""The graph that every worker of a between-graph training builds for itself.
-
-Each worker is a client of its own with a graph of its own. What they share is the state of the
-variables on the ps tasks, found by name.
-"""
+"""The variables of a training and its data, as parts of a graph."""
 
 from __future__ import annotations
 
@@ -11,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from trainer import model
-
 if TYPE_CHECKING:
     from trainer.data import Split
+    from trainer.model import Model
     from trainer.role import Role
 
 
@@ -28,17 +23,15 @@ class Placement:
         self._bytes = [0] * tasks
 
     def __call__(self, operation: Any) -> int:
+        """The ps task for a variable's operation."""
         task = self._bytes.index(min(self._bytes))
         shape = tf.TensorShape(operation.get_attr("shape"))
         self._bytes[task] += shape.num_elements() * operation.get_attr("dtype").size
         return task
 
 
-def device(role: Role) -> Any:
-    """The device function of a worker's graph: variables on the ps tasks, the rest on the worker.
-
-    Build one, and enter it once for all variables: it remembers what it has placed.
-    """
+def on_ps(role: Role) -> Any:
+    """The device function of a between-graph worker: variables on the ps, the rest on itself."""
     return tf.compat.v1.train.replica_device_setter(
         worker_device=role.device,
         ps_device="/job:ps/cpu:0",
@@ -48,7 +41,7 @@ def device(role: Role) -> Any:
 
 
 def variable(name: str, shape: tuple[int, ...] = (), dtype: Any = tf.float32) -> Any:
-    """A variable that has no initial value of its own: the chief feeds or restores one."""
+    """A variable that has no initial value of its own: somebody feeds or restores one."""
     return tf.compat.v1.get_variable(
         name,
         shape,
@@ -60,76 +53,91 @@ def variable(name: str, shape: tuple[int, ...] = (), dtype: Any = tf.float32) ->
     )
 
 
-class SharedNetwork:
-    """The variables on the ps tasks: weights, their moving averages, and the global step."""
+class Setter:
+    """Gives many variables their values in one `session.run`, through placeholders."""
 
-    def __init__(self, role: Role) -> None:
-        with tf.compat.v1.device(device(role)):
+    def __init__(self, variables: list[Any]) -> None:
+        self._feeds = []
+        updates = []
+        for one in variables:
+            with tf.device(one.device):
+                feed = tf.compat.v1.placeholder(one.dtype, one.shape)
+                updates.append(one.assign(feed, read_value=False))
+            self._feeds.append(feed)
+        self._update = tf.group(*updates)
+
+    def __call__(self, session: Any, values: list[Any]) -> None:
+        """Sets the variables to `values`, in their order."""
+        session.run(self._update, dict(zip(self._feeds, values, strict=True)))
+
+
+class Network:
+    """A model's variables: weights, their moving averages, and the global step.
+
+    Args:
+        model: Whose weights.
+        device: A device name, or a device function such as `on_ps`; averages stand where their
+            weights are.
+    """
+
+    def __init__(self, model: Model, device: Any) -> None:
+        self.model = model
+        with tf.compat.v1.device(device):
             self.step = variable("global_step", dtype=tf.int64)
             self.weights = [
-                variable(name, shape) for name, shape in zip(model.NAMES, model.SHAPES, strict=True)
+                variable(name, shape) for name, shape in zip(model.names, model.shapes, strict=True)
             ]
         self.averages = []
-        for weight in self.weights:
+        for weight, name, shape in zip(self.weights, model.names, model.shapes, strict=True):
             with tf.device(weight.device):
-                name = f"{weight.op.name}/average"
-                self.averages.append(variable(name, tuple(weight.shape)))
+                self.averages.append(variable(f"{name}/average", shape))
         self._all = [self.step, *self.weights, *self.averages]
         self.missing = tf.compat.v1.report_uninitialized_variables(self._all)
-        self._feeds = [tf.compat.v1.placeholder(v.dtype, v.shape) for v in self._all]
-        self._assign = tf.group(
-            *(v.assign(feed) for v, feed in zip(self._all, self._feeds, strict=True))
-        )
+        self._set = Setter(self._all)
         self._share = tf.compat.v1.placeholder(tf.float32, ())
         self._average = tf.group(*self._average_updates())
 
     def by_name(self) -> dict[str, Any]:
         """All variables under the names that a checkpoint has them by."""
-        return {v.op.name: v for v in self._all}
+        return {one.op.name: one for one in self._all}
 
     def initialise(self, session: Any, seed: int) -> None:
         """Sets the first weights, which are their own first averages, and global step 0."""
-        weights = model.initial_weights(seed)
-        values = [np.int64(0), *weights, *weights]
-        session.run(self._assign, dict(zip(self._feeds, values, strict=True)))
+        weights = self.model.initial(seed)
+        self._set(session, [np.int64(0), *weights, *weights])
 
     def average(self, session: Any, share: float) -> None:
-        """Moves every average by `share` of its distance to the weight; all on the ps."""
+        """Moves every average by `share` of its distance to the weight, where both are."""
         session.run(self._average, {self._share: share})
 
     def _average_updates(self) -> list[Any]:
         updates = []
         for weight, average in zip(self.weights, self.averages, strict=True):
             with tf.device(weight.device):
-                updates.append(average.assign_add(self._share * (weight - average)))
+                change = self._share * (weight - average)
+                updates.append(average.assign_add(change, read_value=False))
         return updates
 
 
 class LocalData:
-    """A worker's examples in its own memory, so that a step is fed indices, not images.
+    """Examples in the memory of the task on `device`, so that a step is fed indices, not images.
 
     A batch of images is 78 kB through Python and the session at every step; its indices are 400
     bytes.
     """
 
-    def __init__(self, role: Role, split: Split) -> None:
+    def __init__(self, device: str, split: Split) -> None:
         self._split = split
-        with tf.device(f"{role.device}/cpu:0"):
+        with tf.device(device):
             self._images = variable("local/images", split.images.shape, tf.uint8)
             self._labels = variable("local/labels", split.labels.shape, tf.uint8)
-            self._feeds = [
-                tf.compat.v1.placeholder(tf.uint8, array.shape)
-                for array in (split.images, split.labels)
-            ]
-            self._assign = tf.group(
-                self._images.assign(self._feeds[0]), self._labels.assign(self._feeds[1])
-            )
+        self._set = Setter([self._images, self._labels])
 
     def load(self, session: Any) -> None:
-        """Copies the examples into this task's server; needed once a session."""
-        values = (self._split.images, self._split.labels)
-        session.run(self._assign, dict(zip(self._feeds, values, strict=True)))
+        """Copies the examples to their task; needed once a session."""
+        self._set(session, [self._split.images, self._split.labels])
 
     def batch(self, indices: Any) -> tuple[Any, Any]:
         """Images and labels at `indices`."""
-        return tf.gather(self._images, indices), tf.gather(self._labels, indices)
+        with tf.device(self._images.device):
+            return tf.gather(self._images, indices), tf.gather(self._labels, indices)

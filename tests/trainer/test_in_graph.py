@@ -1,0 +1,57 @@
+"""In-graph training and the evaluator, with real processes."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+
+import pytest
+
+from tests.trainer.tasks import Cluster, Tasks
+
+pytestmark = pytest.mark.slow
+
+
+def test_one_client_trains_on_all_workers(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+) -> None:
+    """The client reaches 0.95 on real digits; plain workers leave when it is done.
+
+    An evaluator beside it tests each checkpoint and, told to leave, the newest.
+    """
+    logdir = tmp_path / "logdir"
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = ("--steps=900", "--learning-rate=0.5", "--save-secs=2", f"--logdir={logdir}", *data)
+    cluster = Cluster(tasks, "in-graph", *flags, ps=1, chief=1, worker=2)
+    run = {"TFMUX_RUN_ID": "test-run"}
+    evaluator = tasks.run("evaluate", f"--logdir={logdir}", *data, env=run)
+    workers = [cluster.start("worker", index) for index in range(2)]
+    client, ps = cluster.start("chief"), cluster.start("ps")
+    assert client.wait(150) == 0
+    assert client.accuracy >= 0.95
+    assert [worker.wait(20) for worker in workers] == [0, 0]
+    evaluator.signal(signal.SIGTERM)
+    assert evaluator.wait() == 0
+    tested = re.findall(r"at global step (\d+): test accuracy (\d\.\d+)", evaluator.text)
+    assert len(tested) >= 3 and [int(step) for step, _ in tested] == sorted(
+        {int(step) for step, _ in tested}
+    )
+    assert tested[-1] == ("900", f"{client.accuracy:.4f}")
+    ps.signal(signal.SIGTERM)
+    assert ps.wait() == 0
+
+
+def test_the_evaluator_refuses_another_runs_checkpoints(
+    tasks: Tasks, tmp_path: pathlib.Path
+) -> None:
+    """A checkpoint of another run is named and refused, as the chief does."""
+    logdir = f"--logdir={tmp_path}"
+    cluster = Cluster(tasks, "async", "--steps=10", logdir, ps=1, worker=1)
+    cluster.start("ps")
+    assert cluster.start("worker").wait() == 0
+    evaluator = tasks.run("evaluate", logdir, env={"TFMUX_RUN_ID": "other-run"})
+    assert evaluator.wait() == 1
+    assert re.search("trainer: .*written by run test-run", evaluator.text.splitlines()[-1])
+    by_hand = tasks.run("evaluate", logdir, "--steps=10")
+    assert by_hand.wait() == 0
