@@ -8,7 +8,7 @@ with the same GPU.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .ids import TaskId
@@ -88,9 +88,10 @@ def tf_config(cluster_spec: Mapping[str, Sequence[str]], task: TaskId) -> str:
 
 
 def extended(
-    env: dict[str, str], own: Mapping[str, str], trainer: str, addresses: Iterable[str]
+    env: dict[str, str], own: Mapping[str, str], trainer: str, bypass: str
 ) -> dict[str, str]:
-    """Adds the trainer's folder to `PYTHONPATH` and the cluster's hosts to `no_proxy`.
+    """Adds the trainer's folder to `PYTHONPATH` and the cluster's hosts, the comma-separated
+    `bypass`, to `no_proxy`.
 
     `env` is what the file says, `own` the host's own environment (of which only `EXTENDED` is
     looked at). Both spellings of `no_proxy` get the same value: curl reads one, gRPC the other.
@@ -101,13 +102,15 @@ def extended(
         result["PYTHONPATH"] = ":".join(filter(None, python_path))
     before = [v for n in ("no_proxy", "NO_PROXY") if (v := env.get(n, own.get(n, "")))]
     for name in ("no_proxy", "NO_PROXY"):
-        result[name] = _merged(*before, *addresses)
+        result[name] = _merged(*before, bypass)
     grpc = env.get("no_grpc_proxy", own.get("no_grpc_proxy"))
     if grpc is not None:  # where it is set, gRPC looks at no other
-        result["no_grpc_proxy"] = _merged(grpc, *addresses)
+        result["no_grpc_proxy"] = _merged(grpc, bypass)
     return result
 
 
 def _merged(*lists: str) -> str:
+    if len(lists) == 1:
+        return lists[0]
     entries = (entry.strip() for text in lists for entry in text.split(","))
     return ",".join(dict.fromkeys(filter(None, entries)))

@@ -104,8 +104,10 @@ class _Planner:
         self._run_id = run_id
         self._resume = resume
         self._stages = stages(cluster)
-        self._hosts = tuple(dict.fromkeys(self._host_of(t) for s in self._stages for t in s))
-        self._facts = {host: self._known(host, facts.get(host)) for host in self._hosts}
+        self._on: dict[str, list[TaskId]] = {}
+        for task in (task for stage in self._stages for task in stage):
+            self._on.setdefault(self._host_of(task), []).append(task)
+        self._facts = {host: self._known(host, facts.get(host)) for host in self._on}
         self._ports = {task: self._port(task) for stage in self._stages for task in stage}
         self._spec = {
             job: [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
@@ -114,7 +116,7 @@ class _Planner:
         }
         self._shared = self._shared_values()
         self._gpus = self._gpu_shares()
-        self._bypass = dict.fromkeys(cluster.address(host) for host in self._hosts)
+        self._bypass = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
 
     def plan(self) -> Plan:
         cluster, run = self._cluster, self._cluster.run
@@ -122,7 +124,7 @@ class _Planner:
         return Plan(
             name=cluster.name,
             run_id=self._run_id,
-            hosts=tuple(self._host(host) for host in self._hosts),
+            hosts=tuple(self._host(host) for host in self._on),
             tasks=tasks,
             stages=self._stages,
             settings=run,
@@ -181,12 +183,11 @@ class _Planner:
 
     def _host(self, name: str) -> HostPlan:
         cluster, entry = self._cluster, self._entry(name)
-        jobs = {t.job: cluster.jobs[t.job] for t in self._ports if self._host_of(t) == name}
+        jobs = {task.job: cluster.jobs[task.job] for task in self._on[name]}
         tables: list[RunSettings | Job] = [cluster.run, *jobs.values()]
         collect = {
             expand(path, values | {"logdir": self._logdir(name, values)}, self._shared): None
-            for task in self._ports
-            if self._host_of(task) == name
+            for task in self._on[name]
             for values in [self._values(task)]
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
         }
@@ -278,11 +279,10 @@ class _Planner:
 
     def _gpu_shares(self) -> dict[TaskId, GpuShare]:
         shares: dict[TaskId, GpuShare] = {}
-        for host in self._hosts:
+        for host, tasks in self._on.items():
             wishes = [
                 GpuWish(task, self._cluster.jobs[task.job].gpus, self._trains(task))
-                for task in self._ports
-                if self._host_of(task) == host
+                for task in tasks
             ]
             given = self._entry(host).gpus
             supply = self._facts[host].gpus if given is None else given

@@ -1,0 +1,82 @@
+"""A host's GPUs are split between the tasks that train on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster_file import loads
+from launcher.plan import HostFacts, make_plan
+
+
+def shares(
+    workers: int, *, given: int | None = None, seen: int = 0, job: str = "", env: str = ""
+) -> dict[str, str | None]:
+    """What CUDA_VISIBLE_DEVICES is for a ps and some workers on one host, None = unset."""
+    tasks = ", ".join(f'"tf1:{2222 + n}"' for n in range(1, workers + 1))
+    gpus = "" if given is None else f"gpus = {given}"
+    text = f"""\
+[hosts.tf1]
+ssh = "tf1"
+{gpus}
+[jobs.ps]
+tasks = ["tf1:2222"]
+[jobs.worker]
+tasks = [{tasks}]
+{job}
+[run]
+command = ["true"]
+{env}
+"""
+    plan = make_plan(loads(text, "c", Path("/")), "r", {"tf1": HostFacts(gpus=seen)})
+    return {str(t.id): t.env.get("CUDA_VISIBLE_DEVICES") for t in plan.tasks}
+
+
+@pytest.mark.parametrize(
+    ("workers", "gpus", "expected"),
+    [
+        (1, 1, ["0"]),
+        (1, 4, ["0,1,2,3"]),
+        (2, 2, ["0", "1"]),
+        (2, 4, ["0,1", "2,3"]),
+        (3, 4, ["0,1", "2", "3"]),
+        (3, 2, ["0", "1", "0"]),
+        (2, 0, [None, None]),
+    ],
+)
+@pytest.mark.parametrize("said_by_the_file", [True, False])
+def test_gpus_are_split_between_workers(
+    workers: int, gpus: int, expected: list[str | None], said_by_the_file: bool
+) -> None:
+    """Whole GPUs, as evenly as they go, by the file's number or by what the host reports; the
+    ps sees none."""
+    split = shares(workers, given=gpus) if said_by_the_file else shares(workers, seen=gpus)
+    assert split["ps:0"] == "-1"
+    assert [split[f"worker:{n}"] for n in range(workers)] == expected
+
+
+def test_a_job_may_ask_for_a_number() -> None:
+    """Its tasks get that many each, none for 0, and others what is left."""
+    asked = {"ps:0": "-1", "worker:0": "0,1", "worker:1": "2,3"}
+    assert shares(2, given=5, job="gpus = 2") == asked
+    assert shares(1, given=5, job="gpus = 0") == {"ps:0": "-1", "worker:0": "-1"}
+    helper = 'gpus = 1\n[jobs.chief]\ntasks = ["tf1:9"]'
+    split = shares(2, given=4, job=helper)
+    assert (split["worker:0"], split["worker:1"], split["chief:0"]) == ("0", "1", "2,3")
+
+
+def test_the_file_has_the_last_word() -> None:
+    """A CUDA_VISIBLE_DEVICES of one's own is left alone."""
+    split = shares(1, given=2, env='env = { CUDA_VISIBLE_DEVICES = "7" }')
+    assert split == {"ps:0": "7", "worker:0": "7"}
+
+
+def test_shared_gpus_are_not_grabbed_whole() -> None:
+    """Where workers must share a GPU, TensorFlow is told to take memory as it needs it."""
+    text = (
+        '[hosts.a]\nssh = "a"\ngpus = 1\n[jobs.worker]\ntasks = ["a:1", "a:2"]\ncommand = ["x"]\n'
+    )
+    for planned in make_plan(loads(text, "c", Path("/")), "r").tasks:
+        assert planned.env["CUDA_VISIBLE_DEVICES"] == "0"
+        assert planned.env["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"

@@ -1,0 +1,140 @@
+"""A cluster file with nearly every key: what the documents promise is read as they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launcher.addresses import SshDestination, TaskAddress
+from launcher.cluster_file import loads
+from launcher.plan import make_plan
+from launcher.spec import DEFAULT_LOG_LIMIT, Listening, OnDisconnect, OnFailure, Started, Success
+
+EXAMPLE = r"""
+name = "mnist-async"
+
+[hosts.tf1]
+ssh = "root@10.77.0.1:22"
+identity = "~/.ssh/id_ed25519"
+address = "tf1"
+python = "/opt/tf/bin/python"
+gpus = 2
+
+[hosts.tf2]
+ssh = "root@10.77.0.2"
+
+[jobs.ps]
+tasks = ["tf1:2222"]
+env = { OMP_NUM_THREADS = "1" }
+
+[jobs.worker]
+tasks = ["tf2:2222", "tf2:auto"]
+
+[jobs.tensorboard]
+tasks = ["tf2:6006"]
+in_cluster = false
+command = ["{python}", "-m", "tensorboard.main", "--logdir", "{logdir}",
+           "--port", "{port}", "--host", "127.0.0.1"]
+forward = true
+
+[run]
+command = ["{python}", "-m", "trainer", "async", "--job_name={job}", "--task_index={index}",
+           "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--logdir={logdir}"]
+workdir = "."
+logdir = "~/tfmux-logs/{name}/{run_id}"
+exclude = ["*.ckpt", "data/raw"]
+env = { TF_CPP_MIN_LOG_LEVEL = "0" }
+success = "chief"
+on_failure = "stop"
+max_restarts = 3
+on_disconnect = "stop"
+lease = 600
+grace = 10
+finish_timeout = 60
+
+[start]
+order = [["ps"], ["worker:0"], ["worker"], ["tensorboard"]]
+timeout = 120
+[start.ready]
+ps = "listening"
+tensorboard = "started"
+
+[metrics]
+pattern = 'iter (?P<step>\d+) cost (?P<loss>[-+.\deE]+)'
+total = 20000
+"""
+
+MORE = r"""
+name = "more"
+[hosts.localhost]
+python = "/usr/bin/python3"
+gpus = 1
+env = { A = "1" }
+address = "desk"
+[jobs.a]
+tasks = ["localhost:auto"]
+command = ["a"]
+env = { B = "2", C = 3 }
+gpus = 1
+ready = { log = "ready" }
+in_cluster = true
+forward = true
+max_restarts = 1
+data = ["d"]
+collect = ["{logdir}"]
+prepare = ["true"]
+setup = "conda activate tf"
+env_from = ["TOKEN"]
+pty = true
+log_limit = 1000
+[run]
+data = ["d"]
+collect = ["{logdir}"]
+prepare = ["true"]
+setup = "conda activate tf"
+env_from = ["TOKEN"]
+pty = true
+log_limit = 1000
+[start]
+warm = true
+[start.ready]
+a = { after = 5.0 }
+"""
+
+
+def test_the_example_is_read() -> None:
+    """Every value of the documented example arrives where it belongs."""
+    cluster = loads(EXAMPLE, "cluster.toml", Path("/"))
+    tf1 = cluster.hosts["tf1"]
+    assert tf1.ssh == SshDestination("root", "10.77.0.1", 22)
+    assert (tf1.identity, tf1.address, tf1.gpus) == ("~/.ssh/id_ed25519", "tf1", 2)
+    assert cluster.jobs["worker"].tasks == (TaskAddress("tf2", 2222), TaskAddress("tf2", None))
+    assert cluster.jobs["tensorboard"].forward and not cluster.jobs["tensorboard"].in_cluster
+    assert cluster.run.lease == 600.0
+    assert cluster.start.ready == {"ps": Listening(), "tensorboard": Started()}
+    assert cluster.metrics.total == 20000
+    plan = make_plan(cluster, "r")
+    assert [[str(task) for task in stage] for stage in plan.stages] == [
+        ["ps:0"],
+        ["worker:0"],
+        ["worker:1"],
+        ["tensorboard:0"],
+    ]
+
+
+def test_all_further_keys_are_read() -> None:
+    """The keys that only some runs need."""
+    cluster = loads(MORE, "cluster.toml", Path("/"))
+    assert cluster.jobs["a"].env == {"B": "2", "C": "3"}
+    assert cluster.start.warm
+    assert cluster.run.env_from == ("TOKEN",)
+    assert make_plan(cluster, "r").tasks[0].address == "desk:auto"
+
+
+def test_what_is_left_out_has_the_documented_default() -> None:
+    """A file with one job has these settings."""
+    run = loads('[jobs.a]\ntasks = ["localhost:1"]\ncommand = ["a"]', "c", Path("/")).run
+    assert (run.workdir, run.logdir) == (".", "~/tfmux-logs/{name}/{run_id}")
+    assert (run.success, run.on_failure) == (Success.CHIEF, OnFailure.STOP)
+    assert (run.on_disconnect, run.max_restarts) == (OnDisconnect.STOP, 3)
+    assert (run.lease, run.grace, run.finish_timeout) == (600.0, 10.0, 60.0)
+    assert run.log_limit == DEFAULT_LOG_LIMIT == 10 * 2**30
