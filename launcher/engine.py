@@ -16,28 +16,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import bootstrap, staging
 from . import events as ev
+from . import staging
 from .agent import wire
+from .doors import door, link_settings
 from .errors import AgentError, HostError, TfmuxError
 from .ids import TaskId, tag
-from .link import Link, LinkSettings
+from .link import Link
 from .logs import LogStore
 from .metrics import Extractor, Series
 from .plan import HostFacts, HostPlan, LogMatches, Plan, TaskPlan, installed_trainer, make_plan
 from .records import changes, log_tail
+from .replay import Replay
 from .run import Run
 from .snapshot import HostReceipt, Snapshot, Survivor
 from .spec import Cluster
 from .ssh import Ask, Logins
-from .states import RunState
-from .transport import LocalTransport, Transport
+from .states import Outcome, RunState, TaskState
 
 PUBLISH_SECONDS = 1 / 30
 STATS_SECONDS = 5.0
 COLLECT_STALL = 10.0
 LEAVE_SECONDS = 5.0
 _OVERLAP = 4096
+_LOOK = 1 << 20
 
 
 class Engine:
@@ -57,11 +59,11 @@ class Engine:
         record: Callable[[dict[str, Any]], None],
         ask: Ask | None = None,
         resume: str | None = None,
-        restored: Run | None = None,
+        past: Replay | None = None,
     ) -> None:
-        self.run = restored or Run(plan, time.time())
-        self.series = {task.id: Series() for task in plan.tasks}
-        self._attached = restored is not None
+        self.run = Run.attach(plan, past.snapshot) if past else Run(plan, time.time())
+        self.series = past.series if past else {task.id: Series() for task in plan.tasks}
+        self._attached = past is not None
         self._cluster = cluster
         self._logs = logs
         self._publish = publish
@@ -82,7 +84,7 @@ class Engine:
         self._work: set[asyncio.Task[None]] = set()
         self._stats: dict[str, dict[str, Any]] = {}
         self._urls: dict[TaskId, str] = {}
-        self._ports: dict[TaskId, int] = {}
+        self._ports = dict(past.ports) if past else {}
         self._manifest: asyncio.Task[staging.Manifest] | None = None
         self._leaving: list[str] = []
         self._over = asyncio.Event()
@@ -98,6 +100,8 @@ class Engine:
         self.feed(ev.Begin(time.time()))
         for host in self.run.plan.hosts:
             self._connect(host)
+        if self._attached:
+            self._look_again()
         self._spawn(self._poll_stats())
         try:
             await self._over.wait()
@@ -185,18 +189,9 @@ class Engine:
     # --- links ----------------------------------------------------------------------------
 
     def _connect(self, host: HostPlan) -> None:
-        settings = self.run.plan.settings
         link = Link(
-            LinkSettings(
-                run_id=self.run.plan.run_id,
-                host=host.name,
-                lease=settings.lease,
-                grace=settings.grace,
-                on_disconnect=str(settings.on_disconnect),
-                local=host.ssh is None,
-                logs=str(self._logs.folder) if host.ssh is None else None,
-            ),
-            lambda run_id, nonce: self._open(host, run_id, nonce),
+            link_settings(self.run.plan, host, self._logs.folder, persistent=self._attached),
+            door(host, self._logins),
             self._logs,
             self,
         )
@@ -210,12 +205,6 @@ class Engine:
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = f"{type(error).__name__}: {error}"
             self.feed(ev.HostRefused(time.time(), host, reason))
-
-    async def _open(self, host: HostPlan, run_id: str, nonce: str) -> Transport:
-        if host.ssh is None:
-            return await LocalTransport.open(bootstrap.argv(host.python, run_id, nonce))
-        command = bootstrap.command(host.python, run_id, nonce)
-        return await self._logins.open(host.name, host.ssh, command)
 
     def link_up(self, host: str, welcome: dict[str, Any]) -> None:
         self._welcomes[host] = welcome
@@ -236,7 +225,7 @@ class Engine:
         if task not in self._numbers:
             return
         if facts["pid"]:
-            self.feed(ev.TaskStarted(now, task, facts["attempt"], facts["pid"]))
+            self.feed(ev.TaskStarted(now, task, facts["attempt"], facts["pid"], facts["began_at"]))
         if facts["listening"]:
             self.feed(ev.TaskReady(now, task, facts["attempt"]))
         if facts["ended"]:
@@ -273,8 +262,17 @@ class Engine:
         task = TaskId.parse(body["task"])
         if kind == wire.STARTED:
             held = _holder(body.get("held"))
-            started = ev.TaskStarted(now, task, body["attempt"], body["pid"], body["error"], held)
-            self.feed(started)
+            self.feed(
+                ev.TaskStarted(
+                    now,
+                    task,
+                    body["attempt"],
+                    body["pid"],
+                    body["began_at"],
+                    body["error"],
+                    held,
+                )
+            )
             if body["ended"] and not body["error"]:
                 self._exited(task, body)
         elif kind == wire.LISTENING:
@@ -342,6 +340,8 @@ class Engine:
         if last is not None:
             self.feed(ev.MetricSeen(now, task, last.values, extractor.rate))
             values = {key: value for key, value in last.values.items() if value == value}
+            if extractor.rate is not None:
+                values["rate"] = round(extractor.rate, 3)
             record = {"time": now, "event": "metric", "task": str(task), **values}
             self._record({**record, "host": self._hosts_of[task]})
 
@@ -356,12 +356,22 @@ class Engine:
         else:
             self._patterns[task] = (attempt, pattern, seen[-_OVERLAP:])
 
+    def _look_again(self) -> None:
+        """Attached while a task is awaited by its log: the line may have come meanwhile."""
+        for view in self.run.snapshot().tasks:
+            ready = self.run.plan.task(view.id).ready
+            if view.state is TaskState.STARTING and isinstance(ready, LogMatches):
+                log = self._logs.open(view.id)
+                pattern = re.compile(ready.pattern.encode())
+                self._patterns[view.id] = (view.attempt, pattern, b"")
+                self._look_for_pattern(view.id, log.read(max(0, log.size - _LOOK), _LOOK))
+
     # --- instructions ---------------------------------------------------------------------
 
     def _carry_out(self, what: ev.Instruction) -> None:
         match what:
-            case ev.CheckHosts():
-                self._spawn(self._check_hosts())
+            case ev.CheckHosts(ports):
+                self._spawn(self._check_hosts(ports))
             case ev.StageHost(host):
                 self._spawn(self._stage(host))
             case ev.StartTask(task, attempt):
@@ -412,12 +422,13 @@ class Engine:
         }
         self._links[task.host].send(wire.START, body)
 
-    async def _check_hosts(self) -> None:
+    async def _check_hosts(self, ports: bool) -> None:
         """The blocking part of the preflight: ports; then the final plan."""
         hosts = self.run.plan.hosts
-        results = await asyncio.gather(*(self._check_ports(host.name) for host in hosts))
-        if not all(results):
-            return
+        if ports:
+            results = await asyncio.gather(*(self._check_ports(host.name) for host in hosts))
+            if not all(results):
+                return
         plan = make_plan(self._cluster, self.run.plan.run_id, self._facts(), self._resume)
         self.feed(ev.Checked(time.time(), plan))
         self._record({"time": time.time(), "event": "run", "state": "planned", **self._promised()})
@@ -452,6 +463,7 @@ class Engine:
         return {
             host.name: _facts(self._welcomes[host.name], host, self._ports, self._hosts_of, staged)
             for host in plan.hosts
+            if host.name in self._welcomes
         }
 
     async def _stage(self, host: str) -> None:
@@ -516,6 +528,9 @@ class Engine:
         if self.run.state is not RunState.ENDED:
             return
         await asyncio.gather(*(self._leave(host) for host in self._leaving))
+        if self.run.snapshot().outcome is Outcome.DETACHED:
+            for link in self._links.values():
+                link.hand_over()
         self._over.set()
 
     async def _leave(self, host: str) -> None:

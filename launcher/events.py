@@ -93,6 +93,8 @@ class TaskStarted(Event):
     task: TaskId
     attempt: int
     pid: int
+    log_start: int = 0
+    """The byte of the log where this attempt begins."""
     error: str = ""
     held: str = ""
     """Who holds the task's port, if somebody does."""
@@ -193,7 +195,10 @@ class Instruction:
 
 @dataclass(frozen=True)
 class CheckHosts(Instruction):
-    """All agents are up: look at ports, learn facts, make the final plan."""
+    """All agents are up: look at ports (not when attaching: they are ours), learn facts, make
+    the final plan."""
+
+    ports: bool = True
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,39 @@ class LinkSettings:
     on_disconnect: str
     local: bool
     logs: str | None = None
+    persistent: bool = False
+    """Attached: a host that cannot be reached at first is lost, not refused."""
 
     @property
     def beat(self) -> float:
         """Seconds between two beats: a quarter of a short lease, else two seconds."""
         return min(2.0, self.lease / 4)
+
+    def config(self, *, make: bool = True) -> dict[str, Any]:
+        """What the bridge is sent; without `make` it only looks for an agent."""
+        return {
+            "run_id": self.run_id,
+            "host": self.host,
+            "lease": self.lease,
+            "grace": self.grace,
+            "on_disconnect": self.on_disconnect,
+            "local": self.local,
+            "logs": self.logs,
+            "make": make,
+        }
+
+    def hello(self, token: str, *, query: bool = False) -> dict[str, Any]:
+        """The first frame; a `query` sends no launcher away and renews no lease."""
+        return {
+            "version": wire.VERSION,
+            "token": token,
+            "who": f"{os.uname().nodename}:{os.getpid()}",
+            "lease": self.lease,
+            "grace": self.grace,
+            "on_disconnect": self.on_disconnect,
+            "names": EXTENDED,
+            "query": query,
+        }
 
 
 class Listener(Protocol):
@@ -87,7 +115,6 @@ class Link:
         self._granted = 0
         self._closing = False
         self._leaving = False
-        self._who = f"{os.uname().nodename}:{os.getpid()}"
 
     @property
     def closed(self) -> bool:
@@ -106,7 +133,7 @@ class Link:
                 delay = 0.25
                 reason = "the connection ended"
             except HostError as error:
-                if first:
+                if first and not self.settings.persistent:
                     self._listener.link_refused(self.settings.host, error)
                     return
                 reason = error.reason
@@ -187,6 +214,11 @@ class Link:
         self._leaving = True
         self.send(wire.LEAVE, {"remove": remove})
 
+    def hand_over(self) -> None:
+        """Tells the agent that another launcher comes: our end is not to be taken for death."""
+        self._leaving = True
+        self.send(wire.LEAVE, {"handover": True})
+
     async def aclose(self) -> None:
         """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
         self._closing = True
@@ -203,9 +235,9 @@ class Link:
         host = self.settings.host
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
-        rest = await self._await_marker(self._transport, bootstrap.marker(nonce))
-        self._transport.write(bootstrap.payload(self._config()))
-        self._transport.write(wire.encode(wire.HELLO, self._hello()))
+        rest = await _await_marker(self._transport, bootstrap.marker(nonce), host)
+        self._transport.write(bootstrap.payload(self.settings.config()))
+        self._transport.write(wire.encode(wire.HELLO, self.settings.hello(self._token)))
         decoder = wire.Decoder()
         self._written = self._granted = 0
         self.last_heard = time.monotonic()
@@ -226,60 +258,6 @@ class Link:
         if not self.connected:
             said = self._transport.complaint if self._transport else ""
             raise AgentError(host, f"the agent did not greet us{': ' + said if said else ''}")
-
-    def _config(self) -> dict[str, Any]:
-        settings = self.settings
-        return {
-            "run_id": settings.run_id,
-            "host": settings.host,
-            "lease": settings.lease,
-            "grace": settings.grace,
-            "on_disconnect": settings.on_disconnect,
-            "local": settings.local,
-            "logs": settings.logs,
-        }
-
-    def _hello(self) -> dict[str, Any]:
-        return {
-            "version": wire.VERSION,
-            "token": self._token,
-            "who": self._who,
-            "lease": self.settings.lease,
-            "grace": self.settings.grace,
-            "on_disconnect": self.settings.on_disconnect,
-            "names": EXTENDED,
-        }
-
-    async def _await_marker(self, transport: Transport, marker: bytes) -> bytes:
-        """Skips whatever the login shell prints; returns what followed the marker.
-
-        Raises:
-            InterpreterError: the command ended before it.
-            AgentError: it never came.
-        """
-        seen = b""
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while marker + b"\n" not in seen:
-                    data = await transport.read()
-                    if not data:
-                        break
-                    seen = (seen + data)[-_MARK_LIMIT:]
-        except TimeoutError as error:
-            said = _last_line(seen.decode(errors="replace"))
-            reason = (
-                f"logged in, but the login shell did not run our command within "
-                f"{START_SECONDS:.0f} s; its start-up files may read input or start another "
-                f"shell{f' (it printed: {said})' if said else ''}"
-            )
-            raise AgentError(self.settings.host, reason) from error
-        before, found, after = seen.partition(marker + b"\n")
-        if not found:
-            await asyncio.sleep(0.05)  # stderr has its own way here
-            said = transport.complaint or before.decode(errors="replace")
-            reason = f"the interpreter did not start: {_last_line(said) or 'it said nothing'}"
-            raise InterpreterError(self.settings.host, reason)
-        return after
 
     async def _read_greeting(self, transport: Transport) -> bytes:
         try:
@@ -372,6 +350,64 @@ class Link:
         for future in self._replies.values():
             if not future.done():
                 future.set_result({"error": reason})
+
+
+async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
+    """Asks a host's agent what it holds, without taking it over; None when there is none.
+
+    Raises:
+        HostError: the host cannot be reached.
+    """
+    nonce = secrets.token_hex(8)
+    transport = await open_transport(settings.run_id, nonce)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            data = await _await_marker(transport, bootstrap.marker(nonce), settings.host)
+            transport.write(bootstrap.payload(settings.config(make=False)))
+            transport.write(wire.encode(wire.HELLO, settings.hello("", query=True)))
+            decoder = wire.Decoder()
+            while True:
+                for frame in decoder.feed(data):
+                    return frame.json() if frame.type == wire.WELCOME else None
+                data = await transport.read()
+                if not data:
+                    return None
+    except TimeoutError as error:
+        raise AgentError(settings.host, "the agent did not answer") from error
+    finally:
+        await transport.aclose()
+
+
+async def _await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
+    """Skips whatever the login shell prints; returns what followed the marker.
+
+    Raises:
+        InterpreterError: the command ended before it.
+        AgentError: it never came.
+    """
+    seen = b""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while marker + b"\n" not in seen:
+                data = await transport.read()
+                if not data:
+                    break
+                seen = (seen + data)[-_MARK_LIMIT:]
+    except TimeoutError as error:
+        said = _last_line(seen.decode(errors="replace"))
+        reason = (
+            f"logged in, but the login shell did not run our command within "
+            f"{START_SECONDS:.0f} s; its start-up files may read input or start another "
+            f"shell{f' (it printed: {said})' if said else ''}"
+        )
+        raise AgentError(host, reason) from error
+    before, found, after = seen.partition(marker + b"\n")
+    if not found:
+        await asyncio.sleep(0.05)  # stderr has its own way here
+        said = transport.complaint or before.decode(errors="replace")
+        reason = f"the interpreter did not start: {_last_line(said) or 'it said nothing'}"
+        raise InterpreterError(host, reason)
+    return after
 
 
 def _last_line(text: str) -> str:

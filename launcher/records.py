@@ -2,9 +2,11 @@
 
 One JSON object a line. All have `time` (epoch seconds) and `event`:
 
-    run      run, state, and at the end outcome and exit_code
+    run      run, state, and at the end outcome, exit_code and where there is one first_failure;
+             with note: something said once (a host lost, a takeover, a full disk)
     host     host, state, reason
-    task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address
+    task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address,
+             log_start (the byte of the log where this attempt begins)
     metric   task, host, and what the line named (step, loss, …)
     log      task, host, text (one line; only on stdout, never in the file)
     receipt  hosts: [{host, signalled, survivors: [{pid, command, state}], confirmed,
@@ -19,7 +21,7 @@ from dataclasses import asdict
 from typing import Any
 
 from .logs import LogFile
-from .snapshot import HostView, Receipt, Snapshot, TaskView
+from .snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 
 TAIL_LINES = 20
 _TAIL_BYTES = 16 * 1024
@@ -42,6 +44,9 @@ def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[di
         was = old_tasks.get(task.id)
         if was is None or _task_key(was) != _task_key(task):
             yield _task(task, now)
+    said = before.notes if before else ()
+    for note in after.notes[_common(said, after.notes) :]:
+        yield {**_run(after, now), "note": note}
     if after.receipt is not None and (before is None or before.receipt is None):
         yield receipt_record(after.receipt, now)
 
@@ -66,6 +71,15 @@ def safe(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:
+    """How many of the notes were there before; the oldest ones may have been dropped."""
+    for dropped in range(len(before) + 1):
+        rest = before[dropped:]
+        if after[: len(rest)] == rest:
+            return len(rest)
+    return 0
+
+
 def _run(after: Snapshot, now: float) -> dict[str, Any]:
     record: dict[str, Any] = {
         "time": now,
@@ -75,7 +89,20 @@ def _run(after: Snapshot, now: float) -> dict[str, Any]:
     }
     if after.outcome is not None:
         record |= {"outcome": str(after.outcome), "exit_code": after.exit_code}
+        if after.first_failure is not None:
+            record["first_failure"] = _failure(after.first_failure)
     return record
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "task": str(failure.task),
+        "host": failure.host,
+        "how": failure.how,
+        "time": failure.time,
+        "others": [str(task) for task in failure.others],
+        "tail": list(failure.tail),
+    }
 
 
 def _host(view: HostView, now: float) -> dict[str, Any]:
@@ -102,7 +129,9 @@ def _task(view: TaskView, now: float) -> dict[str, Any]:
         "attempt": view.attempt,
         "address": view.address,
     }
+    mine = [one.log_start for one in view.attempts if one.number == view.attempt]
     optional = {
+        "log_start": mine[-1] if mine else None,
         "pid": view.pid,
         "exit_code": view.exit_code,
         "signal": view.exit_signal,

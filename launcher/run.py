@@ -16,7 +16,7 @@ from . import events as ev
 from .events import Event, Instruction
 from .ids import TaskId
 from .plan import After, Plan, Role, Started, TaskPlan
-from .snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
+from .snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from .spec import OnDisconnect, OnFailure, Success
 from .states import HostState, Outcome, RunState, TaskState
 
@@ -44,7 +44,7 @@ class Run:
         self.state = RunState.CONNECTING
         self._started = now
         self._now = now
-        self._tasks = {task.id: _view(task, plan) for task in plan.tasks}
+        self._tasks = {task.id: task_view(task, plan) for task in plan.tasks}
         self._hosts = {
             host.name: HostView(host.name, str(host.ssh or "this machine"), HostState.CONNECTING)
             for host in plan.hosts
@@ -52,7 +52,9 @@ class Run:
         self._before_lost: dict[TaskId, TaskState] = {}
         self._staged: set[str] = set()
         self._met: set[str] = set()
-        """Hosts whose agent has greeted us: only those may hold something of the run."""
+        """Hosts that may hold something of the run: those whose agent has greeted a launcher."""
+        self._greeted: set[str] = set()
+        """Hosts whose agent has greeted this launcher."""
         self._stage = -1
         self._stage_since = now
         self._restarting: set[TaskId] = set()
@@ -70,6 +72,7 @@ class Run:
         self._ended: float | None = None
         self._notes: tuple[str, ...] = ()
         self._total = plan.total_steps
+        self._attaching = False
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: lambda _: [],
             ev.HostUp: self._host_up,
@@ -92,6 +95,20 @@ class Run:
             ev.Detach: lambda _: self._end(Outcome.DETACHED, 0),
             ev.Noted: self._noted,
         }
+
+    @classmethod
+    def attach(cls, plan: Plan, past: Snapshot) -> Run:
+        """A run that another launcher began, as `past` tells it; what its tasks do now the
+        agents will say. Every host may hold something, so every host owes a receipt."""
+        run = cls(plan, past.started)
+        run._attaching = True
+        run._met = set(run._hosts)
+        for view in past.tasks:
+            if view.id in run._tasks:
+                seen = TaskState.READY if view.state is TaskState.LOST else view.state
+                run._tasks[view.id] = replace(view, state=seen)
+        run._failure = past.first_failure
+        return run
 
     def handle(self, event: Event) -> list[Instruction]:
         """Takes an event; says what is to be done."""
@@ -125,9 +142,13 @@ class Run:
 
     def _host_up(self, event: ev.HostUp) -> list[Instruction]:
         host = event.host
-        came_back = host in self._met
+        came_back = host in self._greeted
+        self._greeted.add(host)
         self._met.add(host)
         self._host(host, state=HostState.UP, reason="", lease_until=None, last_heard=event.time)
+        if self._attaching and not came_back:
+            out = self._adopt(event)
+            return out or self._when_all_answered()
         if self.state is RunState.CONNECTING:
             return self._when_all_answered()
         if not came_back and self.state is not RunState.KILLING:
@@ -156,6 +177,26 @@ class Run:
             out.append(ev.StageHost(host))
         return out
 
+    def _adopt(self, event: ev.HostUp) -> list[Instruction]:
+        """Attaching: what the agent holds is the truth. A task of which it knows nothing, or
+        an attempt that the events do not know, is taken as the agent tells it."""
+        if self.state is RunState.KILLING:
+            return [ev.KillHost(event.host, None, self._grace_left())]
+        out: list[Instruction] = []
+        newest: dict[TaskId, int] = {}
+        for facts in event.tasks:
+            task = TaskId.parse(str(facts["task"]))
+            newest[task] = max(newest.get(task, 0), int(facts["attempt"]))
+        for view in [v for v in self._tasks.values() if v.host == event.host]:
+            attempt = newest.get(view.id, 0)
+            if attempt > view.attempt:
+                self._task(view.id, attempt=attempt, state=TaskState.STARTING, started=event.time)
+            elif view.attempt and not attempt and not view.state.ended:
+                self._task(view.id, pid=view.pid or 0)
+                gone = ev.TaskExited(event.time, view.id, view.attempt, None, None)
+                out += self._task_exited(gone, reason=event.was or "its agent died")
+        return out
+
     def _host_refused(self, event: ev.HostRefused) -> list[Instruction]:
         self._host(event.host, state=HostState.REFUSED, reason=event.reason)
         if self.state is RunState.CONNECTING:
@@ -166,7 +207,12 @@ class Run:
 
     def _when_all_answered(self) -> list[Instruction]:
         states = {view.state for view in self._hosts.values()}
-        if HostState.CONNECTING in states or HostState.LOST in states:
+        if HostState.CONNECTING in states:
+            return []
+        if self._attaching:
+            self.state = RunState.STAGING
+            return [ev.CheckHosts(ports=False)]
+        if HostState.LOST in states:
             return []
         if HostState.REFUSED in states:
             return self._end_all(Cause.PREFLIGHT)
@@ -182,7 +228,10 @@ class Run:
                 self._task(view.id, state=TaskState.LOST)
         wait = max(0.0, event.lease_until - event.time) + self.plan.settings.grace
         self._note(f"{host} is lost: {event.reason}")
-        return [ev.SetTimer(f"lease:{host}", wait + KILL_PATIENCE)]
+        timer = ev.SetTimer(f"lease:{host}", wait + KILL_PATIENCE)
+        if self._attaching and self.state is RunState.CONNECTING:
+            return [timer, *self._when_all_answered()]
+        return [timer]
 
     def _lease_over(self, host: str) -> list[Instruction]:
         view = self._hosts[host]
@@ -205,9 +254,28 @@ class Run:
         if self.state is not RunState.STAGING:
             return []
         self.plan = event.plan
+        if self._attaching and any(view.attempt for view in self._tasks.values()):
+            return self._go_on()
         for task in self.plan.tasks:
             self._task(task.id, state=TaskState.STAGING, address=task.address)
         return [ev.StageHost(host) for host in self._hosts]
+
+    def _go_on(self) -> list[Instruction]:
+        """Attached to a run that has begun: on from the first stage that is not ready."""
+        self._staged = set(self._hosts)
+        self.state = RunState.STARTING
+        again: list[Instruction] = [
+            ev.SetTimer(f"again:{view.id}:{view.attempt}", 1.0)
+            for view in self._tasks.values()
+            if view.state is TaskState.BACKOFF
+        ]
+        for number, stage in enumerate(self.plan.stages):
+            views = [self._tasks[task] for task in stage]
+            if any(self._holds_up(view) for view in views):
+                self._stage, self._stage_since = number, self._now
+                fresh = [view.id for view in views if not view.attempt]
+                return [*again, *(i for task in fresh for i in self._start(task, 1))]
+        return [*again, *self._start_stage(len(self.plan.stages))]
 
     def _stage_progress(self, event: ev.StageProgress) -> list[Instruction]:
         self._host(event.host, staged_bytes=event.done, staged_total=event.total)
@@ -252,7 +320,11 @@ class Run:
         if event.error:
             self._task(event.task, reason=event.error)
             return self._failed(event.task, event.error, ())
-        self._task(event.task, pid=event.pid)
+        begun = Attempt(event.attempt, event.log_start, event.time)
+        attempts = self._tasks[event.task].attempts
+        if all(attempt.number != event.attempt for attempt in attempts):
+            attempts = (*attempts, begun)
+        self._task(event.task, pid=event.pid, attempts=attempts)
         if event.held:
             self._task(event.task, reason=f"its port is held by {event.held}")
         ready = self.plan.task(event.task).ready
@@ -279,7 +351,8 @@ class Run:
 
     @staticmethod
     def _holds_up(view: TaskView) -> bool:
-        return not view.state.ended and view.state not in (TaskState.READY, TaskState.RUNNING)
+        ready = (TaskState.READY, TaskState.RUNNING, TaskState.LOST)
+        return not view.state.ended and view.state not in ready
 
     def _not_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
         view = self._tasks[task]
@@ -566,7 +639,8 @@ class Run:
         self._hosts[host] = replace(self._hosts[host], **changes)
 
 
-def _view(task: TaskPlan, plan: Plan) -> TaskView:
+def task_view(task: TaskPlan, plan: Plan) -> TaskView:
+    """A task before anything has happened to it."""
     return TaskView(
         task.id,
         task.host,

@@ -206,5 +206,5 @@ class Session:
 
 async def _lock(tending: Tending) -> None:
     """Takes the run's lock as soon as an earlier launcher has left it."""
-    while not tending.try_lock():
+    while not tending.try_lock():  # noqa: ASYNC110 another process's lock has no event
         await asyncio.sleep(0.2)

@@ -14,6 +14,15 @@ from .states import HostState, Outcome, RunState, TaskState
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One attempt of a task: its number, the byte of the log where it begins, and when."""
+
+    number: int
+    log_start: int
+    time: float
+
+
+@dataclass(frozen=True)
 class TaskView:
     """One task as it stands. Times are seconds since the epoch on the launching machine."""
 
@@ -25,6 +34,8 @@ class TaskView:
     is_chief: bool = False
     pid: int | None = None
     attempt: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    """Those whose process has started, oldest first."""
     exit_code: int | None = None
     exit_signal: str | None = None
     reason: str = ""

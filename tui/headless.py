@@ -7,15 +7,16 @@ thread only, never the launcher's.
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import sys
 import time
+from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
 from launcher.ids import TaskId
-from launcher.logs import LogFile
 from launcher.records import safe
 from launcher.session import Session
 from tui.exits import Exit
@@ -26,18 +27,29 @@ _LONGEST = 1 << 20
 _PACE = 0.05
 
 
-class _Follower:
-    """Whole lines of one task's log, as they come."""
+class Follower:
+    """Whole lines of one log file, as they come."""
 
-    def __init__(self, log: LogFile) -> None:
-        self._log = log
-        self._offset = 0
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path = path
+        self._fd = -1
+        self._offset = offset
         self._rest = b""
+
+    def read(self) -> bytes:
+        """The next bytes, at most 256 KiB."""
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return b""  # the task has not written anything yet
+        data = os.pread(self._fd, _CHUNK, self._offset)
+        self._offset += len(data)
+        return data
 
     def lines(self, *, last: bool = False) -> list[str]:
         """The lines that have become whole; with `last` also one without a newline."""
-        data = self._log.read(self._offset, _CHUNK)
-        self._offset += len(data)
+        data = self.read()
         parts = (self._rest + data).split(b"\n")
         self._rest = parts.pop()
         if len(self._rest) > _LONGEST or (last and self._rest and not data):
@@ -48,7 +60,7 @@ class _Follower:
     @property
     def behind(self) -> bool:
         """There is more to read."""
-        return self._offset < self._log.size or bool(self._rest)
+        return bool(self._rest) or (self._fd >= 0 and self._offset < os.fstat(self._fd).st_size)
 
 
 def run_headless(session: Session, *, as_json: bool, started: bool = False) -> int:
@@ -85,7 +97,10 @@ class _Output:
         self._stdout: TextIO | None = sys.stdout
         self._session = session
         self._tasks = {view.id: view.host for view in session.snapshot().tasks}
-        self._followers = {task: _Follower(session.logs.open(task)) for task in self._tasks}
+        self._followers = {
+            task: Follower(session.logs.open(task).path, session.logs.open(task).size)
+            for task in self._tasks
+        }
 
     def logs(self, *, last: bool = False) -> bool:
         """Prints what has come; True when there may be more."""
@@ -109,8 +124,8 @@ class _Output:
         elif record["event"] == "host" and record["state"] != "connecting":
             reason = f": {record['reason']}" if record["reason"] else ""
             _say(f"{record['host']} {record['state']}{reason}")
-        elif record["event"] == "note":
-            _say(record["text"])
+        elif record["event"] == "run" and "note" in record:
+            _say(record["note"])
 
     def _line(self, task: TaskId, line: str) -> None:
         if self._json:

@@ -66,7 +66,28 @@ def build_parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
     plan.add_argument("file", type=Path)
     plan.add_argument("--json", action="store_true", help="one JSON object")
+
+    ps = commands.add_parser("ps", help="list the runs that still live, wherever")
+    ps.add_argument("--json", action="store_true", help="one JSON array")
+
+    attach = commands.add_parser("attach", help="take a living run over")
+    _run_options(attach)
+    _output_options(attach)
+
+    kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
+    _run_options(kill, nargs="?")
+    kill.add_argument("--all", action="store_true", help="every run that still lives")
+
+    logs = commands.add_parser("logs", help="print the stored logs of any run")
+    logs.add_argument("run", metavar="RUN")
+    logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
     return parser
+
+
+def _run_options(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    parser.add_argument("run", metavar="RUN", nargs=nargs, help="its id, or the beginning of it")
+    parser.add_argument("--file", type=Path, help="its cluster file, on a machine that lacks it")
 
 
 def _output_options(parser: argparse.ArgumentParser) -> None:
@@ -94,6 +115,30 @@ def _plan(arguments: argparse.Namespace) -> int:
     return plan.show(arguments.file, as_json=arguments.json)
 
 
+def _ps(arguments: argparse.Namespace) -> int:
+    from tui.commands import runs
+
+    return runs.ps(as_json=arguments.json)
+
+
+def _attach(arguments: argparse.Namespace) -> int:
+    from tui.commands import runs
+
+    return runs.attach(arguments)
+
+
+def _kill(arguments: argparse.Namespace) -> int:
+    from tui.commands import runs
+
+    return runs.kill(arguments)
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    from tui.commands import runs
+
+    return runs.logs(arguments)
+
+
 def _home(arguments: argparse.Namespace) -> int:
     if arguments.version:
         from importlib.metadata import version
@@ -109,6 +154,10 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "up": _up,
     "open": _up,
     "plan": _plan,
+    "ps": _ps,
+    "attach": _attach,
+    "kill": _kill,
+    "logs": _logs,
     "home": _home,
 }
 

@@ -38,6 +38,8 @@ class Channel:
         self.decoder = wire.Decoder()
         self.greeted = False
         self.token = ""
+        self.leaving = False
+        """Its launcher goes because another one comes."""
         self.open_logs: dict[int, OpenLog] = {}
         self.credit = 0
         self.sent = 0

@@ -26,6 +26,9 @@ def main(config: dict[str, Any]) -> None:
     try:
         folders = Folders(config["run_id"], config["host"], config.get("logs"), dict(os.environ))
         link = _reach(config, folders)
+        if link is None:
+            os.write(1, wire.encode(wire.GONE, {"by": ""}))
+            return
     except (FolderError, OSError) as error:
         os.write(1, wire.encode(wire.ERROR, {"text": str(error)}))
         return
@@ -36,11 +39,14 @@ def main(config: dict[str, Any]) -> None:
         continue
 
 
-def _reach(config: dict[str, Any], folders: Folders) -> socket.socket:
-    """A connection to the agent's socket; two bridges at once make one agent."""
+def _reach(config: dict[str, Any], folders: Folders) -> socket.socket | None:
+    """A connection to the agent's socket; two bridges at once make one agent. None when there
+    is none and none shall be made."""
     with open(folders.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         link = _connect(folders)
+        if link is None and not config.get("make", True):
+            return None
         if link is None:
             _make_agent(config, folders)
             link = _connect(folders)

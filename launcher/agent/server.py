@@ -194,8 +194,9 @@ class Agent:
                 return
             try:
                 for frame in channel.decoder.feed(data):
-                    self._last_beat = time.monotonic()
                     self._handle(channel, frame)
+                    if channel.greeted:
+                        self._last_beat = time.monotonic()
             except (wire.WireError, KeyError, TypeError, ValueError) as error:
                 channel.send(wire.ERROR, {"text": f"{type(error).__name__}: {error}"})
                 self._flush_and_drop(channel)
@@ -225,7 +226,9 @@ class Agent:
             if fd in self._selector.get_map():
                 self._selector.unregister(fd)
         channel.close()
-        lost = channel.greeted and not any(c.greeted for c in self._channels)
+        lost = (
+            channel.greeted and not channel.leaving and not any(c.greeted for c in self._channels)
+        )
         if lost and self._config["local"] and not self._ending:
             self._act_alone("the launcher died")
 
@@ -272,15 +275,21 @@ class Agent:
             raise wire.WireError(
                 f"this agent speaks version {wire.VERSION}, the launcher {said['version']}"
             )
+        if said.get("query"):  # somebody only looks: nobody is sent away, no lease is renewed
+            self._welcome(channel, said)
+            return
+        channel.greeted = True  # first of all: else letting go of the others looks like a death
+        channel.token = said["token"]
         for other in [c for c in self._channels if c is not channel]:
             if other.greeted and other.token != said["token"]:
                 other.send(wire.GONE, {"by": said["who"]})
             self._flush_and_drop(other)
-        channel.greeted = True
-        channel.token = said["token"]
         self._config.update({key: said[key] for key in ("lease", "grace", "on_disconnect")})
         if self._ending and self._ending != "leave":
             self._ending = ""  # a launcher came while the agent was about to go by itself
+        self._welcome(channel, said)
+
+    def _welcome(self, channel: Channel, said: dict[str, Any]) -> None:
         channel.send(
             wire.WELCOME,
             {
@@ -371,6 +380,9 @@ class Agent:
         channel.send(wire.REPLY, {"id": said["id"], **figures})
 
     def _leave(self, channel: Channel, said: dict[str, Any]) -> None:
+        if said.get("handover"):
+            channel.leaving = True
+            return
         self._ending = "leave"
         self._remove = bool(said["remove"])
         channel.send(wire.GONE, {"by": ""})

@@ -18,9 +18,7 @@ def up(file: Path, arguments: argparse.Namespace) -> int:
     cluster = load(file, for_launch=True)
     resume = getattr(arguments, "resume", None)
     session = Session.launch(cluster, file.read_text(), resume=resume)
-    session.detach_with(
-        [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
-    )
+    session.detach_with(detach_command(session))
     as_json = getattr(arguments, "json", False)
     headless = as_json or getattr(arguments, "headless", False)
     if not headless and not sys.stdout.isatty():
@@ -29,6 +27,11 @@ def up(file: Path, arguments: argparse.Namespace) -> int:
     if headless:
         return run_headless(session, as_json=as_json)
     return show(session)
+
+
+def detach_command(session: Session) -> list[str]:
+    """A launcher without a screen that goes on with the run."""
+    return [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
 
 
 def show(session: Session) -> int:

@@ -1,0 +1,153 @@
+"""`tfmux ps`, `attach`, `kill` and `logs`: runs that were launched before."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+
+from launcher.attach import StoredRun, stored
+from launcher.errors import TfmuxError
+from launcher.ids import TaskId
+from launcher.living import LivingRun, living_runs
+from launcher.session import Session
+from launcher.states import Outcome
+from tui.commands.launch import detach_command, show
+from tui.exits import Exit
+from tui.headless import Follower, run_headless
+from tui.report import receipt_lines
+
+_PACE = 0.1
+
+
+def ps(*, as_json: bool) -> int:
+    """Lists the runs that still live.
+
+    ``--json``: ``[{"run", "name", "state", "launcher": pid | null, "hosts": [{"host", "agent":
+    bool, "tasks": ["ps:0"], "unreachable": reason}]}]``.
+    """
+    runs = asyncio.run(living_runs())
+    if as_json:
+        sys.stdout.write(json.dumps([_as_json(run) for run in runs], indent=2) + "\n")
+        return Exit.SUCCESS
+    for run in runs:
+        tended = f"launcher {run.launcher}" if run.launcher else "unsupervised: no launcher"
+        sys.stdout.write(f"{run.run_id}  {run.state}  {tended}\n")
+        for host in run.hosts:
+            tasks = " ".join(str(task) for task in host.tasks) or "no task"
+            said = f"unreachable: {host.unreachable}" if host.unreachable else tasks
+            if host.agent or host.unreachable:
+                sys.stdout.write(f"  {host.name}  {said}\n")
+    if not runs:
+        print("tfmux: no run lives", file=sys.stderr)
+    return Exit.SUCCESS
+
+
+def attach(arguments: argparse.Namespace) -> int:
+    """Takes a run over; returns its exit code."""
+    run = stored(arguments.run, arguments.file)
+    if run.over:
+        outcome = run.replay.snapshot.outcome
+        print(f"tfmux: {run.folder.run_id} has ended ({outcome})", file=sys.stderr)
+        code = run.replay.snapshot.exit_code
+        return Exit.SUCCESS if code is None else code
+    session = run.attach()
+    session.detach_with(detach_command(session))
+    if arguments.headless or arguments.json or not sys.stdout.isatty():
+        return run_headless(session, as_json=arguments.json)
+    return show(session)
+
+
+def kill(arguments: argparse.Namespace) -> int:
+    """Ends one run or all, and prints each receipt.
+
+    Raises:
+        TfmuxError: neither a run nor `--all` was named.
+    """
+    if arguments.all:
+        found = [stored(run.run_id) for run in asyncio.run(living_runs())]
+    elif arguments.run:
+        found = [stored(arguments.run, arguments.file)]
+    else:
+        raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
+    sessions = [_start_kill(run) for run in found if not run.over]
+    for run in found:
+        if run.over:
+            print(f"tfmux: {run.folder.run_id} has ended already, confirmed", file=sys.stderr)
+    codes = [_finish_kill(session) for session in sessions]
+    return max(codes, default=Exit.SUCCESS)
+
+
+def logs(arguments: argparse.Namespace) -> int:
+    """Prints stored logs: one task's bytes as they are, or all tasks' lines with their names.
+
+    Raises:
+        TfmuxError: the run has no such task.
+    """
+    run = stored(arguments.run)
+    tasks = [view.id for view in run.replay.snapshot.tasks]
+    if arguments.task:
+        wanted = TaskId.parse(arguments.task) if ":" in arguments.task else None
+        if wanted not in tasks:
+            names = ", ".join(str(task) for task in tasks)
+            raise TfmuxError(f"the run has no task {arguments.task!r}; it has {names}")
+        tasks = [task for task in tasks if task == wanted]
+    followers = [Follower(run.folder.path / f"{task.stem}.log") for task in tasks]
+    while True:
+        more = False
+        for task, follower in zip(tasks, followers, strict=True):
+            if arguments.task:
+                data = follower.read()
+                sys.stdout.buffer.write(data)
+                more = more or bool(data)
+            else:
+                for line in follower.lines(last=not arguments.follow):
+                    sys.stdout.write(f"{task} | {line}\n")
+                more = more or follower.behind
+        sys.stdout.flush()
+        if not more and not arguments.follow:
+            return Exit.SUCCESS
+        if not more:
+            time.sleep(_PACE)
+
+
+def _start_kill(run: StoredRun) -> Session:
+    session = run.attach()
+    session.start()
+    session.kill_all()
+    return session
+
+
+def _finish_kill(session: Session) -> int:
+    session.wait()
+    snapshot = session.snapshot()
+    print(f"run {snapshot.run_id}:", flush=True)
+    if snapshot.receipt is not None:
+        for line in receipt_lines(snapshot.receipt, snapshot.run_id):
+            print(f"  {line}", flush=True)
+    if snapshot.outcome is Outcome.DETACHED:
+        print("tfmux: another launcher took it over meanwhile", file=sys.stderr)
+        return Exit.UNCONFIRMED
+    clean = snapshot.receipt is not None and snapshot.receipt.clean
+    return Exit.SUCCESS if clean else Exit.UNCONFIRMED
+
+
+def _as_json(run: LivingRun) -> dict[str, object]:
+    hosts = [
+        {
+            "host": host.name,
+            "agent": host.agent,
+            "tasks": [str(task) for task in host.tasks],
+            "unreachable": host.unreachable,
+        }
+        for host in run.hosts
+    ]
+    return {
+        "run": run.run_id,
+        "name": run.name,
+        "state": run.state,
+        "launcher": run.launcher,
+        "hosts": hosts,
+    }
