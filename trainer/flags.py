@@ -38,6 +38,11 @@ class Options(argparse.Namespace):
     log_every: int
     # devices
     devices: int
+    # towers
+    model: str
+    update: str
+    epochs: float | None
+    momentum: float
     # sync
     replicas_to_aggregate: int | None
     log_batches: str | None
@@ -45,6 +50,10 @@ class Options(argparse.Namespace):
     logdir: str | None
     save_secs: float
     resume: str | None
+    # converting
+    to: str
+    format: str
+    shards: int
     # following
     poll_secs: float
 
@@ -152,7 +161,7 @@ def _training(parser: argparse.ArgumentParser) -> None:
         default=0.2,
         type=_positive(float),
         metavar="RATE",
-        help="its start value",
+        help="its start value (None: 0.2 for the mlp, 0.02 for the cnn)",
     )
     add(
         "--learning-rate-decay",
@@ -181,6 +190,29 @@ def _devices(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="GPUs of a task, or logical CPU devices where it has fewer GPUs; one batch each",
     )
+
+
+def _towers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("towers")
+    add = group.add_argument
+    add("--model", default="mlp", choices=("mlp", "cnn"), help="which network")
+    add(
+        "--update",
+        default="sync",
+        choices=("sync", "async"),
+        help="average the towers' gradients, or apply each tower's as they come",
+    )
+    add("--epochs", default=None, type=_positive(float), metavar="N", help="instead of --steps")
+    add(
+        "--momentum",
+        default=0.9,
+        type=_fraction,
+        metavar="M",
+        help="Nesterov momentum of the cnn",
+    )
+    add("--threads", default=0, type=_natural, metavar="N", help="threads an operation may use")
+    add("--grace", default=10.0, type=_positive(float), metavar="SECONDS", help=argparse.SUPPRESS)
+    parser.set_defaults(log_every=10, learning_rate=None)
 
 
 def _sync(parser: argparse.ArgumentParser) -> None:
@@ -228,6 +260,15 @@ def _following(parser: argparse.ArgumentParser) -> None:
     add("--grace", default=10.0, type=_positive(float), metavar="SECONDS", help=argparse.SUPPRESS)
 
 
+def _converting(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("conversion")
+    add = group.add_argument
+    add("--data", default=None, metavar="DIR", help="what to convert (default: embedded digits)")
+    add("--to", required=True, metavar="DIR", help="where to write; made if missing")
+    add("--format", default="tfrecord", choices=("tfrecord", "idx"), help="what to write")
+    add("--shards", default=4, type=_positive(int), metavar="N", help="TFRecord files a split")
+
+
 def _logdir(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("checkpoints and summaries (the chief's disk)")
     add = group.add_argument
@@ -252,8 +293,10 @@ GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "data": _data,
     "training": _training,
     "devices": _devices,
+    "towers": _towers,
     "sync": _sync,
     "following": _following,
+    "converting": _converting,
     "logdir": _logdir,
 }
 

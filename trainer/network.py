@@ -76,22 +76,21 @@ class Network:
 
     Args:
         model: Whose weights.
-        device: A device name, or a device function such as `on_ps`; averages stand where their
-            weights are.
+        device: A device name, or a device function such as `on_ps`; averages and momenta stand
+            where their weights are.
+        momentum: Whether the weights have momenta.
     """
 
-    def __init__(self, model: Model, device: Any) -> None:
+    def __init__(self, model: Model, device: Any, momentum: bool = False) -> None:
         self.model = model
         with tf.compat.v1.device(device):
             self.step = variable("global_step", dtype=tf.int64)
             self.weights = [
                 variable(name, shape) for name, shape in zip(model.names, model.shapes, strict=True)
             ]
-        self.averages = []
-        for weight, name, shape in zip(self.weights, model.names, model.shapes, strict=True):
-            with tf.device(weight.device):
-                self.averages.append(variable(f"{name}/average", shape))
-        self._all = [self.step, *self.weights, *self.averages]
+        self.averages = self._beside("average")
+        self.momenta = self._beside("momentum") if momentum else []
+        self._all = [self.step, *self.weights, *self.averages, *self.momenta]
         self.missing = tf.compat.v1.report_uninitialized_variables(self._all)
         self._set = Setter(self._all)
         self._share = tf.compat.v1.placeholder(tf.float32, ())
@@ -104,11 +103,22 @@ class Network:
     def initialise(self, session: Any, seed: int) -> None:
         """Sets the first weights, which are their own first averages, and global step 0."""
         weights = self.model.initial(seed)
-        self._set(session, [np.int64(0), *weights, *weights])
+        momenta = [np.zeros_like(weight) for weight in weights] if self.momenta else []
+        self._set(session, [np.int64(0), *weights, *weights, *momenta])
 
     def average(self, session: Any, share: float) -> None:
         """Moves every average by `share` of its distance to the weight, where both are."""
         session.run(self._average, {self._share: share})
+
+    def _beside(self, what: str) -> list[Any]:
+        """A variable of the same shape and on the same device for each weight."""
+        beside = []
+        for weight, name, shape in zip(
+            self.weights, self.model.names, self.model.shapes, strict=True
+        ):
+            with tf.device(weight.device):
+                beside.append(variable(f"{name}/{what}", shape))
+        return beside
 
     def _average_updates(self) -> list[Any]:
         updates = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pathlib
@@ -28,6 +28,16 @@ class Summaries:
             self._summary = tf.compat.v1.Summary
             with tf.Graph().as_default():
                 self._writer = tf.compat.v1.summary.FileWriter(str(directory))
+
+    def histograms(self, step: int, values: dict[str, Any]) -> None:
+        """Writes the distribution of each array in `values` under its name."""
+        if self._writer is not None:
+            histograms = [
+                self._summary.Value(tag=name, histo=_histogram(array))
+                for name, array in values.items()
+            ]
+            self._writer.add_summary(self._summary(value=histograms), step)
+            self._writer.flush()
 
     def write(self, step: int, **scalars: float) -> None:
         """Writes each of `scalars` under its name; an underscore becomes a blank."""
@@ -97,3 +107,21 @@ class Progress:
         )
         if accuracy is not None:
             self._summaries.write(self.global_step, test_accuracy=accuracy)
+
+
+def _histogram(array: Any) -> Any:
+    """The values of `array` as TensorBoard wants them: thirty buckets and their sums."""
+    import numpy as np
+    from tensorflow.compat.v1 import HistogramProto
+
+    flat = np.asarray(array, np.float64).ravel()
+    counts, edges = np.histogram(flat, bins=30)
+    return HistogramProto(
+        min=flat.min(),
+        max=flat.max(),
+        num=flat.size,
+        sum=flat.sum(),
+        sum_squares=np.square(flat).sum(),
+        bucket_limit=edges[1:],
+        bucket=counts,
+    )

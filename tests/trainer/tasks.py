@@ -49,7 +49,7 @@ class Task:
 
     def says(self, pattern: str, seconds: float = DEADLINE) -> str:
         """Waits until a line of the output matches `pattern`."""
-        return self.until(lambda text: re.search(pattern, text), seconds)
+        return self.until(lambda text: re.search(pattern, text, re.MULTILINE), seconds)
 
     def wait(self, seconds: float = DEADLINE) -> int:
         """The exit status, when the task has ended."""

@@ -61,7 +61,15 @@ def load(path: str | None) -> Dataset:
     if not directory.is_dir():
         reason = "not a directory" if directory.exists() else "no such directory"
         raise DataError(f"{directory}: {reason}")
-    return Dataset(str(directory), _idx_split(directory, "train"), _idx_split(directory, "t10k"))
+    if any(directory.glob("*.tfrecord")):
+        from trainer.data import tfrecord  # needs TensorFlow, as reading IDX does not
+
+        splits = [Split(*tfrecord.read(directory, stem)) for stem in ("train", "test")]
+        for split in splits:
+            _check_pixels(split.images, str(directory))
+    else:
+        splits = [_idx_split(directory, stem) for stem in ("train", "t10k")]
+    return Dataset(str(directory), *splits)
 
 
 def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:
@@ -88,8 +96,12 @@ def _idx_split(directory: pathlib.Path, stem: str) -> Split:
         raise DataError(
             f"{labels_path}: {len(labels)} labels for the {len(images)} images of {images_path}"
         )
-    if images.shape[1] != PIXELS:
-        raise DataError(f"{images_path}: {images.shape[1]} pixels an image, expected {PIXELS}")
+    _check_pixels(images, str(images_path))
     if not len(images):
         raise DataError(f"{images_path}: holds no image")
     return Split(images, labels)
+
+
+def _check_pixels(images: NDArray[np.uint8], where: str) -> None:
+    if images.shape[1] != PIXELS:
+        raise DataError(f"{where}: {images.shape[1]} pixels an image, expected {PIXELS}")

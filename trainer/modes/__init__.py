@@ -41,10 +41,22 @@ MODES = {
             ("role", "data", "training", "devices", "logdir"),
         ),
         Mode(
+            "towers",
+            "trainer.modes.towers",
+            "one machine, a tower on each of its devices, variables on the CPU",
+            ("data", "training", "devices", "logdir", "towers"),
+        ),
+        Mode(
             "evaluate",
             "trainer.modes.evaluate",
             "follows a checkpoint directory and tests the moving averages of each",
             ("following", "data"),
+        ),
+        Mode(
+            "convert",
+            "trainer.modes.convert",
+            "IDX to TFRecord files and back",
+            ("converting",),
         ),
     )
 }

@@ -1,0 +1,121 @@
+"""Training on several devices of one machine, from TFRecord files that `convert` made."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.trainer.tasks import ACCURACY, Tasks
+from trainer import towers
+from trainer.checkpoint import read
+from trainer.model import CNN, MLP
+
+pytestmark = pytest.mark.slow
+
+
+def test_mean_of_gradients() -> None:
+    """The mean of the towers' gradients is that of NumPy, entry by entry."""
+    values = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
+    mean = towers.mean([tf.constant(value) for value in values])
+    np.testing.assert_allclose(mean.numpy(), values.mean(axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", [MLP, CNN])
+def test_two_devices_are_one_device_with_twice_the_batch(
+    tasks: Tasks, tmp_path: pathlib.Path, model: object
+) -> None:
+    """Two towers of 30 give the same weights after 20 steps as one of 60."""
+    assert model in (MLP, CNN)
+    network = MLP if model is MLP else CNN
+    runs = []
+    for devices in (1, 2):
+        logdir = tmp_path / str(devices)
+        runs.append(
+            tasks.run(
+                "towers",
+                f"--model={network.name}",
+                f"--devices={devices}",
+                f"--batch={60 // devices}",
+                "--steps=20",
+                f"--logdir={logdir}",
+            )
+        )
+    assert [run.wait() for run in runs] == [0, 0]
+    readers = [tf.train.load_checkpoint(str(tmp_path / f"{n}/model.ckpt-20")) for n in (1, 2)]
+    for name in network.names:
+        one, two = (reader.get_tensor(name) for reader in readers)
+        np.testing.assert_allclose(one, two, atol=1e-5)
+    assert "loss = " in runs[0].text and len(re.findall("^step ", runs[0].text, re.M)) == 2
+
+
+def test_tfrecords_made_by_convert(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+) -> None:
+    """Real digits converted to TFRecord train to 0.95; TensorBoard reads what was summarised."""
+    source = [f"--data={digits_directory}"] if digits_directory else []
+    records, logdir = tmp_path / "records", tmp_path / "logdir"
+    convert = tasks.run("convert", *source, f"--to={records}", "--shards=2")
+    assert convert.wait() == 0
+    assert len(list(records.glob("*-of-00002.tfrecord"))) == 4
+    where = (f"--logdir={logdir}", f"--data={records}")
+    flags = ["--devices=2", "--steps=700", "--learning-rate=0.5", *where]
+    training = tasks.run("towers", *flags)
+    assert training.wait(120) == 0
+    assert training.accuracy >= 0.95
+    events = EventAccumulator(str(logdir), size_guidance={"scalars": 0, "histograms": 0})
+    events.Reload()
+    assert {"loss", "learning rate", "steps per second", "test accuracy"} <= set(
+        events.Tags()["scalars"]
+    )
+    assert {"hidden/weights", "hidden/weights/gradient"} <= set(events.Tags()["histograms"])
+    last = events.Scalars("test accuracy")[-1]
+    assert last.step == 700 and last.value == pytest.approx(training.accuracy, abs=1e-4)
+    weights = tf.train.load_checkpoint(str(logdir / "model.ckpt-700")).get_tensor("hidden/weights")
+    histogram = events.Histograms("hidden/weights")[-1]
+    assert histogram.step == 700
+    assert histogram.histogram_value.sum == pytest.approx(float(weights.sum()), rel=1e-3)
+
+
+def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """`--update=async` learns too; TERM saves, and the same run goes on from there."""
+    flags = ("--devices=2", "--update=async", "--steps=100000", f"--logdir={tmp_path / 'l'}")
+    training = tasks.run("towers", *flags, env={"TFMUX_RUN_ID": "a"})
+    training.says(r"^step [2-9]\d\d,")
+    training.signal(signal.SIGTERM)
+    assert training.wait(10) == 143
+    newest = tf.train.latest_checkpoint(str(tmp_path / "l"))
+    _, saved = read(newest)
+    assert saved >= 200
+    flags = (*flags[:2], f"--steps={saved + 20}", flags[3])
+    again = tasks.run("towers", *flags, env={"TFMUX_RUN_ID": "a"})
+    assert again.wait() == 0
+    assert f"restored {newest}" in again.text
+    assert ACCURACY.search(again.text) and again.accuracy > 0.7
+
+
+def test_broken_records_are_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """A wrong checksum, a missing shard, two sets of shards: one line with the path."""
+    records = tmp_path / "records"
+    assert tasks.run("convert", f"--to={records}").wait() == 0
+    shards = sorted(records.glob("train-*"))
+    content = bytearray(shards[1].read_bytes())
+    content[5000] ^= 1
+    shards[1].write_bytes(content)
+    runs = [tasks.run("towers", f"--data={records}")]
+    assert runs[0].wait() == 1
+    assert re.fullmatch(
+        rf"trainer: {shards[1]}: corrupted record at \d+", runs[0].text.splitlines()[-1]
+    )
+    shards[1].unlink()
+    missing = tasks.run("towers", f"--data={records}")
+    assert missing.wait() == 1
+    assert missing.text.splitlines()[-1] == f"trainer: {records}: train shard 1 of 4 is missing"
+    again = tasks.run("convert", f"--to={records}")
+    assert again.wait() == 1
+    assert "is there already" in again.text.splitlines()[-1]

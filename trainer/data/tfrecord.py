@@ -1,0 +1,140 @@
+"""Reads and writes digits as sharded TFRecord files, `train-00000-of-00004.tfrecord` and so on.
+
+An example has the features `image_raw` (the pixels' bytes), `label` and `pixels` (their number),
+which is what TensorFlow's MNIST tutorials wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import tensorflow as tf
+
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    import pathlib
+
+    from numpy.typing import NDArray
+
+_SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecord")
+_BATCH = 1000
+_FEATURES = {
+    "image_raw": tf.io.FixedLenFeature((), tf.string),
+    "label": tf.io.FixedLenFeature((), tf.int64),
+    "pixels": tf.io.FixedLenFeature((), tf.int64),
+}
+
+
+def write(
+    directory: pathlib.Path,
+    stem: str,
+    images: NDArray[np.uint8],
+    labels: NDArray[np.uint8],
+    shards: int,
+) -> list[pathlib.Path]:
+    """Writes the examples in turn to `shards` files; returns their paths.
+
+    Raises:
+        DataError: A file cannot be written, such as on a full disk.
+    """
+    paths = [
+        directory / f"{stem}-{number:05d}-of-{shards:05d}.tfrecord" for number in range(shards)
+    ]
+    for number, path in enumerate(paths):
+        mine = zip(images[number::shards], labels[number::shards], strict=True)
+        try:
+            with tf.io.TFRecordWriter(str(path)) as writer:
+                for image, label in mine:
+                    writer.write(_example(image, int(label)))
+        except tf.errors.OpError as error:
+            reason = (error.message or str(error)).splitlines()[0]
+            raise DataError(f"{path}: cannot write: {reason}") from None
+    return paths
+
+
+def read(directory: pathlib.Path, stem: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """All shards of `stem`: images uint8 (count, pixels) and labels uint8 (count,).
+
+    Raises:
+        DataError: A shard is missing, broken (checksums are verified) or holds something else.
+    """
+    shards = [_read_shard(path) for path in find(directory, stem)]
+    widths = {images.shape[1] for images, _ in shards if len(images)}
+    if len(widths) > 1:
+        raise DataError(f"{directory}: images of {stem} have different sizes: {sorted(widths)}")
+    full = [shard for shard in shards if len(shard[0])]
+    if not full:
+        raise DataError(f"{directory}: the {stem} shards hold no image")
+    return np.concatenate([shard[0] for shard in full]), np.concatenate(
+        [shard[1] for shard in full]
+    )
+
+
+def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
+    """The paths of all shards of `stem`, in order.
+
+    Raises:
+        DataError: There is none, one is missing, or two sets of shards are mixed.
+    """
+    found: dict[int, pathlib.Path] = {}
+    counts = set()
+    for path in sorted(directory.glob(f"{stem}-*.tfrecord")):
+        if match := _SHARD.fullmatch(path.name.removeprefix(stem)):
+            found[int(match["number"])] = path
+            counts.add(int(match["count"]))
+    if not found:
+        raise DataError(f"{directory}: no {stem}-NNNNN-of-NNNNN.tfrecord")
+    if len(counts) > 1:
+        raise DataError(f"{directory}: {stem} shards of different sets: of {sorted(counts)}")
+    missing = set(range(counts.pop())) - set(found)
+    if missing:
+        raise DataError(
+            f"{directory}: {stem} shard {min(missing)} of {len(found) + len(missing)} is missing"
+        )
+    return [found[number] for number in sorted(found)]
+
+
+def _example(image: NDArray[np.uint8], label: int) -> bytes:
+    feature = {
+        "image_raw": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
+        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
+        "pixels": tf.train.Feature(int64_list=tf.train.Int64List(value=[image.size])),
+    }
+    example = tf.train.Example(features=tf.train.Features(feature=feature))
+    content: bytes = example.SerializeToString()
+    return content
+
+
+def _read_shard(path: pathlib.Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    images, labels = [], []
+    count = 0
+    try:
+        for serialised in tf.data.TFRecordDataset(str(path)).batch(_BATCH):
+            parsed = tf.io.parse_example(serialised, _FEATURES)
+            for raw, pixels in zip(
+                parsed["image_raw"].numpy(), parsed["pixels"].numpy(), strict=True
+            ):
+                if len(raw) != pixels:
+                    raise DataError(
+                        f"{path}: example {count}: {len(raw)} bytes, but pixels says {pixels}"
+                    )
+                images.append(np.frombuffer(raw, np.uint8))
+                count += 1
+            labels.append(parsed["label"].numpy())
+    except tf.errors.OpError as error:
+        reason = (error.message or str(error)).splitlines()[0]
+        reason = re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", reason)
+        raise DataError(f"{path}: {reason}") from None
+    if not images:
+        return np.empty((0, 0), np.uint8), np.empty(0, np.uint8)
+    all_labels = np.concatenate(labels)
+    wrong = (all_labels < 0) | (all_labels > 9)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise DataError(f"{path}: label {all_labels[at]} of example {at} is not a digit")
+    if len({len(image) for image in images}) > 1:
+        raise DataError(f"{path}: images of different sizes")
+    return np.stack(images), all_labels.astype(np.uint8)

@@ -1,0 +1,63 @@
+"""`convert`: digits from IDX to TFRecord files and back, checked by reading them again."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from trainer import data
+from trainer.data import idx
+from trainer.errors import DataError
+
+if TYPE_CHECKING:
+    from trainer.data import Split
+    from trainer.flags import Options
+
+STEMS = {"idx": ("train", "t10k"), "tfrecord": ("train", "test")}
+
+
+def run(options: Options) -> int:
+    """Writes `--data` to `--to` in the other format.
+
+    Raises:
+        DataError: The source is broken, or the target has data already.
+    """
+    source = data.load(options.data)
+    target = pathlib.Path(options.to).expanduser()
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for split, stem in zip((source.train, source.test), STEMS[options.format], strict=True):
+            _write(target, stem, split, options)
+    except OSError as error:
+        raise DataError(f"{error.filename or target}: {error.strerror or error}") from None
+    copy = data.load(str(target))
+    for mine, theirs in ((source.train, copy.train), (source.test, copy.test)):
+        if _sorted(mine) != _sorted(theirs):
+            raise DataError(f"{target}: what was written is not what is read back")
+    print(
+        f"{target}: {len(copy.train)} training and {len(copy.test)} test images from {source.name}"
+    )
+    return 0
+
+
+def _write(target: pathlib.Path, stem: str, split: Split, options: Options) -> None:
+    there = sorted(target.glob(f"{stem}-*"))
+    if there:
+        raise DataError(f"{there[0]}: is there already; give an empty directory")
+    if options.format == "tfrecord":
+        from trainer.data import tfrecord
+
+        tfrecord.write(target, stem, split.images, split.labels, options.shards)
+    else:
+        side = data.SIDE
+        images = split.images.reshape(-1, side, side)
+        idx.write(target / f"{stem}-images-idx3-ubyte.gz", images)
+        idx.write(target / f"{stem}-labels-idx1-ubyte.gz", split.labels)
+
+
+def _sorted(split: Split) -> list[bytes]:
+    """Each example's bytes; sharding changes their order."""
+    rows = np.column_stack([split.labels, split.images])
+    return sorted(row.tobytes() for row in rows)
