@@ -60,32 +60,52 @@ class RunNotFoundError(TfmuxError):
 
 
 class HostError(TfmuxError):
-    """Something is wrong with one host."""
+    """Something is wrong with one host.
 
-    def __init__(self, host: str, reason: str) -> None:
+    `reason` says what is wrong and, after a semicolon, what to do where that is known (`todo`
+    alone; `what` is the part before it). `code` names the kind for programs, as `tfmux check`
+    lists it (`docs/preflight.md`).
+    """
+
+    code = "host-failed"
+
+    def __init__(self, host: str, what: str, *, code: str = "", todo: str = "") -> None:
         self.host = host
-        self.reason = reason
-        super().__init__(f"{host}: {reason}")
+        self.what = what
+        self.todo = todo
+        self.reason = f"{what}; {todo}" if todo else what
+        self.code = code or self.code
+        super().__init__(f"{host}: {self.reason}")
 
 
 class UnreachableError(HostError):
     """Nothing answers: no route, refused, unresolved, silent, or not an SSH server."""
 
+    code = "unreachable"
+
 
 class HostKeyError(HostError):
     """The host's key is unknown here, or is not the one that is known."""
+
+    code = "key-unknown"
 
 
 class AuthError(HostError):
     """The host let nobody in with what was offered."""
 
+    code = "login-refused"
+
 
 class InterpreterError(HostError):
     """The host has no usable Python where the cluster file says."""
 
+    code = "python-missing"
+
 
 class AgentError(HostError):
     """The agent did not come up on the host, or what came back was not an agent's."""
+
+    code = "agent-failed"
 
 
 class TaskError(TfmuxError):

@@ -8,163 +8,74 @@ under way, so at most five go to one server (or through one jump host) at a time
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import socket
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, cast
 
 import asyncssh
 
+from . import host_keys
+from .addresses import SshDestination, join
+from .credentials import (
+    YES,
+    Ask,
+    Client,
+    Deadline,
+    Question,
+    QuestionKind,
+)
+from .dial import dial
 from .errors import AuthError, HostKeyError, UnreachableError
-from .transport import STDERR_BYTES, Transport
+from .host_keys import Known, ShownKey, accepted_keys, config_home
+from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of
+from .ssh_transport import SshTransport
 
-CONNECT_SECONDS = 10.0
+__all__ = [
+    "Ask",
+    "Logins",
+    "Question",
+    "QuestionKind",
+    "SshTransport",
+    "Target",
+    "accepted_keys",
+    "config_home",
+]
+
 LOGIN_SECONDS = 20.0
+SESSION_SECONDS = 10.0
 LOGINS_AT_ONCE = 5
 _TRIES = 4
 
-
-class Target(Protocol):
-    """Where to log in: `plan.SshTarget`."""
-
-    @property
-    def user(self) -> str | None: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int | None: ...
-    @property
-    def identity(self) -> str | None: ...
-    @property
-    def jump(self) -> str | None: ...
-    @property
-    def known_hosts(self) -> str | None: ...
-
-
-@dataclass(frozen=True)
-class Question:
-    """Something that only a person can answer; `secret` answers are not to be shown."""
-
-    host: str
-    text: str
-    secret: bool = True
-
-
-Ask = Callable[[Question], Awaitable[str | None]]
-"""Asks a person; None means that nobody answers (headless, or refused)."""
-
-
-def config_home() -> Path:
-    """tfmux's folder for what the user decides (`$XDG_CONFIG_HOME/tfmux`)."""
-    base = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-    return Path(base).expanduser() / "tfmux"
-
-
-def accepted_keys() -> Path:
-    """Host keys that were accepted here; the user's own known_hosts is only read."""
-    return config_home() / "known_hosts"
-
-
-class _Client(asyncssh.SSHClient):
-    """Remembers what the server showed, and asks where only a person can answer."""
-
-    def __init__(self, host: str, ask: Ask | None) -> None:
-        self._name = host
-        self._ask = ask
-        self.shown: asyncssh.SSHKey | None = None
-        self._passwords = 0
-
-    def validate_host_public_key(
-        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
-    ) -> bool:
-        self.shown = key  # called only for a key that is not known
-        return False
-
-    async def password_auth_requested(self) -> str | None:
-        if self._ask is None or self._passwords >= 3:
-            return None
-        self._passwords += 1
-        return await self._ask(Question(self._name, "Password"))
-
-    async def kbdint_auth_requested(self) -> str | None:
-        return None if self._ask is None else ""
-
-    async def kbdint_challenge_received(
-        self, name: str, instructions: str, lang: str, prompts: Any
-    ) -> list[str] | None:
-        if self._ask is None:
-            return None
-        answers = []
-        for text, echo in prompts:
-            answer = await self._ask(Question(self._name, text.strip() or name, secret=not echo))
-            if answer is None:
-                return None
-            answers.append(answer)
-        return answers
-
-
-class SshTransport(Transport):
-    """One channel of an SSH connection, running the bridge."""
-
-    def __init__(
-        self, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]
-    ) -> None:
-        self.connection = connection
-        self._process = process
-        self._said = bytearray()
-        self._listener = asyncio.create_task(self._listen())
-        self._forwards: list[asyncssh.SSHListener] = []
-
-    async def read(self) -> bytes:
-        try:
-            return await self._process.stdout.read(1 << 18)
-        except (asyncssh.Error, OSError):
-            return b""
-
-    def write(self, data: bytes) -> None:
-        with suppress(OSError):  # the reading side says that the connection has gone
-            self._process.stdin.write(data)
-
-    async def drain(self) -> None:
-        await self._process.stdin.drain()
-
-    async def aclose(self) -> None:
-        self._listener.cancel()
-        for listener in self._forwards:
-            listener.close()
-        self._process.close()
-        self.connection.close()
-        with suppress(TimeoutError, asyncssh.Error, OSError):
-            async with asyncio.timeout(2):
-                await self.connection.wait_closed()
-        self.connection.abort()
-
-    @property
-    def complaint(self) -> str:
-        return self._said.decode(errors="replace").strip()
-
-    async def forward(self, port: int) -> int:
-        listener = await self.connection.forward_local_port("127.0.0.1", 0, "127.0.0.1", port)
-        self._forwards.append(listener)
-        return int(listener.get_port())
-
-    async def _listen(self) -> None:
-        with suppress(asyncssh.Error, OSError):
-            while data := await self._process.stderr.read(STDERR_BYTES):
-                self._said = (self._said + data)[-STDERR_BYTES:]
+OnStep = Callable[[str, str, str], None]
+"""Told how a login comes along: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
+OnAccepted = Callable[[str, ShownKey], None]
+"""Told of each host key that was accepted and put on file."""
 
 
 class Logins:
-    """Opens connections for one launcher: never too many at once to one server."""
+    """Opens connections for one launcher: never too many at once to one server.
 
-    def __init__(self, ask: Ask | None = None) -> None:
+    `ask` answers what only a person can, a host key at first contact too; `accept_new` trusts
+    unknown host keys without asking. A changed key is refused whatever is set.
+    """
+
+    def __init__(
+        self,
+        ask: Ask | None = None,
+        *,
+        accept_new: bool = False,
+        on_step: OnStep = lambda host, step, found: None,
+        on_accepted: OnAccepted = lambda host, key: None,
+    ) -> None:
         self._ask = ask
+        self._accept_new = accept_new
+        self._on_step = on_step
+        self._on_accepted = on_accepted
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
+        self._jump_locks: dict[str, asyncio.Lock] = {}
 
     async def open(self, name: str, target: Target, command: str) -> SshTransport:
         """Logs in to the host called `name` and runs `command` there.
@@ -174,10 +85,19 @@ class Logins:
         """
         connection = await self.connect(name, target)
         try:
-            process = await connection.create_process(command, encoding=None)
+            async with asyncio.timeout(SESSION_SECONDS):
+                process = await connection.create_process(command, encoding=None)
+        except TimeoutError as error:
+            connection.abort()
+            what = f"logged in to {target.host}, but it opens no session"
+            raise UnreachableError(name, what, code="no-session") from error
         except (asyncssh.Error, OSError) as error:
             connection.abort()
-            raise UnreachableError(name, f"no session on {target.host}: {_text(error)}") from error
+            what = f"logged in to {target.host}, but it refuses a session: {text_of(error)}"
+            raise UnreachableError(name, what, code="no-session") from error
+        except BaseException:
+            connection.abort()
+            raise
         return SshTransport(connection, process)
 
     async def connect(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
@@ -186,8 +106,7 @@ class Logins:
         Raises:
             HostError: says which step failed and why.
         """
-        door = target.jump or f"{target.host}:{target.port or 22}"
-        gate = self._gates.setdefault(door, asyncio.Semaphore(LOGINS_AT_ONCE))
+        gate = self._gates.setdefault(_door(target), asyncio.Semaphore(LOGINS_AT_ONCE))
         for attempt in range(1, _TRIES + 1):
             async with gate:
                 try:
@@ -196,8 +115,11 @@ class Logins:
                     if attempt == _TRIES:
                         raise UnreachableError(
                             name,
-                            f"{_place(target)} accepted the connection and dropped it "
-                            f"({_text(error)}); its sshd may allow fewer logins at once",
+                            f"{place(target)} accepts connections and drops them "
+                            f"({text_of(error)})",
+                            code="ssh-dropped",
+                            todo="look at sshd's log there: it may allow fewer logins at once, "
+                            "or none from this machine",
                         ) from error
             await asyncio.sleep(random.uniform(0.2, 0.6) * attempt)
         raise AssertionError("unreachable")
@@ -209,72 +131,168 @@ class Logins:
         self._jumps.clear()
 
     async def _login(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
-        client = _Client(name, self._ask)
-        try:
-            options = self._options(name, target)
-        except (OSError, ValueError, asyncssh.Error) as error:
-            raise AuthError(name, f"the key or the SSH configuration: {_text(error)}") from error
-        files = _known_hosts_files(target, options)
+        """One login; a second one when a person has agreed to the host's key meanwhile."""
+        approved: ShownKey | None = None
+        while True:
+            try:
+                return await self._attempt(name, target, approved)
+            except UnknownKey as unknown:
+                if approved is not None or not await self._approves(name, unknown.shown):
+                    raise HostKeyError(
+                        name,
+                        f"the key of {place(target)} is not known here: {unknown.shown}",
+                        code="key-unknown",
+                        todo="compare it with the host's own, then trust it with "
+                        "`tfmux check FILE --accept-new`",
+                    ) from unknown
+                approved = unknown.shown
+
+    async def _approves(self, name: str, shown: ShownKey) -> bool:
+        if self._ask is None:
+            return False
+        text = f"First contact with {shown.place}. Its key: {shown}. Trust it? ({YES}/no)"
+        question = Question(name, text, secret=False, kind=QuestionKind.HOST_KEY)
+        answer = await self._ask(question)
+        return answer is not None and answer.strip().lower() == YES
+
+    async def _attempt(
+        self, name: str, target: Target, approved: ShownKey | None
+    ) -> asyncssh.SSHClientConnection:
+        deadline = Deadline(self._ask, LOGIN_SECONDS)
+        options = await self._options(name, target, deadline)
+        step = self._stepper(name, target)
         tunnel = await self._tunnel(name, target, options)
+        host, port = str(options.host or target.host), int(options.port)
+        through: dict[str, Any] = {}
+        address = ""
+        if tunnel is not None:
+            through["tunnel"] = tunnel
+        elif not options.proxy_command:
+            link = await dial(name, host, port, step, int(options.family))
+            address = str(link.getpeername()[0])
+            through["sock"] = link
+        called = str(options.host_key_alias or host)
+        files = _known_hosts_files(target, options)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS + LOGIN_SECONDS):
-                return await asyncssh.connect(
+            known = Known(files, called, address, port)
+        except ValueError as error:
+            what = f"known_hosts cannot be read: {error}"
+            raise HostKeyError(name, what, code="known-hosts-broken") from error
+        client = Client(
+            name,
+            (called, port),
+            known,
+            deadline,
+            step,
+            trust_new=self._accept_new,
+            approved=approved,
+        )
+        try:
+            async with deadline.start():
+                connection = await asyncssh.connect(
                     target.host,
                     options=options,
-                    tunnel=tunnel,
-                    known_hosts=asyncssh.read_known_hosts(files) if files else b"",
+                    known_hosts=known.for_asyncssh(),
                     client_factory=lambda: client,
+                    **through,
                 )
         except asyncssh.HostKeyNotVerifiable as error:
-            raise HostKeyError(name, _key_reason(target, client.shown, files)) from error
+            raise key_error(name, target, client.shown, known, error) from error
+        except asyncssh.KeyExchangeFailed as error:
+            if known.any and "host key" in str(error.reason):
+                raise changed(name, target, "one of another kind") from error
+            what = f"{place(target)} and this machine have no common way to talk: {error.reason}"
+            raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
-            raise AuthError(
-                name, f"{_place(target)} refused the login of {options.username}: {_text(error)}"
-            ) from error
+            self._remember(name, client)
+            raise await refused(name, target, options) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
         except TimeoutError as error:
-            raise UnreachableError(name, f"no answer from {_place(target)}") from error
-        except socket.gaierror as error:
-            reason = f"the name {target.host!r} does not resolve here ({error.strerror})"
-            raise UnreachableError(name, reason) from error
+            at = "lets nobody in" if client.proven else "does not come to an end with SSH"
+            what = f"{place(target)} answers, but {at} within {LOGIN_SECONDS:.0f} s"
+            raise UnreachableError(
+                name, what, code="login-timeout", todo="look at sshd's log there"
+            ) from error
+        except asyncssh.ChannelOpenError as error:
+            what = f"the jump host {_jump_of(target, options)} cannot reach {join(host, port)}"
+            raise UnreachableError(name, f"{what}: {text_of(error)}", code="jump-failed") from error
+        except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
+            raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
-            raise UnreachableError(name, f"{_place(target)}: {_text(error)}") from error
+            if "authentication" in text_of(error).lower():  # sshd's MaxAuthTries
+                raise await refused(name, target, options, text_of(error)) from error
+            what = f"{place(target)}: {text_of(error)}"
+            raise UnreachableError(name, what, code="ssh-failed") from error
+        self._remember(name, client)
+        step("login", f"as {options.username}")
+        return connection
 
-    def _options(self, name: str, target: Target) -> asyncssh.SSHClientConnectionOptions:
+    def _remember(self, name: str, client: Client) -> None:
+        """Puts an accepted key on file, now that the server has proved it to be its own."""
+        if client.accepted is None or not client.proven:
+            return
+        try:
+            host_keys.remember(client.accepted)
+        except OSError as error:
+            what = f"the accepted key cannot be stored in {accepted_keys()}: {text_of(error)}"
+            raise HostKeyError(name, what, code="key-not-stored") from error
+        self._on_accepted(name, client.accepted)
+
+    async def _options(
+        self, name: str, target: Target, deadline: Deadline
+    ) -> asyncssh.SSHClientConnectionOptions:
         given: dict[str, Any] = {"host": target.host}
         if target.port is not None:
             given["port"] = target.port
         if target.user is not None:
             given["username"] = target.user
         if target.identity is not None:
-            given["client_keys"] = [str(Path(target.identity).expanduser())]
-        if self._ask is None:
-            given |= {"password_auth": False, "kbdint_auth": False}
-        return asyncssh.SSHClientConnectionOptions(
-            connect_timeout=CONNECT_SECONDS,
-            login_timeout=LOGIN_SECONDS,
-            keepalive_interval=5,
-            keepalive_count_max=3,
-            **given,
-        )
+            given["client_keys"] = [target.identity]
+        passphrase = deadline.passphrase(name)
+        if passphrase is None:
+            # The agent may hold what an encrypted file would need a person for.
+            given |= {"password_auth": False, "kbdint_auth": False, "ignore_encrypted": True}
+        else:
+            given["passphrase"] = passphrase
+        try:
+            options = await asyncssh.SSHClientConnectionOptions.construct(
+                login_timeout=0, keepalive_interval=5, keepalive_count_max=3, **given
+            )
+            return cast(asyncssh.SSHClientConnectionOptions, options)
+        except (OSError, ValueError, asyncssh.Error) as error:
+            path = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
+            raise AuthError(
+                name,
+                f"the key file or the SSH configuration{path} cannot be used: {text_of(error)}",
+                code="key-file",
+                todo="correct identity, or ~/.ssh/config",
+            ) from error
 
     async def _tunnel(
         self, name: str, target: Target, options: asyncssh.SSHClientConnectionOptions
     ) -> asyncssh.SSHClientConnection | None:
-        jump = target.jump or options.tunnel
-        if not isinstance(jump, str) or not jump:
+        jump = _jump_of(target, options)
+        if not jump:
             return None
-        connection = self._jumps.get(jump)
-        if connection is None or connection.is_closed():
-            connection = await self._login(name, _Jump.parse(jump, target))
-            self._jumps[jump] = connection
+        lock = self._jump_locks.setdefault(jump, asyncio.Lock())
+        async with lock:  # one connection for all hosts behind it
+            connection = self._jumps.get(jump)
+            if connection is None or connection.is_closed():
+                connection = await self._login(name, _Jump.parse(jump, target))
+                self._jumps[jump] = connection
         return connection
+
+    def _stepper(self, name: str, target: Target) -> Callable[[str, str], None]:
+        if isinstance(target, _Jump):
+            return lambda step, found: None
+        return lambda step, found: self._on_step(name, step, found)
 
 
 @dataclass(frozen=True)
 class _Jump:
-    """A host on the way, `user@host:port`; it is checked like any other."""
+    """A host on the way; it is checked like any other. `jump` is the way to it, as in
+    `ssh -J first,second`."""
 
     user: str | None
     host: str
@@ -285,61 +303,29 @@ class _Jump:
 
     @classmethod
     def parse(cls, text: str, target: Target) -> _Jump:
-        user, _, place = text.rpartition("@")
-        host, colon, port = place.rpartition(":")
-        if not colon or not port.isdecimal():
-            host, port = place, ""
+        before, _, last = text.rpartition(",")
+        where = SshDestination.parse(last.strip())
         return cls(
-            user or None,
-            host.strip("[]"),
-            int(port) if port else None,
-            target.identity,
-            target.known_hosts,
+            where.user, where.host, where.port, target.identity, target.known_hosts, before or None
         )
+
+
+def _jump_of(target: Target, options: asyncssh.SSHClientConnectionOptions) -> str:
+    jump = target.jump or options.tunnel
+    return jump if isinstance(jump, str) else ""
+
+
+def _door(target: Target) -> str:
+    """What counts logins: the first machine on the way."""
+    return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"
 
 
 def _known_hosts_files(target: Target, options: asyncssh.SSHClientConnectionOptions) -> list[str]:
     if target.known_hosts is not None:
         names = [str(Path(target.known_hosts).expanduser())]
     elif isinstance(options.known_hosts, list) and options.known_hosts:
-        names = [str(name) for name in options.known_hosts]
+        names = [str(Path(str(name)).expanduser()) for name in options.known_hosts]
     else:
         # An empty UserKnownHostsFile switches the check off for asyncssh; never here.
         names = [str(Path("~/.ssh/known_hosts").expanduser()), "/etc/ssh/ssh_known_hosts"]
-    names.append(str(accepted_keys()))
-    return [name for name in names if os.access(name, os.R_OK)]
-
-
-def _key_reason(target: Target, shown: asyncssh.SSHKey | None, files: list[str]) -> str:
-    known = []
-    if files:
-        hosts = asyncssh.read_known_hosts(files)
-        port = target.port if target.port not in (None, 22) else None
-        known = list(hosts.match(target.host, "", port)[0])
-    if shown is None:
-        return (
-            f"{_place(target)} shows no key of a kind that is known here; "
-            "its key may have been changed"
-        )
-    what = f"{shown.get_algorithm()} {shown.get_fingerprint()}"
-    if known:
-        return (
-            f"the key of {_place(target)} HAS CHANGED to {what}; if that is right, "
-            "remove the old one from known_hosts"
-        )
-    return (
-        f"the key of {_place(target)} is not known here: {what}; "
-        "`tfmux check FILE --accept-new` trusts it"
-    )
-
-
-def _place(target: Target) -> str:
-    return f"{target.host}:{target.port}" if target.port else target.host
-
-
-def _text(error: BaseException) -> str:
-    if isinstance(error, asyncssh.Error):
-        return str(error.reason)
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+    return [*names, str(accepted_keys())]

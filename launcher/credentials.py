@@ -1,0 +1,229 @@
+"""Who we say we are to an SSH server: keys, passphrases and passwords, and the host key that it
+shows us. What only a person can answer is asked for, and the clock stands still meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+
+from .host_keys import Known, ShownKey
+
+PASSWORDS = 3
+
+
+class QuestionKind(StrEnum):
+    """What a question is about."""
+
+    PASSWORD = "password"
+    PASSPHRASE = "passphrase"
+    PROMPT = "prompt"
+    HOST_KEY = "host key"
+
+
+YES = "yes"
+"""The one answer to a `HOST_KEY` question that trusts the key."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something that only a person can answer; `secret` answers are not to be shown."""
+
+    host: str
+    text: str
+    secret: bool = True
+    kind: QuestionKind = QuestionKind.PROMPT
+
+
+Ask = Callable[[Question], Awaitable[str | None]]
+"""Asks a person; None means that nobody answers (headless, or refused)."""
+
+
+class Deadline:
+    """The deadline of a login, which does not run while a person is being asked."""
+
+    def __init__(self, ask: Ask | None, seconds: float) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._timeout: asyncio.Timeout | None = None
+
+    @property
+    def can_ask(self) -> bool:
+        """Somebody may answer."""
+        return self._ask is not None
+
+    def start(self) -> asyncio.Timeout:
+        """The deadline as a context; `TimeoutError` when it has passed."""
+        self._timeout = asyncio.timeout(self._seconds)
+        return self._timeout
+
+    async def ask(self, question: Question) -> str | None:
+        """Asks; the server has as long as before once the answer is there."""
+        if self._ask is None:
+            return None
+        timeout = self._timeout
+        if timeout is not None and not timeout.expired():
+            timeout.reschedule(None)
+        try:
+            return await self._ask(question)
+        finally:
+            if timeout is not None and not timeout.expired():
+                timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def passphrase(self, host: str) -> Callable[[str], str | None] | None:
+        """For asyncssh, which calls it in a thread of its own; None when nobody can answer."""
+        if self._ask is None:
+            return None
+        loop = asyncio.get_running_loop()
+
+        def answer(filename: str) -> str | None:
+            question = Question(host, f"Passphrase of {filename}", True, QuestionKind.PASSPHRASE)
+            return asyncio.run_coroutine_threadsafe(self.ask(question), loop).result()
+
+        return answer
+
+
+class Client(asyncssh.SSHClient):
+    """asyncssh's side of one login.
+
+    `trust_new` accepts a key where none is known; `approved` is one that a person has just
+    looked at. A key that differs from a known one is never accepted.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        place: tuple[str, int],
+        known: Known,
+        deadline: Deadline,
+        step: Callable[[str, str], None],
+        *,
+        trust_new: bool = False,
+        approved: ShownKey | None = None,
+    ) -> None:
+        self._host = host
+        self._place = place
+        self._known = known
+        self._deadline = deadline
+        self._step = step
+        self._trust_new = trust_new
+        self._approved = approved
+        self._passwords = 0
+        self._prompted = 0
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self.proven = False
+        self.shown: ShownKey | None = None
+        """The key that is not known."""
+        self.accepted: ShownKey | None = None
+        """The same, when it was accepted; the server has still to prove that it is its own."""
+
+    def validate_host_public_key(
+        self, host: str, addr: str, port: int, key: asyncssh.SSHKey
+    ) -> bool:
+        """Called for a key that is not among the known ones."""
+        if key in self._known.elsewhere:
+            return True
+        self.shown = ShownKey.of(*self._place, key)
+        if not self._known.any and (self._trust_new or self.shown == self._approved):
+            self.accepted = self.shown
+            return True
+        return False
+
+    def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
+        """Keeps the connection for a look at the key that it trusted."""
+        self._connection = conn
+
+    def begin_auth(self, username: str) -> None:
+        """The server has proved that the host key is its own."""
+        key = self._connection.get_server_host_key() if self._connection else None
+        kind = key.get_algorithm() if key is not None else "a certificate"
+        self.proven = True
+        self._step("key", f"{kind} {'accepted' if self.accepted else 'known'}")
+
+    async def password_auth_requested(self) -> str | None:
+        """Called until the password is right or we have none."""
+        if not self._deadline.can_ask or self._passwords >= PASSWORDS:
+            return None
+        self._passwords += 1
+        text = "Password" if self._passwords == 1 else "Password (the last one was refused)"
+        return await self._deadline.ask(Question(self._host, text, True, QuestionKind.PASSWORD))
+
+    async def kbdint_auth_requested(self) -> str | None:
+        """None would switch the method off; an empty text offers all of its kinds."""
+        if not self._deadline.can_ask or self._prompted >= PASSWORDS:
+            return None
+        self._prompted += 1
+        return ""
+
+    async def kbdint_challenge_received(
+        self, name: str, instructions: str, lang: str, prompts: Any
+    ) -> list[str] | None:
+        """Questions of the server's own wording, such as for a one-time code."""
+        answers = []
+        for text, echo in prompts:
+            words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
+            answer = await self._deadline.ask(Question(self._host, words, secret=not echo))
+            if answer is None:
+                return None
+            answers.append(answer)
+        return answers
+
+
+async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[str]:
+    """The keys that a login offers, in their order: file or agent's comment, kind, fingerprint."""
+    names = []
+    if options.agent_path:
+        with suppress(OSError, asyncssh.Error, ValueError):
+            agent = await asyncssh.connect_agent(options.agent_path)
+            async with agent:
+                for key in await agent.get_keys(options.agent_identities):
+                    names.append(f"{key.get_comment() or 'a key'} of ssh-agent {_describe(key)}")
+    for key in options.client_keys or ():
+        names.append(f"{file_of(key)} {_describe(key)}")
+    return names
+
+
+def encrypted(paths: list[str]) -> list[str]:
+    """Those of the key files that need a passphrase."""
+    found = []
+    for path in paths:
+        try:
+            asyncssh.read_private_key(Path(path).expanduser())
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            if "assphrase" in str(error):
+                found.append(path)
+        except OSError:
+            continue
+    return found
+
+
+def _describe(key: asyncssh.SSHKeyPair) -> str:
+    try:
+        line = b" ".join([key.algorithm, base64.b64encode(key.public_data)])
+        public = asyncssh.import_public_key(line)
+    except (asyncssh.KeyImportError, ValueError):
+        return f"({key.get_algorithm()})"
+    return f"({public.get_algorithm()} {public.get_fingerprint()})"
+
+
+def file_of(key: asyncssh.SSHKeyPair) -> str:
+    """The file that a key was read from, or its comment."""
+    name = getattr(key, "_filename", None)
+    if isinstance(name, bytes):
+        return shown_path(name.decode(errors="replace"))
+    return str(key.get_comment() or "a key")
+
+
+def shown_path(path: str) -> str:
+    """A path with the home as `~`."""
+    home = os.path.expanduser("~")
+    return "~" + path[len(home) :] if path.startswith(home + "/") else path

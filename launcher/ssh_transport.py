@@ -1,0 +1,61 @@
+"""One channel of an SSH connection as a stream to an agent."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import asyncssh
+
+from .transport import STDERR_BYTES, Transport
+
+
+class SshTransport(Transport):
+    """One channel of an SSH connection, running the bridge."""
+
+    def __init__(
+        self, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]
+    ) -> None:
+        self.connection = connection
+        self._process = process
+        self._said = bytearray()
+        self._listener = asyncio.create_task(self._listen())
+        self._forwards: list[asyncssh.SSHListener] = []
+
+    async def read(self) -> bytes:
+        try:
+            return await self._process.stdout.read(1 << 18)
+        except (asyncssh.Error, OSError):
+            return b""
+
+    def write(self, data: bytes) -> None:
+        with suppress(OSError):  # the reading side says that the connection has gone
+            self._process.stdin.write(data)
+
+    async def drain(self) -> None:
+        await self._process.stdin.drain()
+
+    async def aclose(self) -> None:
+        self._listener.cancel()
+        for listener in self._forwards:
+            listener.close()
+        self._process.close()
+        self.connection.close()
+        with suppress(TimeoutError, asyncssh.Error, OSError):
+            async with asyncio.timeout(2):
+                await self.connection.wait_closed()
+        self.connection.abort()
+
+    @property
+    def complaint(self) -> str:
+        return self._said.decode(errors="replace").strip()
+
+    async def forward(self, port: int) -> int:
+        listener = await self.connection.forward_local_port("127.0.0.1", 0, "127.0.0.1", port)
+        self._forwards.append(listener)
+        return int(listener.get_port())
+
+    async def _listen(self) -> None:
+        with suppress(asyncssh.Error, OSError):
+            while data := await self._process.stderr.read(STDERR_BYTES):
+                self._said = (self._said + data)[-STDERR_BYTES:]
