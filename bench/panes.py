@@ -8,6 +8,7 @@ taken on one clock. For our panes the lines go the way they go in a run: onto di
 store. `RichLog` is fed as its documentation says, by one call a line on the app's loop.
 """
 
+# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
@@ -17,7 +18,6 @@ import os
 import pty
 import select
 import struct
-import sys
 import tempfile
 import termios
 import threading
@@ -216,4 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -44,13 +44,14 @@ class TfmuxApp(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of the moods, for themes that do not name them."""
+        dark = self.current_theme.dark
         return {
-            "mood-waiting": "#8a8f98",
-            "mood-busy": "#d7a13b",
-            "mood-good": "#4fae68",
-            "mood-off": "#8a8f98",
-            "mood-bad": "#e5534b",
-            "accent-text": "#6aa5e8",
+            "mood-waiting": "#8a8f98" if dark else "#5f6670",
+            "mood-busy": "#d7a13b" if dark else "#8a5a00",
+            "mood-good": "#4fae68" if dark else "#1a7a36",
+            "mood-off": "#8a8f98" if dark else "#5f6670",
+            "mood-bad": "#f0645c" if dark else "#b3201a",
+            "accent-text": "#6aa5e8" if dark else "#0b57b0",
         }
 
     # kill-all and leaving

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import accumulate
 
+from launcher.ids import TaskId
 from launcher.logs import LogFile
 
 MAX_LINE = 64 * 1024
@@ -18,6 +20,7 @@ _WINDOW = 3 * 64 * 1024
 """Marks are at most twice their usual distance apart, so a window from a mark always holds the
 beginning of the line that was asked for."""
 _BLOCKS = 4
+_NEAR_END = 200
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,10 @@ class Line:
     cut: int = 0
     open: bool = False
     """The newline has not come yet: the line may still grow."""
+    time: float | None = None
+    """When it was received, to a quarter of a second; seconds since the epoch."""
+    task: TaskId | None = None
+    """Whose line it is, where logs are merged."""
 
 
 @dataclass
@@ -39,13 +46,28 @@ class _Block:
     first: int
     """The number of the line that holds the block's first byte."""
     lines: list[bytes]
+    size: int
     to_end: bool
+    _starts: list[int] | None = None
+
+    def start(self, at: int) -> int:
+        """Where in the file line `at` of the block begins. Near the block's end, where a pane
+        that follows looks, it is reckoned from there."""
+        if len(self.lines) - at < _NEAR_END:
+            return (
+                self.offset + self.size - sum(map(len, self.lines[at:])) - len(self.lines[at:]) + 1
+            )
+        if self._starts is None:
+            lengths = (len(line) + 1 for line in self.lines)
+            self._starts = list(accumulate(lengths, initial=self.offset))
+        return self._starts[at]
 
 
 class Document:
     """Lines of a log file. `refresh` takes up what was written; until then nothing changes."""
 
-    def __init__(self, file: LogFile) -> None:
+    def __init__(self, task: TaskId, file: LogFile) -> None:
+        self.task = task
         self.file = file
         self._size = 0
         self._newlines = 0
@@ -99,19 +121,42 @@ class Document:
             raise IndexError(f"no line {number} in {self.file.path.name}")
         block = self._block_of(number)
         at = number - block.first
-        if at < len(block.lines) - 1 and len(block.lines[at]) <= MAX_LINE:
-            return Line(number, self._start(block, at), block.lines[at])
+        start = block.start(min(at, len(block.lines) - 1))
         is_open = self._open and number == self.count - 1
-        if at < len(block.lines) and block.to_end and len(block.lines[at]) <= MAX_LINE:
-            return Line(number, self._start(block, at), block.lines[at], open=is_open)
-        return self._long_line(number, self._start(block, min(at, len(block.lines) - 1)), is_open)
+        whole = at < len(block.lines) - 1 or (at < len(block.lines) and block.to_end)
+        if not whole or len(block.lines[at]) > MAX_LINE:
+            return self._long_line(number, start, is_open)
+        data = block.lines[at]
+        return Line(number, start, data, 0, is_open, self.file.time_at(start + len(data)))
 
     def offset_of(self, number: int) -> int:
         """Where line `number` begins; the document's size for the line after the last."""
         if number >= self.count:
             return self._size
         block = self._block_of(number)
-        return self._start(block, number - block.first)
+        return block.start(number - block.first)
+
+    def stamps(self, first: int) -> list[tuple[int, float]]:
+        """Times of receipt from the mark numbered `first`: lines before the mark, and when.
+        Marks beyond what `refresh` took up come later."""
+        marks = self.file.marks(first)
+        return [mark for mark in marks if mark[0] <= self._newlines]
+
+    def documents(self) -> dict[TaskId, Document]:
+        """Itself."""
+        return {self.task: self}
+
+    def origin(self, number: int) -> tuple[TaskId, int]:
+        """The line itself."""
+        return self.task, number
+
+    def locate(self, task: TaskId, line: int) -> int | None:
+        """The line itself, when there is such a line."""
+        return line if line < self.count else None
+
+    def last_at(self, task: TaskId, number: int) -> int:
+        """The line itself."""
+        return min(number, self.count - 1)
 
     def number_at(self, offset: int) -> int:
         """The number of the line that holds the byte at `offset`."""
@@ -133,7 +178,7 @@ class Document:
         if block is None:
             data = self.file.read(offset, min(_WINDOW, self._size - offset))
             to_end = offset + len(data) >= self._size
-            block = _Block(offset, first, data.split(b"\n"), to_end)
+            block = _Block(offset, first, data.split(b"\n"), len(data), to_end)
             self._blocks[offset] = block
             if len(self._blocks) > _BLOCKS:
                 self._blocks.popitem(last=False)
@@ -142,21 +187,15 @@ class Document:
         self._hot = block
         return block
 
-    @staticmethod
-    def _start(block: _Block, at: int) -> int:
-        return block.offset + sum(map(len, block.lines[:at])) + at
-
     def _long_line(self, number: int, start: int, is_open: bool) -> Line:
         end = self._size if is_open else self._end(number, start)
-        if end - start <= MAX_LINE:
-            return Line(number, start, self.file.read(start, end - start), open=is_open)
-        cut = end - start - MAX_LINE
-        tail = self.file.read(end - MAX_LINE, MAX_LINE)
-        if b"\r" in tail.rstrip(
-            b"\r"
-        ):  # a progress bar of an hour is one long line: its end counts
-            return Line(number, start, tail, open=is_open)
-        return Line(number, start, self.file.read(start, MAX_LINE), cut, is_open)
+        cut, when = max(0, end - start - MAX_LINE), self.file.time_at(end)
+        data = self.file.read(start, min(MAX_LINE, end - start))
+        if cut:
+            tail = self.file.read(end - MAX_LINE, MAX_LINE)
+            if b"\r" in tail.rstrip(b"\r"):
+                data, cut = tail, 0  # a progress bar of an hour is one long line: its end counts
+        return Line(number, start, data, cut, is_open, when)
 
     def _end(self, number: int, start: int) -> int:
         """Where the newline of line `number` is. The mark before the next line is at most a

@@ -1,4 +1,4 @@
-"""What one pane knows of one log: the lines, the place in them, and how they are to be shown.
+"""What one pane knows of one log: the lines, the place in them, and how they are shown.
 
 It outlives the pane's widget: paging through a cluster of hundreds of tasks moves views between
 few widgets, and each is found as it was left.
@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rich.cells import cell_len, chop_cells
-
 from launcher.ids import TaskId
 
-from .document import Line
-from .sanitise import PLAIN, Piece, pieces
+from .document import Document, Line
+from .rows import Options, row
+from .sanitise import Piece
 from .viewport import Viewport
 
 
@@ -32,45 +31,41 @@ class Lines(Protocol):
     def line(self, number: int) -> Line:
         """Line `number`, counted from 0. Raises `IndexError` when there is none."""
 
+    def documents(self) -> dict[TaskId, Document]:
+        """The logs behind the lines."""
 
-@dataclass(frozen=True)
-class Options:
-    """How lines are shown; never what is in the file."""
+    def origin(self, number: int) -> tuple[TaskId, int]:
+        """Whose line `number` is, and its number in that task's log."""
 
-    wrap: bool = True
+    def locate(self, task: TaskId, line: int) -> int | None:
+        """Where line `line` of a task's log stands among these; None when it is not."""
+
+    def last_at(self, task: TaskId, number: int) -> int:
+        """The last line of a task's log that stands at or before `number` here; -1 when there
+        is none."""
 
 
 @dataclass
 class LogView:
-    """The state of one pane."""
+    """The state of one pane; `task` is None for the merged log."""
 
-    task: TaskId
+    task: TaskId | None
     lines: Lines
     options: Options = field(default_factory=Options)
     port: Viewport = field(default_factory=Viewport)
+    colours: dict[TaskId, int] = field(default_factory=dict)
+    """Of the tasks in a merged log: numbers of a palette."""
+    selection: tuple[int, int] | None = None
+    """First chosen line and the one that moves, both included."""
+    cursor: int | None = None
+    """The line of the last hit."""
 
-    def row_pieces(self, line: Line) -> list[Piece]:
-        """What is drawn of a line."""
-        result = pieces(line.data)
-        if line.cut:
-            result = [*result, Piece(f" …✂ {line.cut:,} more bytes".replace(",", " "), PLAIN)]
-        return result
+    def row(self, line: Line) -> tuple[list[Piece], int]:
+        """What is drawn of a line, and the width of what stands before its own text."""
+        return row(line, self.options, self.colours)
 
-
-def wrapped(row: list[Piece], width: int) -> list[list[Piece]]:
-    """One line as rows of at most `width` cells."""
-    if sum(cell_len(piece.text) for piece in row) <= width:
-        return [row]
-    text = "".join(piece.text for piece in row)
-    rows: list[list[Piece]] = []
-    todo = [(piece.text, piece.look) for piece in reversed(row)]
-    for part in chop_cells(text, width):
-        need, out = len(part), []
-        while need:
-            piece, look = todo.pop()
-            out.append(Piece(piece[:need], look))
-            if len(piece) > need:
-                todo.append((piece[need:], look))
-            need -= len(out[-1].text)
-        rows.append(out)
-    return rows
+    def selected(self, number: int) -> bool:
+        """The line is among those chosen."""
+        if self.selection is None:
+            return False
+        return min(self.selection) <= number <= max(self.selection)

@@ -55,8 +55,7 @@ class Viewport:
         if self.following:
             if rows >= 0:
                 return
-            self.top, self.sub = self._last_page()
-            self._pause()
+            self.pause()
         if rows < 0:
             self._back(-rows)
             return
@@ -77,7 +76,7 @@ class Viewport:
         if self._last_page() == (0, 0):
             return  # everything is in sight: nothing to leave
         if self.following:
-            self._pause()
+            self.pause()
         self.top = self.sub = 0
 
     def follow(self) -> None:
@@ -88,15 +87,26 @@ class Viewport:
         """Puts a line into sight, a third down the pane; pauses, unless it is in sight."""
         if any(row[0] == line for row in self.rows()):
             if self.following:
-                self._pause()
+                self.pause()
             return
         if self.following:
-            self._pause()
+            self.pause()
         self.top, self.sub = min(line, max(0, self.count - 1)), 0
         self._back(self.height // 3)
         self.top, self.sub = min((self.top, self.sub), self._last_page())
 
-    def _pause(self) -> None:
+    def reveal(self, line: int) -> None:
+        """Scrolls just as far as it takes to see a line."""
+        rows = self.rows()
+        if rows and line < rows[0][0]:
+            self.top, self.sub = line, 0
+        while (rows := self.rows()) and line > rows[-1][0] and not self.following:
+            self.top, self.sub = (self.top + max(1, line - rows[-1][0]), 0)
+
+    def pause(self) -> None:
+        """Stays where it is."""
+        if self.following:
+            self.top, self.sub = self._last_page()
         self.following = False
         self.seen = self.count
 

@@ -9,38 +9,33 @@ from typing import ClassVar
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.containers import Horizontal
 
 from launcher.control import RunControl
 from launcher.ids import TaskId
 from launcher.snapshot import Snapshot
 from launcher.states import Outcome, RunState
-from tui import layout
+from tui.board import Board
 from tui.layout import Arrangement, Box
-from tui.log.document import Document
 from tui.log.view import LogView
+from tui.screens.log_actions import LogActions
+from tui.stall import stalled_for
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.widgets.log_pane import LogPane
 from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.prompt import Prompt
 from tui.widgets.status_strip import StatusStrip
+from tui.widgets.task_list import TaskList
+from tui.widgets.titles import TitlePart, task_title
 
 FRAME = 1 / 30
-KEYS = [
-    ("F9", "kill all"),
-    ("q", "leave"),
-    ("Tab", "next pane"),
-    ("z", "zoom"),
-    ("Space", "layout"),
-    ("G", "follow"),
-    ("?", "help"),
-    ("[ ]", "page"),
-    ("1-9 '", "go to"),
-]
+MERGED_LIST_FROM = 110
+"""Cells of width from which on the merged log has the list of tasks beside it."""
 
 
-class RunScreen(Screen[None]):
+class RunScreen(LogActions):
     """Header, strip, panes, footer. One clock drives all of them: it takes up the newest
     snapshot and asks each visible pane whether its log has grown."""
 
@@ -51,10 +46,14 @@ class RunScreen(Screen[None]):
         Binding("right", "go('right')", "Pane to the right", id="pane.right"),
         Binding("up", "go('up')", "Pane above", id="pane.up"),
         Binding("down", "go('down')", "Pane below", id="pane.down"),
-        *(Binding(str(n), f"nth({n})", f"Pane {n}", show=False) for n in range(1, 10)),
-        Binding("z,enter", "zoom", "Zoom", id="zoom"),
+        *(Binding(str(n), f"nth({n})", f"Pane {n}", id=f"pane.{n}") for n in range(1, 10)),
+        Binding("apostrophe", "name", "Go to a task by name", id="pane.name"),
+        Binding("z,enter", "zoom", "Zoom the pane", id="zoom"),
         Binding("escape", "back", "Back", id="back"),
         Binding("space", "arrange", "Next layout", id="layout.next"),
+        Binding("m", "merged", "Merged log", id="layout.merged"),
+        Binding("o", "toggle_task", "Merged log: this task on or off", id="merged.toggle"),
+        Binding("p", "pin", "Pin to the attention page", id="pin"),
         Binding("left_square_bracket", "page(-1)", "Previous page", id="page.previous"),
         Binding("right_square_bracket", "page(1)", "Next page", id="page.next"),
         Binding("j", "scroll(1)", "Line down", id="scroll.down"),
@@ -63,21 +62,35 @@ class RunScreen(Screen[None]):
         Binding("pageup", "scroll_page(-1)", "Page up", id="scroll.page_up"),
         Binding("ctrl+d", "scroll_page(0.5)", "Half a page down", id="scroll.half_down"),
         Binding("ctrl+u", "scroll_page(-0.5)", "Half a page up", id="scroll.half_up"),
-        Binding("g,home", "first_line", "First line", id="scroll.home"),
+        Binding("g,home", "first_line", "First line of the run", id="scroll.home"),
         Binding("G,end", "follow", "Follow the end", id="scroll.follow"),
+        Binding("slash", "search", "Search the whole log", id="search"),
+        Binding("n", "hit(1)", "Next hit", id="search.next"),
+        Binding("N", "hit(-1)", "Previous hit", id="search.previous"),
+        Binding("ampersand", "filter", "Filter lines (!text excludes)", id="filter"),
+        Binding("e", "error(1)", "Next error in any pane", id="error.next"),
+        Binding("E", "error(-1)", "Previous error in any pane", id="error.previous"),
+        Binding("exclamation_mark", "first_failure", "First failure", id="failure"),
+        Binding("t", "stamps", "Timestamps", id="log.stamps"),
+        Binding("w", "wrap", "Wrap long lines", id="log.wrap"),
+        Binding("a", "prefix", "Hide TensorFlow's log prefix", id="log.prefix"),
+        Binding("v", "select", "Select lines", id="log.select"),
+        Binding("y", "copy", "Copy", id="log.copy"),
+        Binding("ctrl+s", "save", "Save lines to a file", id="log.save"),
     ]
 
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self.control = control
         self.snapshot = control.snapshot()
+        self.board = Board()
+        self.board.update(self.snapshot)
         self._latest = self.snapshot
-        self._views: dict[TaskId, LogView] = {}
-        self._focused: TaskId | None = None
-        self._arrangement = Arrangement.GRID
-        self._zoomed = False
-        self._page = 0
-        self._placed: tuple[object, ...] = ()
+        self._views: dict[TaskId | None, LogView] = {}
+        self._off: set[TaskId] = set()
+        """Tasks switched off in the merged log."""
+        self._stalled: dict[TaskId, float] = {}
+        self._placed: object = None
         self._second = 0.0
         self._notes = len(self.snapshot.notes)
 
@@ -85,19 +98,25 @@ class RunScreen(Screen[None]):
         """From top to bottom."""
         yield RunHeader()
         yield StatusStrip()
-        yield PaneGrid()
+        with Horizontal():
+            yield TaskList()
+            yield PaneGrid()
         yield OutcomePanel()
-        yield KeyFooter(KEYS)
+        yield Prompt()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
+        self._grid = self.query_one(PaneGrid)
+        self._list = self.query_one(TaskList)
+        self._list.display = False
         self.query_one(OutcomePanel).display = False
-        if self.snapshot.tasks:
-            self._focused = self.snapshot.tasks[0].id
         self.control.subscribe(self._hand_over)
         self.set_interval(FRAME, self._frame)
         # What is mounted stays: the collector need not walk it again and again (its pauses were
         # the longest that a key waited for).
         self.call_after_refresh(gc.freeze)
+        if self.snapshot.state is RunState.ENDED:
+            self.query_one(OutcomePanel).show(self.snapshot)
 
     def _hand_over(self, snapshot: Snapshot) -> None:
         """Called on the launcher's thread: leaves the snapshot for the next frame."""
@@ -108,19 +127,22 @@ class RunScreen(Screen[None]):
     def _frame(self) -> None:
         now = time.time()
         if self._latest is not self.snapshot:
-            self._take(self._latest, now)
+            self._take(self._latest)
+            self._show_states(now)
         elif now - self._second >= 1.0:
+            self._second = now
+            self._stalled = self._find_stalled(now)
             self._show_states(now)
         self._place()
         if self.app.screen is self or self.app.screen.is_modal:
             for pane in self._grid.panes:
                 pane.poll()
+            self.follow_searches()
+            self._show_titles(now)
 
-    def _take(self, snapshot: Snapshot, now: float) -> None:
+    def _take(self, snapshot: Snapshot) -> None:
         before, self.snapshot = self.snapshot, snapshot
-        if self._focused is None and snapshot.tasks:
-            self._focused = snapshot.tasks[0].id
-        self._show_states(now)
+        self.board.update(snapshot, self._stalled)
         for note in snapshot.notes[self._notes :]:
             self.notify(note, timeout=8)
         self._notes = len(snapshot.notes)
@@ -128,120 +150,198 @@ class RunScreen(Screen[None]):
         if snapshot.state is RunState.ENDED and before.state is not RunState.ENDED and by_itself:
             self.query_one(OutcomePanel).show(snapshot)
 
+    def _find_stalled(self, now: float) -> dict[TaskId, float]:
+        found = {}
+        for task in self.snapshot.tasks:
+            if task.state.live and task.step is not None:
+                late = stalled_for(self.control.series(task.id).points, now)
+                if late is not None:
+                    found[task.id] = late
+        return found
+
     def _show_states(self, now: float) -> None:
-        self._second = now
-        self.query_one(RunHeader).show(self.snapshot)
-        self.query_one(StatusStrip).show(self.snapshot, self._focused)
+        self.query_one(RunHeader).show(self.snapshot, len(self._stalled))
+        self._show_focus(now)
+        self.query_one(KeyFooter).show(self._keys())
+
+    def _show_focus(self, now: float) -> None:
+        self.query_one(StatusStrip).show(self.snapshot, self.board.focused)
+        if self._list.display:
+            off = self._off if self.board.shown is Arrangement.MERGED else None
+            self._list.show(self.snapshot, self.board.focused, now, off)
+
+    def _show_titles(self, now: float) -> None:
         states = {task.id: task for task in self.snapshot.tasks}
         for pane in self._grid.panes:
-            if pane.view and pane.view.task in states:
-                pane.set_task(states[pane.view.task], now)
+            view = pane.view
+            if view is None:
+                continue
+            if view.task is None:
+                on_count = len(self.merged_tasks())
+                text = f"all logs, {on_count} of {len(states)} tasks, by time of receipt"
+                parts: tuple[TitlePart, ...] = (TitlePart(0, text, "name"),)
+            elif view.task in states:
+                parts = task_title(
+                    states[view.task],
+                    now,
+                    self.control.series(view.task).points,
+                    self._stalled.get(view.task),
+                    view.task in self.board.pinned,
+                )
+            else:
+                continue
+            pane.set_title(parts, self.note_of(view))
+
+    def _keys(self) -> list[tuple[str, str]]:
+        """The footer's keys, the most important first."""
+        ended = self.snapshot.state is RunState.ENDED
+        keys = [("F9", "receipt" if ended else "kill all"), ("q", "leave"), ("?", "help")]
+        if self.board.shown is Arrangement.MERGED:
+            keys += [("o", "task on/off")]
+        keys += [("Tab", "next"), ("z", "zoom"), ("Space", "layout"), ("/", "search")]
+        if len(self.board.pages()) > 1:
+            keys += [("[ ]", f"page {self.board.page + 1}/{len(self.board.pages())}")]
+        keys += [("&", "filter"), ("e", "errors"), ("G", "follow"), ("m", "merged")]
+        keys += [("M", "metrics"), ("H", "hosts"), ("y", "copy"), ("'", "go to")]
+        return keys
 
     # panes
 
     @property
-    def _grid(self) -> PaneGrid:
-        return self.query_one(PaneGrid)
-
-    @property
     def pane(self) -> LogPane | None:
         """The pane that has the focus."""
-        return next((p for p in self._grid.panes if p.view and p.view.task == self._focused), None)
+        if self.board.shown is Arrangement.MERGED:
+            return next(iter(self._grid.panes), None)
+        wanted = self.board.focused
+        return next((p for p in self._grid.panes if p.view and p.view.task == wanted), None)
 
-    def _view(self, task: TaskId) -> LogView:
+    def all_views(self) -> list[LogView]:
+        """Every view that a pane has shown."""
+        return list(self._views.values())
+
+    def merged_tasks(self) -> list[TaskId]:
+        """The tasks that are switched on in the merged log."""
+        return [task.id for task in self.snapshot.tasks if task.id not in self._off]
+
+    def show_line(self, task: TaskId, line: int) -> None:
+        """Brings a line of a task's log into sight, whatever the pane showed before."""
+        if self.board.shown is Arrangement.MERGED:
+            self.board.arrangement = Arrangement.GRID
+        self._focus(task)
+        pane = self.pane
+        if pane is None or pane.view is None:
+            return
+        if pane.view.lines.locate(task, line) is None:
+            self.set_filter(pane.view, "")
+        pane.view.lines.refresh()
+        pane.view.cursor = line
+        pane.go_to(line)
+        pane.redraw()
+
+    def _view(self, task: TaskId | None) -> LogView:
         if task not in self._views:
-            self._views[task] = LogView(task, Document(self.control.logs.open(task)))
+            colours = {view.id: i for i, view in enumerate(self.snapshot.tasks)}
+            view = LogView(task, self.lines_of(task), self.options, colours=colours)
+            self._views[task] = view
         return self._views[task]
 
-    def _pages(self) -> list[list[TaskId]]:
-        tasks = [task.id for task in self.snapshot.tasks]
-        size = self._grid.size
-        count = layout.per_page(len(tasks), size.width, size.height)
-        return [tasks[i : i + count] for i in range(0, len(tasks), count)]
-
-    def _boxes(self) -> tuple[list[TaskId], list[Box]]:
-        size = self._grid.size
-        if self._zoomed and self._focused:
-            return [self._focused], [Box(0, 0, size.width, size.height)]
-        pages = self._pages()
-        if not pages:
-            return [], []
-        self._page = min(self._page, len(pages) - 1)
-        page = pages[self._page]
-        boxes: list[Box] = []
-        if self._arrangement is Arrangement.CHIEF:
-            chief = next((t.id for t in self.snapshot.tasks if t.is_chief), page[0])
-            if chief in page:
-                boxes = layout.chief_large(len(page), page.index(chief), size.width, size.height)
-        return page, boxes or layout.grid(len(page), size.width, size.height)
-
     def _place(self) -> None:
-        """Puts the page's views into panes, when anything about it has changed."""
+        """Puts views into panes, when anything about their places has changed."""
+        shown = self.board.shown
+        merged = shown is Arrangement.MERGED
+        wide = self.size.width >= MERGED_LIST_FROM
+        self._list.display = not self.board.zoomed and (
+            shown is Arrangement.LIST or (merged and wide)
+        )
+        self.board.width, self.board.height = self._grid.size
         if not self._grid.size:
             return
-        tasks, boxes = self._boxes()
-        wanted = (tuple(tasks), tuple(boxes))
-        if wanted == self._placed:
+        places: list[tuple[TaskId | None, Box]] = list(self.board.place())
+        if merged:
+            places = [(None, Box(0, 0, self.board.width, self.board.height))]
+        if places == self._placed:
             return
-        self._placed = wanted
-        states = {task.id: task for task in self.snapshot.tasks}
-        for task, pane in zip(tasks, self._grid.place(boxes), strict=True):
-            pane.show(self._view(task), states[task])
+        self._placed = places
+        panes = self._grid.place([box for _, box in places])
+        for (task, _), pane in zip(places, panes, strict=True):
+            pane.show(self._view(task))
+        now = time.time()
+        self._show_titles(now)
+        self._show_focus(now)
         self._focus_pane()
 
     def _focus_pane(self) -> None:
         pane = self.pane
         if pane is None and self._grid.panes and self._grid.panes[0].view:
             pane = self._grid.panes[0]
-            self._focused = self._grid.panes[0].view.task
-        if pane and not pane.has_focus:
+            self.board.focused = self._grid.panes[0].view.task
+        if pane and not pane.has_focus and not self.query_one(Prompt).display:
             pane.focus(scroll_visible=False)
 
-    def focus_task(self, task: TaskId) -> None:
-        """Gives a task's pane the focus, turning to its page."""
-        self._focused = task
-        for number, page in enumerate(self._pages()):
-            if task in page:
-                self._page = number
+    def _focus(self, task: TaskId | None) -> None:
+        if task is not None:
+            self.board.focus(task)
+        self._refocus()
+
+    def _refocus(self) -> None:
         self._place()
         self._focus_pane()
-        self.query_one(StatusStrip).show(self.snapshot, task)
+        self._show_focus(time.time())
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A click on a pane gives it the focus."""
-        if isinstance(event.widget, LogPane) and event.widget.view:
-            self._focused = event.widget.view.task
-            self.query_one(StatusStrip).show(self.snapshot, self._focused)
+        if isinstance(event.widget, LogPane) and event.widget.view and event.widget.view.task:
+            self.board.focused = event.widget.view.task
+            self._show_focus(time.time())
 
     @on(StatusStrip.Clicked)
-    def _strip_clicked(self, event: StatusStrip.Clicked) -> None:
-        self.focus_task(event.task)
+    @on(TaskList.Clicked)
+    def _task_clicked(self, event: StatusStrip.Clicked | TaskList.Clicked) -> None:
+        self._focus(event.task)
 
     @on(LogPane.Chosen)
     def _pane_chosen(self) -> None:
         self.action_zoom()
 
-    # actions
+    @on(LogPane.Marked)
+    def _lines_marked(self) -> None:
+        self.notify("y copies, Ctrl-S saves, Esc leaves", timeout=3)
+
+    @on(Prompt.Answered)
+    def _name_answered(self, event: Prompt.Answered) -> None:
+        if event.purpose == "name" and event.text:
+            task = self.board.named(event.text)
+            if task is None:
+                self.notify(f"no task is called {event.text!r}", severity="warning", timeout=3)
+            self._focus(task)
+
+    # actions: focus and layout
 
     def action_next(self, by: int) -> None:
         """The next or previous task, over pages."""
-        tasks = [task.id for task in self.snapshot.tasks]
-        if self._focused in tasks:
-            self.focus_task(tasks[(tasks.index(self._focused) + by) % len(tasks)])
+        self.board.step(by)
+        self._refocus()
 
     def action_nth(self, number: int) -> None:
         """The nth pane of the page."""
         if number <= len(self._grid.panes) and (view := self._grid.panes[number - 1].view):
-            self.focus_task(view.task)
+            self._focus(view.task)
+
+    def action_name(self) -> None:
+        """Asks for a task's name."""
+        self.query_one(Prompt).ask("name", "task (w1, worker:1, a host)", "")
 
     def action_go(self, direction: str) -> None:
-        """The nearest pane in a direction."""
+        """The nearest pane in a direction; in a list, the task above or below."""
+        if self.board.shown in (Arrangement.LIST, Arrangement.MERGED) or self.board.zoomed:
+            self.action_next(1 if direction in ("down", "right") else -1)
+            return
         here = self.pane
         if here is None:
             return
         dx, dy = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}[direction]
         x, y = here.region.center
-        best: tuple[float, TaskId] | None = None
+        best: tuple[float, TaskId | None] | None = None
         for pane in self._grid.panes:
             px, py = pane.region.center
             ahead = (px - x) * dx + (py - y) * dy
@@ -252,51 +352,101 @@ class RunScreen(Screen[None]):
             if best is None or distance < best[0]:
                 best = (distance, pane.view.task)
         if best:
-            self.focus_task(best[1])
+            self._focus(best[1])
 
     def action_zoom(self) -> None:
         """The focused pane alone, and back."""
-        self._zoomed = not self._zoomed
-        self._place()
+        self.board.zoomed = not self.board.zoomed
+        self._refocus()
 
     def action_back(self) -> None:
-        """Out of the zoom."""
-        if self._zoomed:
+        """Out of whatever was entered last: a choice of lines, a search, the zoom."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            pane.view.selection = None
+            pane.redraw()
+        elif self.stop_search():
+            pass
+        elif self.board.zoomed:
             self.action_zoom()
-        else:
+        elif self.query_one(OutcomePanel).display:
             self.query_one(OutcomePanel).display = False
+        elif pane and pane.view and pane.view.cursor is not None:
+            pane.view.cursor = None
+            pane.redraw()
+
+    def _arrange(self, arrangement: Arrangement) -> None:
+        self.board.zoomed = False
+        self.board.arrangement = arrangement
+        self._refocus()
+        self.notify(f"layout: {arrangement}", timeout=1.5)
 
     def action_arrange(self) -> None:
         """The next layout."""
-        order = [Arrangement.GRID, Arrangement.CHIEF]
-        self._zoomed = False
-        self._arrangement = order[(order.index(self._arrangement) + 1) % len(order)]
-        self._place()
+        order = list(Arrangement)
+        self._arrange(order[(order.index(self.board.shown) + 1) % len(order)])
+
+    def action_merged(self) -> None:
+        """The merged log, and back to the panes."""
+        merged = self.board.shown is Arrangement.MERGED
+        self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
+
+    def action_toggle_task(self) -> None:
+        """Switches the focused task on or off in the merged log."""
+        if self.board.shown is Arrangement.MERGED and self.board.focused:
+            self._off ^= {self.board.focused}
+            view = self._view(None)
+            self.set_filter(view, self._filters.get(None, ""))
+            if self.pane:
+                self.pane.redraw()
+            self._show_focus(time.time())
+
+    def action_pin(self) -> None:
+        """Pins the focused task to the attention page, or unpins it."""
+        task = self.board.focused
+        if task is None:
+            return
+        if task in self.board.pinned:
+            self.board.pinned.remove(task)
+        else:
+            self.board.pinned.append(task)
+        self.board.update(self.snapshot, self._stalled)
 
     def action_page(self, by: int) -> None:
         """Turns the page."""
-        pages = self._pages()
-        self._zoomed = False
-        if pages:
-            self._page = (self._page + by) % len(pages)
-            self.focus_task(pages[self._page][0])
+        self.board.turn(by)
+        self._refocus()
+
+    # actions: scrolling
 
     def action_scroll(self, rows: int) -> None:
-        """Scrolls the focused pane by rows."""
-        if self.pane:
-            self.pane.scroll_rows(rows)
+        """Scrolls the focused pane by rows, or moves the end of a choice."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, rows)
+        elif pane:
+            pane.scroll_rows(rows)
 
     def action_scroll_page(self, pages: float) -> None:
         """Scrolls the focused pane by pages."""
-        if self.pane:
-            self.pane.scroll_pages(pages)
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, int(pane.size.height * pages))
+        elif pane:
+            pane.scroll_pages(pages)
 
     def action_first_line(self) -> None:
         """To the first line of the run."""
-        if self.pane:
-            self.pane.go_home()
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, -pane.view.lines.count)
+        elif pane:
+            pane.go_home()
 
     def action_follow(self) -> None:
         """To the end, and follows it."""
-        if self.pane:
-            self.pane.go_end()
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, pane.view.lines.count)
+        elif pane:
+            pane.go_end()

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.widget import Widget
 
-from .fit import Part, fit
-
 
 class KeyFooter(Widget):
     """Keys and what they do, the most important first; those that do not fit are left out."""
@@ -25,14 +23,12 @@ class KeyFooter(Widget):
 
     def render(self) -> Text:
         """`F9 kill all  q leave …`."""
-        width = self.size.width
-        parts = [Part(i, f"{key}\x00{does}") for i, (key, does) in enumerate(self._keys)]
         row = Text(no_wrap=True, end="")
         key_style = f"bold {self.app.theme_variables.get('accent-text', '')}"
-        for i, part in enumerate(fit(parts, width, gap="\x01").plain.split("\x01")):
-            key, _, does = part.partition("\x00")
-            row.append("  " if i else "")
+        for key, does in self._keys:
+            if row.cell_len + len(key) + len(does) + 3 > self.size.width:
+                break
+            row.append("  " if row else "")
             row.append(key, key_style)
             row.append(f" {does}")
-        row.truncate(width)
         return row

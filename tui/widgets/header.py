@@ -18,19 +18,16 @@ _UP = (TaskState.READY, TaskState.RUNNING)
 
 
 class RunHeader(Widget):
-    """Shows the last snapshot it was given; `tick` lets its clocks go on."""
+    """Shows the last snapshot it was given; told again each second, its clocks go on."""
 
     def __init__(self) -> None:
         super().__init__()
         self._snapshot: Snapshot | None = None
+        self._stalled = 0
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Takes up a snapshot."""
-        self._snapshot = snapshot
-        self.refresh()
-
-    def tick(self) -> None:
-        """A moment has passed."""
+    def show(self, snapshot: Snapshot, stalled: int = 0) -> None:
+        """Takes up a snapshot, and how many tasks have stalled."""
+        self._snapshot, self._stalled = snapshot, stalled
         self.refresh()
 
     def render(self) -> Text:
@@ -38,7 +35,11 @@ class RunHeader(Widget):
         if self._snapshot is None:
             return Text("")
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
-        return fit(header_parts(self._snapshot, time.time(), colours), self.size.width)
+        parts = header_parts(self._snapshot, time.time(), colours)
+        if self._stalled and self._snapshot.state is not RunState.ENDED:
+            style = f"bold {colours[Mood.BAD]}"
+            parts.insert(1, Part(1, f"⚠ {self._stalled} stalled", style))
+        return fit(parts, self.size.width)
 
 
 def header_parts(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> list[Part]:

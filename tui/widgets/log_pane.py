@@ -1,4 +1,4 @@
-"""One task's pane: a title row, and below it the lines of its log.
+"""One pane: a title row, and below it the lines of a log.
 
 Only what is visible is read from the file, parsed and kept. The stock log widgets take about a
 thousand lines a second in all; this one takes what the disk takes, because a line that scrolls
@@ -18,12 +18,14 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from launcher.snapshot import TaskView
-from tui.log.view import LogView, wrapped
+from tui.log.rows import wrapped
+from tui.log.sanitise import Attr, Look, Piece
+from tui.log.view import LogView
 from tui.log.viewport import Viewport
-from tui.words import age, figure, mood, thousands
+from tui.words import thousands
 
 from .paint import Painter
+from .titles import TitlePart
 
 WHEEL_ROWS = 3
 
@@ -45,11 +47,10 @@ class LogPane(Widget, can_focus=True):
     }
 
     class Chosen(Message):
-        """The pane was clicked on its title twice: it wants to be zoomed."""
+        """The pane's title was clicked twice: it wants to be zoomed."""
 
-        def __init__(self, pane: LogPane) -> None:
-            self.pane = pane
-            super().__init__()
+    class Marked(Message):
+        """Lines were chosen with the mouse."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,42 +58,41 @@ class LogPane(Widget, can_focus=True):
         self.port = Viewport()
         self.edge = False
         """Draws a line on the left: another pane stands there."""
-        self._about: TaskView | None = None
-        self._silence = ""
+        self._parts: tuple[TitlePart, ...] = ()
+        self._note = ""
         self._painter: Painter | None = None
+        self._cursor_painter: Painter | None = None
         self._rows: dict[int, list[Strip]] = {}
+        self._dragging = False
 
     # what is shown
 
-    def show(self, view: LogView | None, task: TaskView | None) -> None:
-        """Takes up a view; None leaves the pane empty."""
-        self._about = task
+    def show(self, view: LogView) -> None:
+        """Takes up a view."""
         if view is not self.view:
             self.view = view
-            self.port = view.port if view else Viewport()
+            self.port = view.port
             self.port.rows_of = self._rows_of
-            if view:
-                view.lines.refresh()
+            view.lines.refresh()
         self.redraw()
 
-    def set_task(self, task: TaskView, now: float) -> None:
-        """The task's state, for the title."""
-        silence = age(now - task.last_output) if task.last_output and task.state.live else ""
-        if task is not self._about or silence != self._silence:
-            self._about, self._silence = task, silence
-            self.refresh(Region(0, 0, self.size.width, 1))
+    def set_title(self, parts: tuple[TitlePart, ...], note: str = "") -> None:
+        """The title, and a note at its right end."""
+        if (parts, note) != (self._parts, self._note):
+            self._parts, self._note = parts, note
+            self._refresh_title()
 
     def poll(self) -> None:
         """Redraws when the log has grown."""
         if self.view and self.view.lines.refresh():
-            if self.port.following:
+            if self.port.following or self.port.count < self.size.height:
                 self.refresh()
             else:
-                self.port.update(self.view.lines.count, self.port.height)
-                self.refresh(Region(0, 0, self.size.width, 1))
+                self._update_port()
+                self._refresh_title()
 
     def redraw(self) -> None:
-        """Forgets what was drawn: options, theme or size have changed."""
+        """Forgets what was drawn: options, selection, theme or size have changed."""
         self._rows.clear()
         self.refresh()
 
@@ -121,6 +121,17 @@ class LogPane(Widget, can_focus=True):
         self.port.follow()
         self.refresh()
 
+    def go_to(self, line: int) -> None:
+        """Brings a line into sight."""
+        self._update_port()
+        self.port.show(line)
+        self.refresh()
+
+    def in_sight(self) -> list[int]:
+        """The numbers of the lines in sight."""
+        self._update_port()
+        return list(dict.fromkeys(line for line, _ in self.port.rows()))
+
     # drawing
 
     def notify_style_update(self) -> None:
@@ -141,12 +152,10 @@ class LogPane(Widget, can_focus=True):
         if self.view:
             self._update_port()
             before, self._rows = self._rows, {}
-            lines = self.view.lines
+            last = self.view.lines.count - 1
             for number, sub in self.port.rows():
-                strips = self._rows.get(number) or before.get(number)
-                if strips is None:
-                    strips = self._strips(number)
-                if number < lines.count - 1:  # the last line may still grow
+                strips = self._rows.get(number) or before.get(number) or self._strips(number)
+                if number < last:  # the last line may still grow
                     self._rows[number] = strips
                 rows.append(strips[sub] if sub < len(strips) else blank)
         rows.extend([blank] * (self.size.height - len(rows)))
@@ -158,6 +167,9 @@ class LogPane(Widget, can_focus=True):
     def _update_port(self) -> None:
         if self.view:
             self.port.update(self.view.lines.count, self.size.height - 1)
+
+    def _refresh_title(self) -> None:
+        self.refresh(Region(0, 0, self.size.width, 1))
 
     def _margins(self) -> tuple[list[Segment], int]:
         if not self.edge:
@@ -178,14 +190,20 @@ class LogPane(Widget, can_focus=True):
         assert self.view is not None
         left, room = self._margins()
         painter = self._paint()
+        if number == self.view.cursor:
+            painter = self._cursor_painter or painter
         try:
-            row = self.view.row_pieces(self.view.lines.line(number))
-        except (IndexError, OSError):
-            row = []
+            row, indent = self.view.row(self.view.lines.line(number))
+        except (IndexError, OSError) as error:
+            row, indent = [Piece(f"cannot be read: {error}", Look(attr=Attr.DIM))], 0
+        base = painter.base
+        if self.view.selected(number):
+            base = painter.style(Look(attr=Attr.REVERSE))
+            row = [Piece(piece.text, Look(attr=Attr.REVERSE)) for piece in row]
         result = []
-        for part in wrapped(row, room) if self.view.options.wrap else [row]:
+        for part in wrapped(row, room, indent) if self.view.options.wrap else [row]:
             segments = [Segment(piece.text, painter.style(piece.look)) for piece in part]
-            strip = Strip(segments).adjust_cell_length(room, painter.base)
+            strip = Strip(segments).adjust_cell_length(room, base)
             result.append(Strip([*left, *strip], room + len(left)))
         return result
 
@@ -193,45 +211,36 @@ class LogPane(Widget, can_focus=True):
         if self._painter is None:
             _, _, background, foreground = self.colors
             app = self.app
-            self._painter = Painter(foreground, background, app.ansi_theme, app.no_color)
+            palette, colourless = app.ansi_theme, app.no_color
+            tint = background.blend(foreground, 0.16)
+            self._painter = Painter(foreground, background, palette, colourless)
+            self._cursor_painter = Painter(foreground, tint, palette, colourless)
         return self._painter
 
     def _style(self, name: str) -> Style:
         style = self.get_component_rich_style(f"log-pane--{name}")
         for line_filter in self.get_line_filters():
-            segments = line_filter.apply([Segment("", style)], self.background_colors[1])
+            segments = line_filter.apply([Segment(" ", style)], self.background_colors[1])
             style = segments[0].style or style
         return style
 
     def _title(self, width: int) -> Strip:
-        """`worker:1 @tf3  running  step 4 113  loss 0.21  ⏱ 2 s`; what matters least goes
-        first when the pane is narrow."""
-        task = self._about
-        plain, name, note = self._style("title"), self._style("name"), self._style("note")
-        if task is None or self.view is None:
-            return Strip([Segment(" " * width, plain)], width)
-        mark = "▸" if self.has_focus else " "
-        right = f" ↓ {thousands(self.port.new)} new " if not self.port.following else ""
-        parts = [
-            (0, f"{mark}{task.id}", name),
-            (3, f" @{task.host}", plain),
-            (1, f"  {task.how}", self._style(mood(task))),
-        ]
-        if task.attempt > 1:
-            parts.append((2, f"  try {task.attempt}", plain))
-        if task.step is not None:
-            parts.append((2, f"  step {thousands(task.step)}", plain))
-        if task.loss is not None:
-            parts.append((4, f"  loss {figure(task.loss)}", plain))
-        if self._silence:
-            parts.append((5, f"  ⏱ {self._silence}", plain))
-        room = width - cell_len(right) - self.edge
-        while sum(cell_len(text) for _, text, _ in parts) > room and len(parts) > 1:
-            parts.remove(max(parts, key=lambda part: part[0]))
+        """The parts of the title that fit, and at the right what a paused view has missed."""
+        plain = self._style("title")
+        note = self._note
+        if not self.port.following:
+            note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
+        right = f" {note.strip()} " if note else ""
+        parts = list(self._parts)
+        room = max(1, width - cell_len(right) - self.edge)
+        while sum(cell_len(part.text) for part in parts) > room - 1 and len(parts) > 1:
+            parts.remove(max(parts, key=lambda part: part.rank))
         left = [Segment("│", self._style("edge"))] if self.edge else []
-        segments = [Segment(text, style) for _, text, style in parts]
-        strip = Strip(segments).adjust_cell_length(max(1, room), plain)
-        return Strip([*left, *strip, *([Segment(right, note)] if right else [])])
+        segments = [Segment("▸" if self.has_focus else " ", self._style("name"))]
+        segments += [Segment(part.text, self._style(part.kind)) for part in parts]
+        strip = Strip(segments).adjust_cell_length(room, plain)
+        ends = [Segment(right, self._style("note"))] if right else []
+        return Strip([*left, *strip, *ends]).adjust_cell_length(width, plain)
 
     # mouse
 
@@ -245,8 +254,39 @@ class LogPane(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         if event.y == 0 and event.chain == 2:
-            self.post_message(self.Chosen(self))
+            self.post_message(self.Chosen())
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if self.view and event.y > 0 and event.button == 1:
+            self._dragging = True
+            if self.view.selection:
+                self.view.selection = None
+                self.redraw()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if not (self._dragging and self.view and event.button == 1):
+            return
+        rows = self.port.rows()
+        if not rows:
+            return
+        line = rows[min(max(0, event.y - 1), len(rows) - 1)][0]
+        if self.view.selection is None:
+            if not self.has_focus or event.delta_y == 0:
+                return
+            self.capture_mouse()
+            if self.port.following:  # what is chosen must not scroll away under the mouse
+                self.port.pause()
+            self.view.selection = (line, line)
+        self.view.selection = (self.view.selection[0], line)
+        self.redraw()
+
+    def on_mouse_up(self) -> None:
+        if self._dragging:
+            self._dragging = False
+            self.release_mouse()
+            if self.view and self.view.selection:
+                self.post_message(self.Marked())
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
-        self.refresh()
+        self._refresh_title()

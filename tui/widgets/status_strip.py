@@ -47,7 +47,7 @@ class StatusStrip(Widget):
 
     def _named(self, width: int) -> bool:
         assert self._snapshot is not None
-        return sum(len(str(task.id)) + 4 for task in self._snapshot.tasks) <= width
+        return sum(len(str(task.id)) + 5 for task in self._snapshot.tasks) <= width
 
     def _rows(self, width: int) -> int:
         if self._snapshot is None or self._named(width):
@@ -82,9 +82,10 @@ class StatusStrip(Widget):
         self._places.clear()
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
         styles = {}
+        lit = self.app.theme_variables["primary-muted"]
         for task in self._snapshot.tasks:
             style = f"bold {colours[mood(task)]}"
-            styles[task.id] = f"{style} reverse" if task.id == self._focused else style
+            styles[task.id] = f"{style} on {lit}" if task.id == self._focused else style
         if self._named(self.size.width):
             for task in self._snapshot.tasks:
                 text = f" {task.id} {LETTERS[task.state]} "

@@ -1,0 +1,171 @@
+"""Search, filter and the merged log, against a plain reading of the same bytes."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.logs import LogFile
+from tui.log.document import Document
+from tui.log.filter import Filtered
+from tui.log.finder import Finder
+from tui.log.merged import Merged
+from tui.log.search import Query, Search
+
+W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
+
+
+def wait(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Waits for a thread to have come to a state."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def random_log(path: Path, rng: random.Random, lines: int) -> tuple[LogFile, list[str]]:
+    """A log written in chunks of any size; every line is its own."""
+    file = LogFile(path)
+    words = ["loss", "Loss", "step", "error", "naïve"]
+    texts = [f"{i} {rng.choice(words)} {'x' * rng.choice([0, 10, 300])}" for i in range(lines)]
+    data = "".join(f"{text}\n" for text in texts).encode()
+    at, now = 0, 1000.0
+    while at < len(data):
+        take = rng.choice([10, 1000, 100_000])
+        file.append(at, data[at : at + take], now)
+        at += take
+        now += rng.choice([0.0, 0.2, 1.0])
+    return file, texts
+
+
+@pytest.mark.parametrize(
+    "text", ["loss", "Loss", "step x+$", "naïve", "(unclosed", "^7", "x" * 200]
+)
+def test_search_finds_what_a_reading_finds(tmp_path: Path, text: str) -> None:
+    """Lines and count equal a plain look at each line; small letters find both cases, a broken
+    expression is taken as text; the nearest hit is known too."""
+    file, texts = random_log(tmp_path / "a.log", random.Random(1), 5000)
+    query = Query(text)
+    hits = [i for i, line in enumerate(texts) if query.in_text.search(line)]
+    near = 3000
+    search = Search(file, query, near)
+    try:
+        wait(lambda: search.done)
+        assert list(search.lines) == hits
+        assert search.count == sum(len(query.in_text.findall(line)) for line in texts)
+        assert search.near_hit == max((hit for hit in hits if hit <= near), default=None)
+        if hits:
+            assert search.after(hits[-1]) == hits[0]
+            assert search.before(hits[0]) == hits[-1]
+    finally:
+        search.cancel()
+        file.close()
+
+
+def test_search_goes_on_as_the_log_grows(tmp_path: Path) -> None:
+    """Lines that come after the search was through are found too, and colours inside a word
+    do not hide it."""
+    file = LogFile(tmp_path / "a.log")
+    file.append(0, b"needle\nhay\n", 1.0)
+    search = Search(file, Query("needle"), 0)
+    wait(lambda: search.done)
+    file.append(file.size, b"hay\nnee\x1b[31mdle\n", 2.0)
+    wait(lambda: list(search.lines) == [0, 3])
+    search.cancel()
+    file.close()
+
+
+@pytest.mark.parametrize("text", ["loss", "!loss", "nothing has this"])
+def test_filter_shows_what_passes(tmp_path: Path, text: str) -> None:
+    """The filtered lines are those that hit, with `!` those that do not, in their order; each
+    is found by its number in the log."""
+    file, texts = random_log(tmp_path / "a.log", random.Random(2), 3000)
+    passing = [i for i, line in enumerate(texts) if ("loss" in line.lower()) != (text[0] == "!")]
+    if "nothing" in text:
+        passing = []
+    filtered = Filtered(Document(W0, file), text)
+    try:
+        wait(lambda: filtered.refresh() or filtered.count == len(passing))
+        wait(lambda: not filtered.refresh() and filtered.count == len(passing))
+        for at in range(0, len(passing), 97):
+            line = filtered.line(at)
+            assert line.number == passing[at]
+            assert line.data.decode() == texts[passing[at]]
+            assert filtered.locate(W0, passing[at]) == at
+    finally:
+        filtered.close()
+        file.close()
+
+
+def test_merged_is_all_logs_in_order_of_receipt(tmp_path: Path) -> None:
+    """While logs grow, the merged log has each line once, each log's lines in their order, and
+    times never go back by more than the marks' quarter of a second."""
+    rng = random.Random(4)
+    files = {task: LogFile(tmp_path / f"{task.stem}.log") for task in (PS, W0, W1)}
+    merged = Merged({task: Document(task, file) for task, file in files.items()})
+    written: dict[TaskId, list[str]] = {task: [] for task in files}
+    now = 1000.0
+    for _ in range(400):
+        task = rng.choice(list(files))
+        now += rng.choice([0.0, 0.01, 0.3, 2.0])
+        lines = [f"{task} {len(written[task]) + i}" for i in range(rng.choice([1, 3, 200]))]
+        written[task] += lines
+        data = "".join(f"{line}\n" for line in lines).encode()
+        files[task].append(files[task].size, data, now)
+        if rng.random() < 0.3:
+            merged.refresh()
+    merged.refresh()
+    assert merged.count == sum(map(len, written.values()))
+    seen: dict[TaskId, list[str]] = {task: [] for task in files}
+    last = 0.0
+    for number in range(merged.count):
+        if number % 50 and number < merged.count - 100:
+            line = merged.line(number)
+            seen[line.task or PS].append(line.data.decode())
+            continue
+        line = merged.line(number)
+        assert line.task and line.time
+        seen[line.task].append(line.data.decode())
+        assert line.time >= last - 0.25
+        last = max(last, line.time)
+        task, own = merged.origin(number)
+        assert (task, own) == (line.task, line.number)
+        assert merged.locate(task, own) == number
+        assert merged.last_at(task, number) == own
+    assert seen == written
+    for file in files.values():
+        file.close()
+
+
+def test_hits_in_the_merged_log_in_its_order(tmp_path: Path) -> None:
+    """Next and previous walk all hits of all tasks in merged order and around the end."""
+    files = {task: LogFile(tmp_path / f"{task.stem}.log") for task in (PS, W0)}
+    for i in range(300):
+        task = (PS, W0)[i % 3 == 0]
+        files[task].append(files[task].size, b"line %d%s\n" % (i, b" hit" * (i % 7 == 0)), float(i))
+    merged = Merged({task: Document(task, file) for task, file in files.items()})
+    merged.refresh()
+    hits = [n for n in range(merged.count) if re.search(rb"hit", merged.line(n).data)]
+    finder = Finder(merged, Query("hit"), merged.count - 1)
+    wait(lambda: finder.done)
+    assert finder.nearest() == hits[-1]
+    walked, at = [], -1
+    for _ in hits:
+        step = finder.step(at, forward=True)
+        assert step is not None
+        at = step
+        walked.append(at)
+    assert walked == hits
+    assert finder.step(at, forward=True) == hits[0]
+    assert finder.step(hits[5], forward=False) == hits[4]
+    assert finder.step(hits[5] - 1, forward=False) == hits[4]
+    assert finder.place(hits[5]) == (6, len(hits))
+    finder.cancel()
+    for file in files.values():
+        file.close()

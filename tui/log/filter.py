@@ -1,0 +1,99 @@
+"""The lines of a log that pass a filter, as if they were all there is."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from bisect import bisect_left
+
+from launcher.ids import TaskId
+
+from .document import Document, Line
+from .scan import forwards
+from .search import Query
+
+GROWTH_SECONDS = 0.1
+
+
+class Filtered:
+    """Lines that hit a query, or with a leading `!` those that do not.
+
+    A thread reads the log through and keeps up with it; what has passed so far is shown at
+    once. `Lines` for a pane.
+    """
+
+    def __init__(self, document: Document, text: str) -> None:
+        self.text = text
+        self.document = document
+        self._exclude = text.startswith("!")
+        self._query = Query(text[1:] if self._exclude else text)
+        self._passed: array[int] = array("Q")
+        self._count = 0
+        self._scanned = self._taken = 0
+        """Lines of the log that the thread has looked at, and as of the last `refresh`."""
+        self._stop = threading.Event()
+        threading.Thread(target=self._run, name="filter", daemon=True).start()
+
+    @property
+    def count(self) -> int:
+        """Lines that have passed, as of the last `refresh`."""
+        return self._count
+
+    def refresh(self) -> bool:
+        """Takes up what has passed since."""
+        self.document.refresh()
+        self._taken = self._scanned  # before the count: a mark may not run ahead of its lines
+        before, self._count = self._count, len(self._passed)
+        return self._count != before
+
+    def line(self, number: int) -> Line:
+        """The line that passed as number `number`, with its own number in the log."""
+        return self.document.line(self._passed[number])
+
+    def documents(self) -> dict[TaskId, Document]:
+        """The document that is filtered."""
+        return self.document.documents()
+
+    def origin(self, number: int) -> tuple[TaskId, int]:
+        """The number in the log of the line that passed as `number`."""
+        return self.document.task, self._passed[number]
+
+    def locate(self, task: TaskId, line: int) -> int | None:
+        """Where a line stands among those that passed."""
+        at = bisect_left(self._passed, line, 0, self._count)
+        return at if at < self._count and self._passed[at] == line else None
+
+    def last_at(self, task: TaskId, number: int) -> int:
+        """The line that passed as `number`."""
+        return self._passed[min(number, self._count - 1)] if self._count and number >= 0 else -1
+
+    def stamps(self, first: int) -> list[tuple[int, float]]:
+        """The document's marks as far as they were looked at, counted in lines that passed."""
+        return [
+            (bisect_left(self._passed, line), time)
+            for line, time in self.document.stamps(first)
+            if line <= self._taken
+        ]
+
+    def close(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        offset = line = 0
+        file = self.document.file
+        while not self._stop.is_set():
+            for piece in forwards(file, offset, line, self._stop):
+                if not piece.data.endswith(b"\n"):
+                    continue  # an unfinished line may still come to hit
+                after = piece.first + piece.data.count(b"\n")
+                hits, _ = self._query.lines(piece.text, piece.first)
+                if self._exclude:
+                    out = set(hits)
+                    hits = [n for n in range(piece.first, after) if n not in out]
+                self._passed.extend(hits)
+                offset, line = piece.end, after
+                self._scanned = after
+            while file.size <= offset and not self._stop.wait(GROWTH_SECONDS):
+                pass
+            self._stop.wait(GROWTH_SECONDS)

@@ -1,0 +1,87 @@
+"""From hit to hit in whatever a pane shows: one log, a filtered one, or all of them merged."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from launcher.ids import TaskId
+
+from .search import Query, Search
+from .view import Lines
+
+_TRIES = 10_000
+"""Hits of one log that are skipped because a filter hides them, before giving up."""
+
+
+class Finder:
+    """One search over the logs behind some lines. `step` goes from a place to the next hit."""
+
+    def __init__(self, lines: Lines, query: Query, near: int) -> None:
+        self.query = query
+        self._lines = lines
+        self._searches = {
+            task: Search(document.file, query, max(0, lines.last_at(task, near)))
+            for task, document in lines.documents().items()
+        }
+
+    @property
+    def done(self) -> bool:
+        """All logs have been counted through, or the search was cancelled."""
+        return all(search.done or search.cancelled for search in self._searches.values())
+
+    @property
+    def count(self) -> int:
+        """Hits so far."""
+        return sum(search.count for search in self._searches.values())
+
+    def cancel(self) -> None:
+        """Ends it; what was found remains."""
+        for search in self._searches.values():
+            search.cancel()
+
+    def nearest(self) -> int | None:
+        """The first hit to show: the last one at or before where the search began, known long
+        before everything is counted."""
+        hits = [
+            self._lines.locate(task, search.near_hit)
+            for task, search in self._searches.items()
+            if search.near_hit is not None
+        ]
+        return max((hit for hit in hits if hit is not None), default=None)
+
+    def place(self, number: int) -> tuple[int, int]:
+        """How many lines with hits stand at or before a place, and how many there are."""
+        before = total = 0
+        for task, search in self._searches.items():
+            total += len(search.lines)
+            if number >= 0:
+                before += bisect_right(search.lines, self._lines.last_at(task, number))
+        return before, total
+
+    def step(self, number: int, *, forward: bool) -> int | None:
+        """The next or previous line with a hit, around the end; None when there is none yet."""
+        found = [
+            hit
+            for task in self._searches
+            if (hit := self._step_in(task, number, forward=forward)) is not None
+        ]
+        if forward:
+            ahead = [hit for hit in found if hit > number]
+            return min(ahead or found, default=None)
+        ahead = [hit for hit in found if hit < number]
+        return max(ahead or found, default=None)
+
+    def _step_in(self, task: TaskId, number: int, *, forward: bool) -> int | None:
+        search = self._searches[task]
+        line = self._lines.last_at(task, number)
+        if not forward and self._lines.locate(task, line) != number:
+            line += 1  # the line stands before `number`, so it may be a hit itself
+        for _ in range(_TRIES):
+            hit = search.after(line) if forward else search.before(line)
+            if hit is None:
+                return None
+            place = self._lines.locate(task, hit)
+            if place is not None:
+                return place
+            line = hit
+        return None

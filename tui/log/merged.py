@@ -1,0 +1,140 @@
+"""All logs as one, by time of receipt.
+
+Nothing is copied and nothing is sorted line by line: a log's marks cut it into spans of at most
+a quarter of a second, and the spans of all logs are put in the order of their times. Within a
+span lines keep the order of their log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Protocol
+
+from launcher.ids import TaskId
+
+from .document import Document, Line
+from .view import Lines
+
+
+class Source(Lines, Protocol):
+    """Lines that know when they came."""
+
+    def stamps(self, first: int) -> list[tuple[int, float]]:
+        """Times of receipt from the mark numbered `first`: lines before it, and when."""
+
+
+@dataclass(order=True)
+class _Span:
+    time: float
+    source: int
+    first: int
+    last: int = field(compare=False)
+    """The number of the line after the span's last."""
+
+
+class Merged:
+    """`Lines` over several logs; each line knows its task."""
+
+    def __init__(self, sources: dict[TaskId, Source]) -> None:
+        self._tasks = list(sources)
+        self._sources = list(sources.values())
+        self._spans: list[_Span] = []
+        self._of_source: list[list[_Span]] = [[] for _ in sources]
+        """The spans of each log; its last one still grows."""
+        self._marks = [0] * len(sources)
+        self._ends: list[int] = []
+        """How many merged lines stand before the end of each span."""
+
+    @property
+    def count(self) -> int:
+        """Lines of all logs."""
+        return self._ends[-1] if self._ends else 0
+
+    def refresh(self) -> bool:
+        """Takes up what the logs have grown by."""
+        touched = len(self._spans)
+        changed = False
+        for number, source in enumerate(self._sources):
+            if not source.refresh():
+                continue
+            changed = True
+            touched = min(touched, self._grow(number, source))
+        if changed:
+            before = self._ends[touched - 1] if touched else 0
+            lengths = (span.last - span.first for span in self._spans[touched:])
+            self._ends[touched:] = list(accumulate(lengths, initial=before))[1:]
+        return changed
+
+    def line(self, number: int) -> Line:
+        """Line `number` of the merged log."""
+        at = bisect_right(self._ends, number)
+        if number < 0 or at >= len(self._spans):
+            raise IndexError(f"no line {number}")
+        span = self._spans[at]
+        inside = number - (self._ends[at - 1] if at else 0)
+        line = self._sources[span.source].line(span.first + inside)
+        return replace(line, task=self._tasks[span.source])
+
+    def documents(self) -> dict[TaskId, Document]:
+        """All of them."""
+        return {
+            task: document
+            for source in self._sources
+            for task, document in source.documents().items()
+        }
+
+    def origin(self, number: int) -> tuple[TaskId, int]:
+        """Which task's line that is, and its number there."""
+        at = min(bisect_right(self._ends, number), len(self._spans) - 1)
+        span = self._spans[at]
+        inside = number - (self._ends[at - 1] if at else 0)
+        return self._sources[span.source].origin(span.first + inside)
+
+    def locate(self, task: TaskId, line: int) -> int | None:
+        """Where a task's line stands in the merged log."""
+        number = self._tasks.index(task)
+        own = self._sources[number].locate(task, line)
+        spans = self._of_source[number]
+        at = bisect_right(spans, own, key=lambda span: span.first) - 1 if own is not None else -1
+        while at >= 0 and own is not None and spans[at].last <= own:
+            at -= 1
+        if at < 0 or own is None or spans[at].first > own:
+            return None
+        place = bisect_left(self._spans, spans[at])
+        return (self._ends[place - 1] if place else 0) + own - spans[at].first
+
+    def last_at(self, task: TaskId, number: int) -> int:
+        """The task's last line at or before a place in the merged log."""
+        if number < 0 or not self._spans:
+            return -1
+        source = self._tasks.index(task)
+        at = min(bisect_right(self._ends, number), len(self._spans) - 1)
+        here = self._spans[at]
+        spans = self._of_source[source]
+        if here.source == source:
+            own = here.first + number - (self._ends[at - 1] if at else 0)
+        else:
+            before = bisect_left(spans, here) - 1
+            own = spans[before].last - 1 if before >= 0 else -1
+        return self._sources[source].last_at(task, own) if own >= 0 else -1
+
+    def _grow(self, number: int, source: Source) -> int:
+        """Adds the spans of new marks; returns the place of the first span that changed."""
+        own = self._of_source[number]
+        span = own[-1] if own else None
+        touched = len(self._spans) if span is None else bisect_left(self._spans, span)
+        stamps = source.stamps(self._marks[number])
+        self._marks[number] += len(stamps)
+        for line, time in stamps:
+            if span is not None:
+                span.last = max(span.first, line)
+            first = span.last if span is not None else 0
+            span = _Span(time, number, first, first)
+            insort(self._spans, span)
+            own.append(span)
+            touched = min(touched, bisect_left(self._spans, span))
+        if span is not None:
+            span.last = max(span.first, source.count)
+        return touched

@@ -1,0 +1,138 @@
+"""What is drawn of a line: its text, and what stands before it or is marked in it."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rich.cells import cell_len, chop_cells
+
+from launcher.ids import TaskId
+
+from .document import Line
+from .sanitise import PLAIN, Attr, Look, Piece, pieces
+from .search import Query
+
+DIM = Look(attr=Attr.DIM)
+TASK_COLOURS = (4, 2, 3, 5, 6, 1, 12, 10, 11, 13, 14, 9)
+"""Of the palette; beside the colour stands the task's name."""
+# What TensorFlow, absl and XLA put before a message; the letter is its severity.
+_PREFIXES = re.compile(
+    rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: ([IWEF]) \S+:\d+\] "
+    rb"|([IWEF])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+:\d+\] "
+)
+
+
+class Stamps(StrEnum):
+    """Times before lines."""
+
+    OFF = "off"
+    CLOCK = "time of day"
+    SINCE = "since the start"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How lines are shown; never what is in the file."""
+
+    wrap: bool = True
+    stamps: Stamps = Stamps.OFF
+    hide_prefix: bool = False
+    query: Query | None = None
+    started: float = 0.0
+
+
+def row(line: Line, options: Options, colours: dict[TaskId, int]) -> tuple[list[Piece], int]:
+    """A line as coloured text, and how many cells at its beginning are not the line's own."""
+    data = line.data
+    if options.hide_prefix:
+        data = _PREFIXES.sub(_severity, data, count=1)
+    result = pieces(data)
+    if options.query is not None:
+        result = highlighted(result, options.query)
+    if line.cut:
+        result.append(Piece(f" …✂ {line.cut:,} more bytes".replace(",", " "), DIM))
+    before: list[Piece] = []
+    if options.stamps is not Stamps.OFF:
+        before.append(Piece(_stamp(line.time, options), DIM))
+    if line.task is not None:
+        wide = max((len(str(task)) for task in colours), default=0)
+        number = TASK_COLOURS[colours.get(line.task, 0) % len(TASK_COLOURS)]
+        before.append(Piece(f"{line.task!s:<{wide}} ", Look(number)))
+    return before + result, sum(cell_len(piece.text) for piece in before)
+
+
+def highlighted(row: list[Piece], query: Query) -> list[Piece]:
+    """The row with what was searched for reversed."""
+    text = "".join(piece.text for piece in row)
+    edges: list[int] = []
+    for match in query.in_text.finditer(text):
+        if match.end() > match.start():
+            edges += match.span()
+    if not edges:
+        return row
+    result: list[Piece] = []
+    at = 0
+    for piece in row:
+        cuts = [edge - at for edge in edges if at < edge < at + len(piece.text)]
+        start = 0
+        for cut in [*cuts, len(piece.text)]:
+            hit = sum(edge <= at + start for edge in edges) % 2
+            look = piece.look
+            if hit:
+                look = look._replace(attr=look.attr ^ Attr.REVERSE)
+            result.append(Piece(piece.text[start:cut], look))
+            start = cut
+        at += len(piece.text)
+    return result
+
+
+def wrapped(row: list[Piece], width: int, indent: int = 0) -> list[list[Piece]]:
+    """One line as rows of at most `width` cells, cut between words where there is a blank near
+    the end; all but the first are indented."""
+    text = "".join(piece.text for piece in row)
+    if len(text) <= width and cell_len(text) <= width:
+        return [row]
+    indent = indent if indent < width // 2 else 0
+    rows: list[list[Piece]] = []
+    todo = [(piece.text, piece.look) for piece in reversed(row)]
+    at = 0
+    while at < len(text):
+        room = width - (indent if rows else 0)
+        need = _fitting(text, at, room)
+        at += need
+        out = [Piece(" " * indent, PLAIN)] if rows and indent else []
+        while need:
+            piece, look = todo.pop()
+            out.append(Piece(piece[:need], look))
+            if len(piece) > need:
+                todo.append((piece[need:], look))
+            need -= len(out[-1].text)
+        rows.append(out)
+    return rows
+
+
+def _fitting(text: str, at: int, room: int) -> int:
+    """How many characters from `at` make up one row."""
+    part = text[at : at + room]
+    if not part.isascii():
+        part = chop_cells(part, room)[0] if part else part
+    if at + len(part) == len(text) or text[at + len(part)] == " ":
+        return max(1, len(part))
+    blank = part.rfind(" ", room * 2 // 3)
+    return max(1, blank + 1 if blank >= 0 else len(part))
+
+
+def _severity(match: re.Match[bytes]) -> bytes:
+    return (match.group(1) or match.group(2)) + b" "
+
+
+def _stamp(when: float | None, options: Options) -> str:
+    if when is None:
+        return " " * 9
+    if options.stamps is Stamps.CLOCK:
+        return time.strftime("%H:%M:%S ", time.localtime(when))
+    since = max(0.0, when - options.started)
+    return f"{since:>7.1f}s "

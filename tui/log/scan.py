@@ -1,0 +1,67 @@
+"""Reading a whole log through, in a thread of its own, a piece of whole lines at a time."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from launcher.logs import LogFile
+
+PIECE = 256 * 1024
+"""Small enough that the interpreter's lock is given back before a key would be felt to wait."""
+GIANT = 4 * 1024 * 1024
+"""A line longer than this is looked at in parts."""
+_ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Whole lines of a log; `first` is the number of the first one."""
+
+    first: int
+    data: bytes
+    end: int
+    """Where in the file the piece ends."""
+
+    @property
+    def text(self) -> bytes:
+        """The lines without colours, which may stand in the middle of a word."""
+        return _ESCAPES.sub(b"", self.data) if b"\x1b" in self.data else self.data
+
+
+def forwards(file: LogFile, offset: int, line: int, stop: threading.Event) -> Iterator[Piece]:
+    """Pieces from `offset`, the beginning of line `line`, to the end as it is now. A last line
+    without newline comes too, in a piece of its own."""
+    rest = b""
+    size = file.size
+    at = offset
+    while at < size and not stop.is_set():
+        data = file.read(at, min(PIECE, size - at))
+        if not data:
+            return
+        at += len(data)
+        rest += data
+        cut = rest.rfind(b"\n") + 1
+        if not cut and len(rest) < GIANT:
+            continue
+        whole, rest = (rest[:cut], rest[cut:]) if cut else (rest, b"")
+        yield Piece(line, whole, at - len(rest))
+        line += whole.count(b"\n")
+    if rest and not stop.is_set():
+        yield Piece(line, rest, at)
+
+
+def backwards(file: LogFile, line: int, stop: threading.Event) -> Iterator[Piece]:
+    """Pieces of the lines before line `line`, the nearest first; each piece begins at a mark,
+    so its first line may be cut."""
+    offset, newlines = file.mark_before_line(line)
+    end = offset + PIECE
+    while not stop.is_set():
+        data = file.read(offset, end - offset)
+        yield Piece(newlines, data, offset + len(data))
+        if offset == 0:
+            return
+        end = offset
+        offset, newlines = file.mark_before_offset(max(0, offset - PIECE))

@@ -1,0 +1,81 @@
+"""The list of all tasks beside one large pane: how people walk through hundreds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rich.text import Text
+from textual import events
+from textual.message import Message
+from textual.widget import Widget
+
+from launcher.ids import TaskId
+from launcher.snapshot import Snapshot
+from tui.words import LETTERS, Mood, age, mood, thousands
+
+
+class TaskList(Widget):
+    """One row a task; the focused one stays in sight."""
+
+    class Clicked(Message):
+        """A task's row was clicked."""
+
+        def __init__(self, task: TaskId) -> None:
+            self.task = task
+            super().__init__()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._snapshot: Snapshot | None = None
+        self._focused: TaskId | None = None
+        self._hidden: Collection[TaskId] = ()
+        self._first = 0
+        self._now = 0.0
+        self._boxes = False
+
+    def show(
+        self,
+        snapshot: Snapshot,
+        focused: TaskId | None,
+        now: float,
+        hidden: Collection[TaskId] | None = None,
+    ) -> None:
+        """Takes up a snapshot; with `hidden`, rows have a box that says who is switched off."""
+        self._snapshot, self._focused, self._now = snapshot, focused, now
+        self._hidden = hidden if hidden is not None else ()
+        self._boxes = hidden is not None
+        self.refresh()
+
+    def render(self) -> Text:
+        """The rows around the focused one."""
+        text = Text(no_wrap=True, end="")
+        if self._snapshot is None:
+            return text
+        tasks = self._snapshot.tasks
+        at = next((i for i, task in enumerate(tasks) if task.id == self._focused), 0)
+        height, width = max(1, self.size.height), self.size.width
+        self._first = min(self._first, at, max(0, len(tasks) - height))
+        self._first = max(self._first, at - height + 1)
+        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        for task in tasks[self._first : self._first + height]:
+            mark = "▸" if task.id == self._focused else " "
+            box = ("○ " if task.id in self._hidden else "● ") if self._boxes else ""
+            right = thousands(task.step) if task.step is not None else task.state.value
+            if task.last_output and task.state.live:
+                right += f" {age(self._now - task.last_output):>6}"
+            row = Text(f"{mark}{box}{LETTERS[task.state]} {task.id} ", no_wrap=True)
+            row.stylize(f"bold {colours[mood(task)]}", len(mark + box), len(mark + box) + 1)
+            room = width - row.cell_len - len(right) - 1
+            if room < 0:
+                right, room = "", max(0, width - row.cell_len - 1)
+            row.append(" " * room + right + " ", "dim")
+            if task.id == self._focused:
+                row.stylize("reverse")
+            row.truncate(width)
+            text.append_text(row)
+            text.append("\n")
+        return text
+
+    def on_click(self, event: events.Click) -> None:
+        if self._snapshot and self._first + event.y < len(self._snapshot.tasks):
+            self.post_message(self.Clicked(self._snapshot.tasks[self._first + event.y].id))
