@@ -21,6 +21,7 @@ from . import staging
 from .agent import wire
 from .doors import door, link_settings
 from .errors import AgentError, HostError, TfmuxError
+from .holders import holder_words, port_words
 from .ids import TaskId, tag
 from .link import Link
 from .logs import LogStore
@@ -261,7 +262,7 @@ class Engine:
             return
         task = TaskId.parse(body["task"])
         if kind == wire.STARTED:
-            held = _holder(body.get("held"))
+            held = holder_words(body.get("held"))
             self.feed(
                 ev.TaskStarted(
                     now,
@@ -318,7 +319,7 @@ class Engine:
         del self._exits[task]
         tail = log_tail(self._logs.open(task))
         status, signal = facts["status"], facts["signal"]
-        held = _holder(facts.get("held"))
+        held = holder_words(facts.get("held"))
         now = time.time()
         self.feed(ev.TaskExited(now, task, facts["attempt"], status, signal, held, tail))
 
@@ -449,9 +450,7 @@ class Engine:
             self.feed(ev.HostRefused(time.time(), host, error.reason))
             return False
         if answer["held"]:
-            reason = "; ".join(
-                f"port {held['port']} is in use by {_holder(held)}" for held in answer["held"]
-            )
+            reason = "; ".join(port_words(held) for held in answer["held"])
             self.feed(ev.HostRefused(time.time(), host, reason))
             return False
         self._ports.update(zip(free, answer["picked"], strict=True))
@@ -559,15 +558,6 @@ class Engine:
                 self.feed(ev.Noted(time.time(), text))
                 return False
             await asyncio.sleep(0.02)
-
-
-def _holder(held: dict[str, Any] | None) -> str:
-    if not held:
-        return ""
-    if not held["pid"]:
-        return "another user's process"
-    by = f" of {held['task']}" if held.get("task") else ""
-    return f"pid {held['pid']}{by} ({held['command']})"
 
 
 def _facts(

@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from . import ports, proc, stage, state, stats, wire
+from . import ports, probe, proc, stage, state, stats, wire
 from .channel import Channel, OpenLog
 from .drain import Drain, Log
 from .folders import FolderError, Folders
@@ -53,6 +53,7 @@ class Agent:
         self._kills: list[Kill] = []
         self._picker = ports.Picker()
         self._stats = stats.Stats()
+        self._probe = probe.Probe(folders)
         self._stage: stage.Stage | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
@@ -134,7 +135,8 @@ class Agent:
 
     def _say_goodbye(self) -> None:
         self._listener.close()
-        if self._remove:
+        self._probe.close()
+        if self._remove or not self._attempts:  # without a task there is nothing to collect
             self._folders.remove()
         else:
             try:
@@ -265,6 +267,7 @@ class Agent:
                 wire.STATS: self._tell_stats,
                 wire.STAGED: self._manifest,
                 wire.LEAVE: self._leave,
+                wire.PROBE: self._look,
             }
             if frame.type not in handlers:
                 raise wire.WireError(f"unexpected {wire.NAMES[frame.type]}")
@@ -378,6 +381,18 @@ class Agent:
     def _tell_stats(self, channel: Channel, said: dict[str, Any]) -> None:
         figures = self._stats.look(self._census.take())
         channel.send(wire.REPLY, {"id": said["id"], **figures})
+
+    def _look(self, channel: Channel, said: dict[str, Any]) -> None:
+        def look() -> None:
+            answer: dict[str, Any] = {"id": said["id"]}
+            try:
+                answer.update(self._probe.answer(said))
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                answer["error"] = _reason(error)
+            self._later.append(lambda: channel.send(wire.REPLY, answer))
+            self._wake()
+
+        threading.Thread(target=look, name="look", daemon=True).start()
 
     def _leave(self, channel: Channel, said: dict[str, Any]) -> None:
         if said.get("handover"):

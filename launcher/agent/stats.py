@@ -53,7 +53,7 @@ class Stats:
             share[1] += process.rss
         self._at, self._ticks = now, ticks
         busy = self._machine_busy()
-        total, available = _memory()
+        total, available = memory()
         return {
             "cpu": busy,
             "memory_total": total,
@@ -88,7 +88,8 @@ class Stats:
         return self._gpus
 
 
-def _memory() -> tuple[int, int]:
+def memory() -> tuple[int, int]:
+    """The machine's memory and what of it can still be had, in bytes."""
     found = {}
     with open("/proc/meminfo") as file:
         for line in file:

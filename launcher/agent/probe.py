@@ -1,0 +1,450 @@
+"""What a preflight asks of a host: its Python, its GPUs, its disks, its way to the others.
+
+Each question may block (a name server, a network disk, `nvidia-smi`), so the agent asks each in
+a thread of its own; the launcher has a deadline for each and does not wait for what hangs.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pwd
+import re
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict
+
+from . import proc, state
+from .folders import Folders
+from .stats import memory
+
+Answer = Dict[str, Any]
+
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
+_CHECKPOINT = re.compile(
+    r"checkpoint|.+\.ckpt(-\d+)?\.index|.+-\d+\.index|.+\.weights\.h5|ckpt-\d+"
+)
+_CHECKPOINT_FOLDERS = 200
+_RUN_FOLDER = re.compile(r"(.+-\d{8}-\d{6}-[0-9a-f]{4})\.")
+_KEEP_OPEN = 10.0
+_TOKEN_SECONDS = 2.0
+_PYTHON = """
+import json, sys
+from importlib import metadata, util
+names = "tensorflow tensorflow-cpu tensorflow-gpu tf-nightly tensorflow-rocm intel-tensorflow"
+found = ""
+for name in names.split():
+    try:
+        found = metadata.version(name)
+        break
+    except metadata.PackageNotFoundError:
+        continue
+try:
+    there = util.find_spec("tensorflow") is not None
+except (ImportError, ValueError):
+    there = False
+print()
+print(json.dumps({"version": sys.version.split()[0], "executable": sys.executable,
+                  "tensorflow": found, "there": there}))
+"""
+
+
+class Probe:
+    """Answers questions, each `(what, …)` a method; keeps the probe listeners and the files
+    that it has laid out until `close`."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._folders = folders
+        self._listeners: Listeners | None = None
+        self._marks: set[str] = set()
+        self._questions: dict[str, Callable[[dict[str, Any]], Answer]] = {
+            "clock": lambda _: {"time": time.time()},
+            "account": lambda _: account(),
+            "python": lambda said: python(said["python"], said["env"], said["setup"]),
+            "gpus": lambda _: gpus(),
+            "room": lambda said: room(self._folders, said["paths"]),
+            "logdir": self._logdir,
+            "seen": lambda said: {"seen": os.path.exists(_own(said["path"]))},
+            "leftovers": lambda _: {"found": leftovers(os.path.dirname(self._folders.run))},
+            "listen": self._listen,
+            "connect": lambda said: connect(
+                said["host"], said["port"], said["token"], said["seconds"]
+            ),
+        }
+
+    def answer(self, said: dict[str, Any]) -> Answer:
+        """Answers one question; may block.
+
+        Raises:
+            KeyError: there is no such question, or it is not whole.
+            OSError: the host cannot tell.
+        """
+        return self._questions[said["what"]](said)
+
+    def close(self) -> None:
+        """Closes the listeners and takes our files away."""
+        if self._listeners is not None:
+            self._listeners.close()
+        for path in self._marks:
+            _unlink(path)
+
+    def _listen(self, said: dict[str, Any]) -> Answer:
+        if self._listeners is None:
+            self._listeners = Listeners(said["token"].encode())
+        return {"failed": self._listeners.open(said["ports"])}
+
+    def _logdir(self, said: dict[str, Any]) -> Answer:
+        """Whether a log directory can be written, with a file that is really written."""
+        path = _own(said["path"])
+        base, above = path, 0
+        while not os.path.lexists(base) and base != "/":
+            base, above = os.path.dirname(base), above + 1
+        mark = os.path.join(base, said["mark"])
+        answer = {"path": path, "base": base, "above": above, "error": "", "old": _checkpoint(path)}
+        try:
+            with open(mark, "x") as file:
+                file.write("tfmux looks whether this directory can be written\n")
+        except OSError as error:
+            answer["error"] = error.strerror or str(error)
+            return answer
+        if said["keep"]:
+            self._marks.add(mark)
+        else:
+            _unlink(mark)
+        return answer
+
+
+def account() -> Answer:
+    """Who we are here, the login shell, and the proxies of the environment."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+        user, shell = entry.pw_name, entry.pw_shell
+    except KeyError:
+        user, shell = str(os.getuid()), os.environ.get("SHELL", "")
+    names = [name for each in _PROXIES for name in (each, each.upper())]
+    return {
+        "user": user,
+        "shell": shell or "/bin/sh",
+        "proxies": {name: os.environ[name] for name in names if os.environ.get(name)},
+        "python": sys.version.split()[0],
+        "executable": sys.executable,
+    }
+
+
+def python(interpreter: str, env: dict[str, str], setup: str) -> Answer:
+    """An interpreter's version and TensorFlow's, from the packages' metadata: an import would
+    take seconds and a GPU's memory."""
+    argv = [os.path.expanduser(interpreter), "-c", _PYTHON]
+    if setup:
+        argv = ["/bin/sh", "-c", setup + '\nexec "$@"', "tfmux", *argv]
+    environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
+    environ.update(env)
+    try:
+        # Judged by what it prints: the agent's loop reaps children, so the status may be lost.
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environ,
+            cwd="/",
+            timeout=30,
+        )
+    except OSError as error:
+        return {"failed": f"{argv[0]}: {error.strerror}"}
+    except subprocess.TimeoutExpired:
+        return {"failed": "it did not answer in 30 s"}
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    try:
+        found: Answer = json.loads(lines[-1])
+    except (IndexError, ValueError):
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        return {"failed": said[-1][:300] if said else "it said nothing"}
+    return found
+
+
+def gpus() -> Answer:
+    """What nvidia-smi lists: index, name, driver, memory."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {"gpus": [], "error": ""}
+    query = "--query-gpu=index,name,driver_version,memory.total"
+    try:
+        done = subprocess.run(
+            [program, query, "--format=csv,noheader"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=15,
+        )
+    except subprocess.TimeoutExpired:
+        return {"gpus": [], "error": "nvidia-smi did not answer in 15 s"}
+    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
+    rows = [[field.strip() for field in line.split(",")] for line in lines]
+    if rows and all(len(row) == 4 and row[0].isdigit() for row in rows):
+        return {"gpus": rows, "error": ""}
+    quiet = not lines or lines[0].startswith("No devices")
+    return {"gpus": [], "error": "" if quiet else lines[0][:200]}
+
+
+def room(folders: Folders, paths: list[str]) -> Answer:
+    """Free bytes where the run's folder and these paths lie, and the memory that is free."""
+    disks = {}
+    for path in [folders.run, *paths]:
+        base = _own(path)
+        while not os.path.exists(base) and base != "/":
+            base = os.path.dirname(base)
+        info = os.statvfs(base)
+        full = info.f_files and not info.f_favail
+        disks[path] = [base, 0 if full else info.f_bavail * info.f_frsize]
+    total, available = memory()
+    return {"disks": disks, "run": folders.run, "home": folders.home, "memory": [available, total]}
+
+
+def leftovers(base: str) -> list[list[Any]]:
+    """Processes of ours that carry the tag of a run, or stand in its roster, while no agent of
+    that run lives here: run, task, pid, command line."""
+    everyone = proc.table()
+    tags, guarded = {}, set()
+    for pid in everyone:
+        if not _ours(pid):
+            continue
+        agent = proc.variable(pid, proc.AGENT_TAG)
+        if agent is not None:
+            guarded.add(agent.decode(errors="replace").rstrip(";"))
+        tag = proc.variable(pid, proc.TAG)
+        if tag is not None and tag.endswith(b";") and tag.count(b"/") >= 2:
+            run, _, rest = tag[:-1].decode(errors="replace").partition("/")
+            tags[pid] = (run, rest.rpartition("/")[0])
+    for run, roster in _rosters(base):
+        for pid, start, task in roster:
+            process = everyone.get(pid)
+            if process is not None and process.start == start:
+                tags.setdefault(pid, (run, task))
+    return [
+        [run, task, pid, proc.command_line(pid)]
+        for pid, (run, task) in sorted(tags.items())
+        if run not in guarded
+    ]
+
+
+def connect(host: str, port: int, token: str, seconds: float) -> Answer:
+    """Connects as a task would, by name: how it went, to which address, and how long the name
+    and the connection took."""
+    began = time.monotonic()
+    addresses, why = _resolve(host, port, seconds)
+    resolved = time.monotonic() - began
+    if not addresses:
+        return {"outcome": "unresolved", "text": why, "address": "", "resolved": resolved}
+    answer: Answer = {}
+    for family, kind, protocol, _, address in addresses:
+        began = time.monotonic()
+        outcome, text = _try(family, kind, protocol, address, token, seconds / len(addresses))
+        answer = {
+            "outcome": outcome,
+            "text": text,
+            "address": address[0],
+            "resolved": resolved,
+            "connected": time.monotonic() - began,
+        }
+        if outcome == "ok":
+            break
+    return answer
+
+
+class Listeners:
+    """Listens on the tasks' ports and says a token to whoever connects, so that the other side
+    knows that it reached this host and not another program or machine."""
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._wake_read, self._wake_write = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
+        self._thread.start()
+
+    def open(self, ports: list[int]) -> dict[str, str]:
+        """Listens on these ports too; says why where it cannot."""
+        failed = {}
+        for port in ports:
+            try:
+                listener = _listener(port)
+            except OSError as error:
+                failed[str(port)] = error.strerror or str(error)
+                continue
+            with self._lock:
+                self._sockets.append(listener)
+        os.write(self._wake_write, b"o")
+        return failed
+
+    def close(self) -> None:
+        """Ends; the ports are free when this returns."""
+        os.write(self._wake_write, b"q")
+        self._thread.join(2.0)
+
+    def _serve(self) -> None:
+        guests: dict[socket.socket, float] = {}
+        while True:
+            with self._lock:
+                listening = list(self._sockets)
+            waiting: list[Any] = [self._wake_read, *listening, *guests]
+            ready, _, _ = select.select(waiting, [], [], 1.0)
+            if self._wake_read in ready and b"q" in os.read(self._wake_read, 64):
+                break
+            for each in ready:
+                if each in guests:  # it has read the token and left; only then do we
+                    each.close()
+                    del guests[each]
+                elif each in listening:
+                    self._greet(each, guests)
+            now = time.monotonic()
+            for guest in [guest for guest, since in guests.items() if now - since > _KEEP_OPEN]:
+                guest.close()
+                del guests[guest]
+        for each in [*listening, *guests]:
+            each.close()
+
+    def _greet(self, listener: socket.socket, guests: dict[socket.socket, float]) -> None:
+        try:
+            guest, _ = listener.accept()
+            guest.setblocking(False)
+            guest.send(self._token)
+        except OSError:
+            return  # it left before we came to it
+        guests[guest] = time.monotonic()
+
+
+def _listener(port: int) -> socket.socket:
+    """A socket that listens on all addresses, as TensorFlow's server does."""
+    try:
+        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        address: Any = ("::", port)
+    except OSError:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        address = ("0.0.0.0", port)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is built in and switched off
+                raise
+            listener.close()
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("0.0.0.0", port))
+        listener.listen(128)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
+    """The addresses of a name. A name server that is silent would hold us for half a minute."""
+    found: list[Any] = []
+    failed: list[str] = []
+
+    def look() -> None:
+        try:
+            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            failed.append(error.strerror or str(error))
+        except UnicodeError:
+            failed.append("it is no host name")
+
+    thread = threading.Thread(target=look, name="resolve", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return [], f"the name server did not answer in {seconds:.0f} s"
+    return found, failed[0] if failed else ""
+
+
+def _try(
+    family: int, kind: int, protocol: int, address: Any, token: str, seconds: float
+) -> tuple[str, str]:
+    with socket.socket(family, kind, protocol) as link:
+        link.settimeout(seconds)
+        try:
+            link.connect(address)
+        except ConnectionRefusedError:
+            return "refused", ""
+        except socket.timeout:
+            return "filtered", ""
+        except OSError as error:
+            unreachable = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH)
+            timed_out = error.errno == errno.ETIMEDOUT
+            outcome = "no-route" if unreachable else "filtered" if timed_out else "failed"
+            return outcome, error.strerror or str(error)
+        if not token:
+            return "ok", ""
+        link.settimeout(_TOKEN_SECONDS)
+        try:
+            said = link.recv(len(token))
+        except OSError:
+            said = b""
+        return ("ok", "") if said == token.encode() else ("stranger", "")
+
+
+def _checkpoint(folder: str) -> list[Any]:
+    """The newest checkpoint file in a log directory or one level below, and its age in seconds;
+    empty where there is none."""
+    newest: list[Any] = []
+    try:
+        below = [entry.path for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+    for place in [folder, *sorted(below)[:_CHECKPOINT_FOLDERS]]:
+        try:
+            for entry in os.scandir(place):
+                if _CHECKPOINT.fullmatch(entry.name):
+                    age = time.time() - entry.stat().st_mtime
+                    if not newest or age < newest[1]:
+                        newest = [entry.path, age]
+        except OSError:
+            continue
+    return newest
+
+
+def _rosters(base: str) -> list[tuple[str, list[list[Any]]]]:
+    """What agents of this boot have left on disk of whom they knew."""
+    found = []
+    for name in os.listdir(base):
+        match = _RUN_FOLDER.match(name)
+        if match is None:
+            continue
+        try:
+            with open(os.path.join(base, name, "state.json")) as file:
+                body = json.load(file)
+        except (OSError, ValueError):
+            continue
+        if body.get("boot") == state.boot_id():
+            found.append((match.group(1), body.get("roster") or []))
+    return found
+
+
+def _ours(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _own(path: str) -> str:
+    return os.path.normpath(os.path.expanduser(path))
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError as error:
+        print(f"{path}: {error}", flush=True)
