@@ -37,7 +37,7 @@ class Options(argparse.Namespace):
     seed: int
     log_every: int
     # devices
-    devices: int
+    devices: int = 1
     # towers
     model: str
     update: str

@@ -18,9 +18,7 @@ class InGraphSteps(AsyncSteps):
     def __init__(self, part: Part) -> None:
         super().__init__(part, average_on_ps=True)
         others = [f"/job:worker/task:{index}" for index in range(len(part.role.cluster["worker"]))]
-        self._tell = [
-            over.queue(device).enqueue([True]) for device in others if device != part.role.device
-        ]
+        self._tell = [over.tell(device) for device in others if device != part.role.device]
         self._session: Any = None
 
     def begin(self, session: Any, step: int, stop: Stop) -> None:

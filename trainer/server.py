@@ -39,18 +39,14 @@ def check_port(role: Role) -> None:
 def start(role: Role, options: Options, serve_only: bool = False) -> Any:
     """Starts this task's `tf.distribute.Server`; a task that only serves takes no GPU.
 
-    Without `--threads`, this machine's cores are shared among the cluster's tasks on it: tasks
-    that each use all cores slow each other down.
-
     Raises:
         TrainerError: The port was taken in the meantime.
     """
     import tensorflow as tf
 
-    cores = len(os.sched_getaffinity(0))
     devices = {"GPU": 0} if serve_only else {"CPU": options.devices}
     config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=options.threads or max(1, cores // role.neighbours),
+        intra_op_parallelism_threads=threads(role, options),
         device_count=devices,
         allow_soft_placement=True,
     )
@@ -64,6 +60,14 @@ def start(role: Role, options: Options, serve_only: bool = False) -> Any:
         raise _busy(role, (error.message or str(error)).splitlines()[0]) from None
     print(f"{role} listens on {role.address}", flush=True)
     return server
+
+
+def threads(role: Role, options: Options) -> int:
+    """Threads one operation may use: `--threads`, else this task's share of this machine's cores.
+
+    Tasks that each use all cores slow each other down.
+    """
+    return options.threads or max(1, len(os.sched_getaffinity(0)) // role.neighbours)
 
 
 def run_serving(role: Role, options: Options) -> int:

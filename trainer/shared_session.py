@@ -49,23 +49,32 @@ def prepare(session: Any, role: Role, network: Network, keeper: Keeper | None, s
         stop.wait(_POLL)
 
 
-def wait_for_ps(role: Role, stop: Stop) -> None:
-    """Waits until every ps accepts connections again.
+def wait_for(role: Role, jobs: tuple[str, ...], stop: Stop, seconds: float = float("inf")) -> None:
+    """Waits until every task of `jobs` accepts connections.
 
     Raises:
-        TrainerError: One did not for `LOST_FOR` seconds; names it with the reason.
+        TrainerError: One did not for `seconds`; names it with the reason.
     """
-    deadline = time.monotonic() + LOST_FOR
-    for index, address in enumerate(role.cluster["ps"]):
-        host, _, port = address.rpartition(":")
-        while not stop.requested:
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
-                break
-            except OSError as error:
+    deadline = time.monotonic() + seconds
+    said = time.monotonic()
+    for job in jobs:
+        for index, address in enumerate(role.cluster[job]):
+            while (reason := _refusal(address)) and not stop.requested:
                 if time.monotonic() > deadline:
-                    reason = error.strerror or str(error)
                     raise TrainerError(
-                        f"{role}: lost ps:{index} ({address}): {reason} for {LOST_FOR:.0f} s"
-                    ) from None
-            stop.wait(_POLL)
+                        f"{role}: lost {job}:{index} ({address}): {reason} for {seconds:.0f} s"
+                    )
+                if time.monotonic() - said > _SAY_EVERY:
+                    said = time.monotonic()
+                    print(f"{role} waits for {job}:{index} ({address}): {reason}", flush=True)
+                stop.wait(_POLL)
+
+
+def _refusal(address: str) -> str | None:
+    """Why `address` accepts no connection; None when it does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None

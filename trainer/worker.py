@@ -146,7 +146,7 @@ class Worker:
                     reason = (error.message or str(error)).splitlines()[0]
                     print(f"{self._role} lost its ps: {reason}", flush=True)
                     session.close()
-                    shared_session.wait_for_ps(self._role, stop)
+                    shared_session.wait_for(self._role, ("ps",), stop, shared_session.LOST_FOR)
 
     def _keeper(self, network: Network) -> Keeper:
         return Keeper(

@@ -47,6 +47,18 @@ MODES = {
             ("data", "training", "devices", "logdir", "towers"),
         ),
         Mode(
+            "ps-strategy",
+            "trainer.modes.ps_strategy",
+            "ParameterServerStrategy: a chief schedules steps on workers, TensorFlow 2's way",
+            ("role", "data", "training", "logdir"),
+        ),
+        Mode(
+            "all-reduce",
+            "trainer.modes.all_reduce",
+            "MultiWorkerMirroredStrategy: no ps, workers average their gradients",
+            ("role", "data", "training", "logdir"),
+        ),
+        Mode(
             "evaluate",
             "trainer.modes.evaluate",
             "follows a checkpoint directory and tests the moving averages of each",

@@ -20,7 +20,7 @@ def run(options: Options) -> int:
     if not me.is_chief:
         from trainer import over
 
-        return stop.run(lambda stop: over.serve(me, options), options.grace)
+        return stop.run(lambda stop: over.serve(me, options, stop), options.grace)
     dataset = data.load(options.data)
     # TensorFlow's import takes seconds: whatever can be wrong without it has been said by now.
     from trainer.in_graph_steps import InGraphSteps

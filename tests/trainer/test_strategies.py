@@ -1,0 +1,75 @@
+"""TensorFlow 2's own strategies, with real processes."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+
+import pytest
+
+from tests.trainer.tasks import STARTED, Cluster, Tasks
+from trainer.checkpoint import read
+
+pytestmark = pytest.mark.slow
+
+
+def test_ps_strategy_survives_a_killed_worker(tasks: Tasks, digits_directory: str | None) -> None:
+    """A coordinator goes on when a worker is killed, takes it back, and reaches 0.95.
+
+    At the end its workers leave by themselves.
+    """
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = ("--steps=1600", "--learning-rate=0.5", "--log-every=50", *data)
+    cluster = Cluster(tasks, "ps-strategy", *flags, ps=1, chief=1, worker=2)
+    chief, ps = cluster.start("chief"), cluster.start("ps")
+    first, second = cluster.start("worker", 0), cluster.start("worker", 1)
+    chief.says("After 100 training")
+    second.signal(signal.SIGKILL)
+    second.wait()
+    before = chief.steps[-1]
+    chief.until(lambda _: chief.steps[-1] >= before + 100)
+    again = cluster.start("worker", 1)
+    again.says("listens on")
+    assert chief.wait(150) == 0
+    assert chief.accuracy >= 0.95
+    assert [first.wait(20), again.wait(20)] == [0, 0]
+    ps.signal(signal.SIGTERM)
+    assert ps.wait() == 0
+
+
+def test_all_reduce_saves_on_term_and_goes_on(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+) -> None:
+    """TERM to all: they stop at one step and the chief saves; restarted, all start from there.
+
+    The weights that a restart began with are the saved ones on every worker: 0.95 in the end.
+    """
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = ("--learning-rate=0.5", "--log-every=20", f"--logdir={tmp_path / 'logdir'}", *data)
+    cluster = Cluster(tasks, "all-reduce", "--steps=500", *flags, worker=2)
+    workers = [cluster.start("worker", index) for index in range(2)]
+    for worker in workers:
+        worker.says("After 40 training")
+    for worker in workers:
+        worker.signal(signal.SIGTERM)
+    assert [worker.wait(12) for worker in workers] == [143, 143]
+    saved = max(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("logdir/*.index"))
+    assert saved >= workers[0].steps[-1] >= 40
+    assert read(str(tmp_path / f"logdir/model.ckpt-{saved}")) == ("test-run", saved)
+    workers = [cluster.start_by_tf_config("worker", index) for index in range(2)]
+    assert [worker.wait(150) for worker in workers] == [0, 0]
+    for worker in workers:
+        started = STARTED.search(worker.text)
+        assert started and int(started[1]) == saved
+    assert workers[0].accuracy >= 0.95
+
+
+def test_clusters_of_the_wrong_shape(tasks: Tasks) -> None:
+    """`ps-strategy` needs a chief, `all-reduce` has no ps: usage errors of one line."""
+    for mode, message in (
+        ("ps-strategy", "the cluster has no chief task"),
+        ("all-reduce", "no ps"),
+    ):
+        worker = Cluster(tasks, mode, ps=1, worker=1).start("worker")
+        assert worker.wait() == 2
+        assert message in worker.text and len(worker.text.splitlines()) == 1
