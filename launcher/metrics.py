@@ -18,8 +18,9 @@ _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
 
 DEFAULT_PATTERNS: tuple[bytes, ...] = (
     # After 300 training steps (912 global steps), loss on training batch is 0.4512.  (0.010 …
-    rb"After \d+ training steps \((?P<step>\d+) global steps?\), loss on training batch is "
-    rb"(?P<loss>" + _NUMBER + rb")\b",
+    # Done: 1370 training steps (2001 global steps) in 37.6 s, …
+    rb"\b(?:After|Done:) \d+ training steps \((?P<step>\d+) global steps?\)"
+    rb"(?:, loss on training batch is (?P<loss>" + _NUMBER + rb")\b)?",
     # Keras: 12/100 ━━━━ 0:01 12ms/step - accuracy: 0.91 - loss: 0.31
     rb"(?P<step>\d+)/(?P<total>\d+) [^\n\r]*?\bloss: (?P<loss>" + _NUMBER + rb")",
     # tqdm:  37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
