@@ -395,18 +395,23 @@ async def _await_marker(transport: Transport, marker: bytes, host: str) -> bytes
                 seen = (seen + data)[-_MARK_LIMIT:]
     except TimeoutError as error:
         said = _last_line(seen.decode(errors="replace"))
-        reason = (
+        raise AgentError(
+            host,
             f"logged in, but the login shell did not run our command within "
-            f"{START_SECONDS:.0f} s; its start-up files may read input or start another "
-            f"shell{f' (it printed: {said})' if said else ''}"
-        )
-        raise AgentError(host, reason) from error
+            f"{START_SECONDS:.0f} s{f' (it printed: {said})' if said else ''}",
+            code="shell-blocked",
+            todo="its start-up files (such as ~/.bashrc) may read input, wait, or start another "
+            "shell: let them do so only in interactive sessions",
+        ) from error
     before, found, after = seen.partition(marker + b"\n")
     if not found:
         await asyncio.sleep(0.05)  # stderr has its own way here
-        said = transport.complaint or before.decode(errors="replace")
-        reason = f"the interpreter did not start: {_last_line(said) or 'it said nothing'}"
-        raise InterpreterError(host, reason)
+        said = _last_line(transport.complaint or before.decode(errors="replace"))
+        raise InterpreterError(
+            host,
+            f"the interpreter did not start: {said or 'it said nothing'}",
+            todo="write where a Python 3.8 or newer is: python = \"…\" of the host",
+        )
     return after
 
 
