@@ -50,7 +50,7 @@ def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def no_process_left() -> Iterator[None]:
     """Fail a test that leaves a process of a run behind on this machine, and kill it."""
-    before = [guard.identity(process) for process in guard.tagged_here()]
+    before = guard.tagged_here()
     yield
     found = guard.leaks(guard.tagged_here, before)
     if found:

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import asyncssh
 import pytest
 
-from tests.beds import faults, proc, sockets
+from tests.beds import faults, network, proc, sockets
 from tests.beds.host import Host
 from tests.beds.namespaces import Bed, clear_stale
 from tests.beds.watch import Watch
@@ -100,19 +102,35 @@ def test_hosts_know_and_reach_each_other_by_name(bed: Bed) -> None:
             assert banner(host, other.name).stdout == b"SSH-", (host.name, other.name)
 
 
-@pytest.mark.parametrize("name", ["tf1", "tf4"])
-def test_host_python_has_tensorflow_and_nothing_of_tfmux(bed: Bed, name: str) -> None:
+def test_host_python_has_tensorflow_and_nothing_of_tfmux(bed: Bed) -> None:
     """TensorFlow works on a host; the project and what only the launcher needs are not there."""
-    host = bed[name]
-    script = (
-        "import importlib.util as u, tensorflow as tf\n"
-        "print(int(tf.reduce_sum([1, 2])), *[name for name in"
-        " ('launcher', 'tui', 'trainer', 'textual', 'asyncssh', 'pydantic', 'pytest')"
-        " if u.find_spec(name)])"
-    )
-    assert host.run([host.python, "-c", script]).stdout.split() == [b"3"]
-    assert host.run(["test", "-e", str(REPOSITORY)], check=False).returncode == 1
-    assert host.run(["ls", "-A", "/tmp"]).stdout == b""
+    ours = ("launcher", "tui", "trainer", "textual", "asyncssh", "pydantic", "pytest")
+    look = f"import importlib.util as u; print([name for name in {ours} if u.find_spec(name)])"
+    for host in bed:
+        assert host.run([host.python, "-c", look]).stdout == b"[]\n"
+        assert host.run(["test", "-e", str(REPOSITORY)], check=False).returncode == 1
+        assert host.run(["ls", "-A", "/tmp"]).stdout == b""
+    add = "import tensorflow as tf; print(int(tf.reduce_sum([1, 2])))"
+    assert bed["tf4"].run([bed["tf4"].python, "-c", add]).stdout == b"3\n"
+
+
+async def test_hosts_tables_of_a_cluster_file_log_in(bed: Bed) -> None:
+    """What `hosts_toml` says is enough for asyncssh, with host keys checked."""
+    tables = tomllib.loads(bed.hosts_toml())["hosts"]
+    for name, table in tables.items():
+        user, _, place = table["ssh"].partition("@")
+        address, _, port = place.partition(":")
+        async with asyncssh.connect(
+            address,
+            int(port),
+            username=user,
+            client_keys=[table["identity"]],
+            known_hosts=table["known_hosts"],
+            config=None,
+        ) as connection:
+            done = await connection.run(f"hostname; {table['python']} -V")
+        assert str(done.stdout).split()[:2] == [name, "Python"]
+    assert list(tables) == ["tf1", "tf2", "tf3", "tf4"]
 
 
 def test_disks_are_private_and_outlive_a_crash(bed: Bed) -> None:
@@ -335,18 +353,25 @@ def test_clock_can_be_wrong_by_an_hour(bed: Bed, ssh: Ssh) -> None:
 
 # --- up and down ------------------------------------------------------------------------------
 
+_SPACES = ("net", "pid", "mnt", "uts")
 _INNER = """
-import os, time, pytest
-from tests.beds import proc
+import time, pytest
+from tests.test_beds import show
 
 @pytest.mark.bed
 def test_inner(bed):
     bed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
-    kinds = ("net", "pid", "mnt", "uts")
-    spaces = [os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino for host in bed for kind in kinds]
-    print("BED", bed.bridge, bed.directory, *spaces, flush=True)
+    print("BED", *show(bed), flush=True)
     END
 """
+
+
+def show(bed: Bed) -> list[str]:
+    """Return what `traces` needs to find a bed: the time, bridge, directory and namespaces."""
+    spaces = [
+        str(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino) for host in bed for kind in _SPACES
+    ]
+    return [str(proc.now()), bed.bridge, str(bed.directory), *spaces]
 
 
 @contextmanager
@@ -377,15 +402,27 @@ def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], lis
             child.kill()
 
 
+def rest(child: subprocess.Popen[str]) -> str:
+    """Return what the inner pytest said after it had shown its bed."""
+    assert child.stdout is not None
+    return child.stdout.read()
+
+
 def traces(shown: list[str]) -> list[str]:
-    """Return all that is left of a bed."""
-    bridge, directory, *spaces = shown
-    left = [name for name in os.listdir("/sys/class/net") if name.split("-")[0] == bridge]
+    """Return all that is left of a bed.
+
+    A later one, of another test run, may be given the same bridge and namespace numbers.
+    """
+    moment, bridge, directory, *spaces = shown
+    with network.lock():
+        others = {claim.bridge for claim in network.claims() if str(claim.directory) != directory}
+        names = [name for name in os.listdir("/sys/class/net") if name.split("-")[0] == bridge]
+    left = [] if bridge in others else names
     if os.path.exists(directory):
         left.append(directory)
     left += [line for line in Path("/proc/self/mountinfo").open() if directory in line]
-    for process in proc.scan():
-        for kind in ("net", "pid", "mnt", "uts"):
+    for process in [each for each in proc.scan() if each.started < float(moment)]:
+        for kind in _SPACES:
             try:
                 inode = os.stat(f"/proc/{process.pid}/ns/{kind}").st_ino
             except OSError:
@@ -396,11 +433,10 @@ def traces(shown: list[str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("bed_possible")
-@pytest.mark.parametrize("end", ["pass", "assert False"])
-def test_nothing_is_left_when_a_test_ends(tmp_path: Path, end: str) -> None:
-    """After a passed and after a failed test nothing of the bed exists any more."""
-    with inner(tmp_path, end) as (child, shown):
-        assert child.wait(60) == (end != "pass")
+def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
+    """A test that fails takes its bed down like one that passes."""
+    with inner(tmp_path, "assert False") as (child, shown):
+        assert child.wait(60) == pytest.ExitCode.TESTS_FAILED, rest(child)
         assert traces(shown) == []
 
 
@@ -410,7 +446,7 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
     with inner(tmp_path, "time.sleep(1000)") as (child, shown):
         assert len(traces(shown)) > 5
         child.send_signal(signal.SIGINT)
-        assert child.wait(60) == pytest.ExitCode.INTERRUPTED
+        assert child.wait(60) == pytest.ExitCode.INTERRUPTED, rest(child)
         assert traces(shown) == []
 
 
@@ -432,11 +468,14 @@ def test_bed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
 
 @pytest.mark.usefixtures("bed_possible")
 def test_beds_stand_side_by_side() -> None:
-    """A second bed has other addresses; its hosts do not see the first one's."""
+    """A second bed has other addresses; its hosts do not see the first one's; both end."""
     with Bed() as one, Bed() as other:
+        shown = [show(one), show(other)]
         assert {host.address for host in one}.isdisjoint(host.address for host in other)
         assert all(host.reachable() for host in [*one, *other])
         assert banner(one["tf1"], other["tf1"].address).returncode != 0
+        assert all(len(traces(each)) > 5 for each in shown)
+    assert [traces(each) for each in shown] == [[], []]
 
 
 def test_missing_bed_is_a_skip_here_and_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,6 @@ MARK = "TFMUX_TEST_SESSION"
 # An agent that has confirmed its kill still has to end itself: that is no leak.
 _SETTLE = 3.0
 
-Key = tuple[int, float]
-
 
 def mark_session() -> None:
     """Mark this process, and with it all that it will start, as this test session's."""
@@ -30,25 +28,19 @@ def mark_session() -> None:
 
 def tagged_here() -> list[Process]:
     """Return this session's living processes on this machine that carry a run's tag."""
-    mark = os.environ[MARK]
-    return [each for each in _tagged(proc.scan()) if each.environ.get(MARK) == mark]
+    return _tagged(proc.scan(having=f"{MARK}={os.environ[MARK]}"))
 
 
-def identity(process: Process) -> Key:
-    """Return what tells a process from a later one with the same id."""
-    return process.pid, process.started
-
-
-def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Key] = ()) -> list[Process]:
+def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ()) -> list[Process]:
     """Return the tagged processes that `look` still finds after a moment's grace, and kill them.
 
     Args:
         look: returns the processes to judge; called until it finds nothing new.
-        before: the identities of those that were there before the test.
+        before: those that were there before the test.
     """
     known = set(before)
     deadline = time.monotonic() + _SETTLE
-    while found := [each for each in _tagged(look()) if identity(each) not in known]:
+    while found := [each for each in _tagged(look()) if each not in known]:
         if time.monotonic() > deadline:
             for each in found:
                 proc.signal_process(each, signal.SIGKILL)

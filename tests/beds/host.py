@@ -19,7 +19,7 @@ from tests.beds.proc import Process
 from tests.beds.sockets import Listener
 
 _DEADLINE = 20.0
-_UNSHARE = "unshare --mount --uts --net --pid --fork --kill-child".split()
+UNSHARE = "unshare --mount --uts --net --pid --fork --kill-child".split()
 SSHD_CONFIG = """\
 Port 22
 ListenAddress 0.0.0.0
@@ -39,10 +39,12 @@ class Host:
     """A host that can be booted, crashed, cut off and looked into.
 
     Paths are the host's own and absolute; process ids are the root namespace's (see `proc`).
+    `python` has TensorFlow, `data` is where the real digits are, if the tests have them.
     """
 
     port = 22
     python = disk.PYTHON
+    data = disk.DATA
 
     def __init__(
         self, claim: network.Claim, index: int, account: Account, fixed: Mapping[str, Path]
@@ -104,7 +106,7 @@ class Host:
         )
         with self.log.open("ab") as log:
             self._shell = subprocess.Popen(
-                [*_UNSHARE, "sh", "-c", f"exec 3>&2\n{script}"],
+                [*UNSHARE, "sh", "-c", f"exec 3>&2\n{script}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

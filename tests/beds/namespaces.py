@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 from tests.beds import BedError, disk, keys, network, proc
-from tests.beds.host import Host
+from tests.beds.host import UNSHARE, Host
 from tests.beds.proc import Process
 
 _DEADLINE = 20.0
@@ -29,6 +31,16 @@ def missing() -> str | None:
     for program in (network.IP, "/usr/sbin/sshd", "/usr/bin/unshare", "/usr/bin/nsenter"):
         if not os.access(program, os.X_OK):
             return f"the bed of four hosts needs {program}"
+    return _refusal()
+
+
+@cache
+def _refusal() -> str | None:
+    """Ask the kernel: root in a container often may not make namespaces."""
+    probe = [*UNSHARE, "true"]
+    done = subprocess.run(probe, capture_output=True, text=True)
+    if done.returncode:
+        return f"the bed of four hosts may not make namespaces here: {done.stderr.strip()}"
     return None
 
 

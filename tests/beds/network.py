@@ -21,6 +21,7 @@ from tests.beds import BedError, proc
 
 IP = "/usr/sbin/ip"
 _BRIDGE = "tfbed"
+_DEADLINE = 10.0
 _NUMBERS = range(0, 200)
 ROOT_SIDE = 254
 
@@ -96,7 +97,12 @@ def claim() -> Claim:
 
 
 def release(claimed: Claim) -> None:
-    """Remove the bridge. Comes last: while it stands, a half-removed bed can be found again."""
+    """Remove the bridge, and wires that are left.
+
+    Comes last: while the bridge stands, a half-removed bed can be found again.
+    """
+    for path in Path("/sys/class/net").glob(f"{claimed.bridge}-*"):
+        _delete(path.name)
     ip(f"link delete {claimed.bridge}")
 
 
@@ -116,8 +122,14 @@ def connect(claimed: Claim, index: int, namespace_of: int) -> None:
 
 def disconnect(claimed: Claim, index: int) -> None:
     """Take the wire away, if the kernel has not done so with the host's namespace already."""
-    port = claimed.port(index)
+    _delete(claimed.port(index))
+
+
+def _delete(port: str) -> None:
+    deadline = time.monotonic() + _DEADLINE
     while Path("/sys/class/net", port).exists():
+        if time.monotonic() > deadline:
+            raise BedError(f"the link {port} cannot be deleted")
         try:
             ip(f"link delete {port}")
         except BedError:

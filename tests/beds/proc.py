@@ -19,24 +19,24 @@ DEAD_STATES = frozenset("ZX")
 
 @dataclass(frozen=True)
 class Process:
-    """One process at the moment of the look.
+    """One process at the moment of the look; two looks at the same process are equal.
 
     `inner` is its id as its own host sees it (the one an agent reports), `exe` is empty for
     zombies and kernel threads, `started` is in seconds on the boot clock.
     """
 
     pid: int
-    inner: int
-    ppid: int
-    group: int
-    session: int
-    state: str
     started: float
-    uid: int
-    exe: str
-    argv: tuple[str, ...]
-    namespace: int
-    environ: dict[str, str] = field(repr=False)
+    inner: int = field(compare=False)
+    ppid: int = field(compare=False)
+    group: int = field(compare=False)
+    session: int = field(compare=False)
+    state: str = field(compare=False)
+    uid: int = field(compare=False)
+    exe: str = field(compare=False)
+    argv: tuple[str, ...] = field(compare=False)
+    namespace: int = field(compare=False)
+    environ: dict[str, str] = field(compare=False, repr=False)
 
     @property
     def tag(self) -> str | None:
@@ -103,12 +103,21 @@ def children(pid: int) -> list[Process]:
     return [process for word in words if (process := look(int(word))) is not None]
 
 
-def scan(namespace: int | None = None) -> list[Process]:
-    """Return all processes, or those of one PID namespace, in the order of their start."""
+def scan(namespace: int | None = None, having: str = "") -> list[Process]:
+    """Return processes in the order of their start.
+
+    Args:
+        namespace: only those of this PID namespace.
+        having: only those with this text in their environment.
+    """
     found = []
-    for pid in _pids():
-        if namespace is None or pid_namespace(pid) == namespace:
-            process = look(pid)
+    for name in os.listdir("/proc"):
+        if (
+            name.isdigit()
+            and (namespace is None or pid_namespace(int(name)) == namespace)
+            and having.encode() in _read(f"/proc/{name}/environ")
+        ):
+            process = look(int(name))
             if process is not None:
                 found.append(process)
     return sorted(found, key=lambda process: (process.started, process.pid))
@@ -124,8 +133,7 @@ def signal_process(process: Process, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     try:
-        found = look(process.pid)
-        if found is None or found.started != process.started:
+        if look(process.pid) != process:
             return False
         signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
@@ -138,15 +146,11 @@ def signal_process(process: Process, number: signal.Signals) -> bool:
 def wait_gone(process: Process, timeout: float) -> bool:
     """Wait until a process has ended; False when it lives on. A zombie has ended."""
     deadline = time.monotonic() + timeout
-    while (found := look(process.pid)) and found.alive and found.started == process.started:
+    while (found := look(process.pid)) == process and found is not None and found.alive:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.005)
     return True
-
-
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
 def _exe(base: Path) -> str:
@@ -157,8 +161,12 @@ def _exe(base: Path) -> str:
 
 
 def _strings(path: Path) -> list[str]:
+    return [part.decode(errors="surrogateescape") for part in _read(path).split(b"\0") if part]
+
+
+def _read(path: str | Path) -> bytes:
     try:
-        raw = path.read_bytes()
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
     except OSError:
-        return []
-    return [part.decode(errors="surrogateescape") for part in raw.split(b"\0") if part]
+        return b""
