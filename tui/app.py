@@ -2,45 +2,136 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from textual.app import App
+from textual import on
+from textual.app import App, SystemCommand, get_system_commands_provider
 from textual.binding import Binding, BindingType
+from textual.command import Provider
+from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
 from launcher.control import RunControl
-from launcher.states import RunState
+from launcher.states import Outcome, RunState
+from tui.config import Config, load_config
+from tui.palette import Palette, commands
 from tui.screens.dialogs import Leave, LeaveDialog, ReceiptScreen
+from tui.screens.help import HelpScreen
+from tui.screens.hosts import HostsScreen
+from tui.screens.metrics import MetricsScreen
+from tui.screens.page import Page
 from tui.screens.run import RunScreen
+from tui.screens.task_actions import Confirm
+
+SCREENS = (RunScreen, MetricsScreen, HostsScreen)
 
 RECEIPT_SECONDS = 1.5
 """How long a clean receipt is shown before the app leaves by itself."""
 
 
+@runtime_checkable
+class KillsLiving(Protocol):
+    """The page at the bottom, which knows every run that lives."""
+
+    def kill_living(self) -> None:
+        """Ends all of them, after one question."""
+
+
 class TfmuxApp(App[int]):
-    """Shows one run. Its result is the run's exit code; 0 after detaching."""
+    """Shows one run, or pages from which runs are opened one after the other.
+
+    The result is the run's exit code, 0 after detaching; with pages, None.
+    """
 
     TITLE = "tfmux"
     CSS_PATH = Path(__file__).with_name("app.tcss")
-    ENABLE_COMMAND_PALETTE = False
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
+        get_system_commands_provider,
+        Palette,
+    }
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: a dialog or a text field must never swallow them.
         Binding("f9", "kill_all", "Kill all, on all hosts", id="kill_all", priority=True),
         Binding("ctrl+q", "leave", "Leave", priority=True, show=False),
         Binding("ctrl+c", "interrupt", "Leave", priority=True, show=False),
         Binding("q", "leave", "Leave", id="leave"),
+        Binding("d", "detach", "Detach: the run goes on without a screen", id="detach"),
+        Binding("M", "metrics", "Metrics", id="metrics"),
+        Binding("H", "hosts", "Hosts", id="hosts"),
+        Binding("question_mark,f1", "help", "Help", id="help"),
+        Binding("colon,ctrl+p", "command_palette", "Command palette", id="palette"),
     ]
 
-    def __init__(self, control: RunControl) -> None:
+    def __init__(
+        self,
+        control: RunControl | None = None,
+        pages: Sequence[Page] = (),
+        config: Config | None = None,
+    ) -> None:
+        """A run, or pages: the first one is the home that runs come back to. Without `config`
+        the person's own file counts."""
         super().__init__()
-        self.control = control
+        self.control: RunControl | None = control if not pages else None
+        self._config = config if config is not None else load_config()
+        self._first = control
+        self._pages = list(pages)
         self._leaving = False
         self._asked = False
 
     def on_mount(self) -> None:
-        self.push_screen(RunScreen(self.control))
+        for page in self._pages:
+            self.push_screen(page)
+        if self._first is not None and self._pages:
+            self.open_run(self._first)
         self.set_interval(0.1, self._watch_end)
+        self._configure()
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The run, when there is nothing but it: a key may come before the first frame, and
+        must not find a blank screen."""
+        if self._first is not None and not self._pages:
+            return RunScreen(self._first)
+        return super().get_default_screen()
+
+    def _configure(self) -> None:
+        config = self._config
+        problems = list(config.problems)
+        if config.theme in self.available_themes:
+            self.theme = config.theme
+        elif config.theme:
+            problems.append(f"no theme is called {config.theme!r}")
+        known = {command.id for screen in SCREENS for command in commands(self, screen)}
+        problems += [
+            f"keys.{name} is no command; the palette shows their ids"
+            for name in config.keys.keys() - known
+        ]
+        self.set_keymap(config.keys)
+        for problem in problems:
+            self.notify(problem, severity="warning", timeout=10)
+
+    def open_run(self, control: RunControl) -> None:
+        """Shows a run; F9 and leaving are about it from now on."""
+        self.control = control
+        self.push_screen(RunScreen(control))
+
+    def close_run(self, code: int) -> None:
+        """Back to the page below the run; without pages the app ends."""
+        self._leaving = self._asked = False
+        if not self._pages:
+            self.exit(code)
+            return
+        self.control = None
+        above = [not isinstance(screen, Page) for screen in self.screen_stack]
+        for _ in range(above[::-1].index(False)):
+            self.pop_screen()
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Only the themes: everything else is among our own commands."""
+        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of the moods, for themes that do not name them."""
@@ -54,10 +145,39 @@ class TfmuxApp(App[int]):
             "accent-text": "#6aa5e8" if dark else "#0b57b0",
         }
 
+    # screens
+
+    def action_metrics(self) -> None:
+        """The metrics screen."""
+        self._switch(MetricsScreen)
+
+    def action_hosts(self) -> None:
+        """The hosts screen."""
+        self._switch(HostsScreen)
+
+    def _switch(self, kind: type[MetricsScreen] | type[HostsScreen]) -> None:
+        if self.screen.is_modal or self.control is None:
+            return
+        if isinstance(self.screen, MetricsScreen | HostsScreen):
+            self.switch_screen(kind(self.control))
+        else:
+            self.push_screen(kind(self.control))
+
+    def action_help(self) -> None:
+        """All keys."""
+        if not self.screen.is_modal:
+            self.push_screen(HelpScreen(list(commands(self, type(self.screen)))))
+
     # kill-all and leaving
 
     def action_kill_all(self) -> None:
-        """TERM to everything on all hosts; again: KILL. No question, from any screen."""
+        """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;
+        without one, all living runs are meant, and that is asked first."""
+        if self.control is None:
+            home = self._pages[0] if self._pages else None
+            if isinstance(home, KillsLiving):
+                home.kill_living()
+            return
         if self.control.snapshot().state is RunState.ENDED:
             self._show_receipt()
             return
@@ -79,9 +199,15 @@ class TfmuxApp(App[int]):
 
     def action_leave(self) -> None:
         """Leaves at once when the run is over; else asks."""
+        if self.control is None:
+            if isinstance(self.screen, Page):
+                self.screen.leave()
+            elif isinstance(self.screen, ModalScreen):
+                self.screen.dismiss(None)
+            return
         snapshot = self.control.snapshot()
         if snapshot.state is RunState.ENDED or not self.control.living:
-            self.exit(snapshot.exit_code or 0)
+            self.close_run(snapshot.exit_code or 0)
         elif snapshot.state is RunState.KILLING:
             self._leaving = True
             self.notify("leaves when the receipt is there; F9: KILL now")
@@ -89,29 +215,56 @@ class TfmuxApp(App[int]):
             alive = sum(task.state.live for task in snapshot.tasks)
             self.push_screen(LeaveDialog(alive), self._leave)
 
+    def action_detach(self) -> None:
+        """Leaves the run to a launcher without a screen, after one question."""
+        if self.screen.is_modal or self.control is None:
+            return
+        if self.control.snapshot().state is RunState.ENDED or not self.control.living:
+            self.notify("the run is over", timeout=2)
+            return
+        why = "The run goes on; tfmux attach takes it over again."
+        self.push_screen(
+            Confirm("Detach?", why), lambda yes: self._leave(Leave.DETACH if yes else None)
+        )
+
     def _leave(self, choice: Leave | None) -> None:
         if choice is Leave.KILL:
             self._leaving = True
             self.action_kill_all()
-        elif choice is Leave.DETACH:
+        elif choice is Leave.DETACH and self.control is not None:
+            self._leaving = True  # closed by `_watch_end` when the other launcher has the run
             self.control.detach()
-            self.exit(0)
+            self.notify("detaching: another launcher takes the run over")
+
+    @on(ReceiptScreen.Left)
+    def _left(self, event: ReceiptScreen.Left) -> None:
+        self.close_run(event.code)
 
     def _watch_end(self) -> None:
         """Shows the receipt when a kill has come to its end."""
-        if not (self._asked or self._leaving):
+        control = self.control
+        if control is None or not (self._asked or self._leaving):
             return
-        snapshot = self.control.snapshot()
+        snapshot = control.snapshot()
         if snapshot.state is not RunState.ENDED:
+            return
+        if snapshot.outcome is Outcome.DETACHED:
+            self.close_run(0)
             return
         self._asked = False
         self._show_receipt()
         if self._leaving and (snapshot.receipt is None or snapshot.receipt.clean):
-            self.set_timer(RECEIPT_SECONDS, lambda: self.exit(snapshot.exit_code or 0))
+            self.set_timer(RECEIPT_SECONDS, lambda: self._close_if(control))
         self._leaving = False
 
     def _show_receipt(self) -> None:
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(Leave.STAY)
-        if not any(isinstance(screen, ReceiptScreen) for screen in self.screen_stack):
-            self.push_screen(ReceiptScreen(self.control.snapshot(), leaving=self._leaving))
+        shown = any(isinstance(screen, ReceiptScreen) for screen in self.screen_stack)
+        if self.control is not None and not shown:
+            receipt = ReceiptScreen(self.control.snapshot(), leaving=self._leaving)
+            self.push_screen(receipt)
+
+    def _close_if(self, control: RunControl) -> None:
+        if self.control is control:  # a key may have closed it meanwhile
+            self.close_run(control.snapshot().exit_code or 0)

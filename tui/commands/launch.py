@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from launcher.cluster_file import load
 from launcher.session import Session
 from tui.exits import Exit
 from tui.headless import run_headless
 from tui.report import report
+
+if TYPE_CHECKING:
+    from textual.app import App
 
 
 def up(file: Path, arguments: argparse.Namespace) -> int:
@@ -29,6 +34,11 @@ def up(file: Path, arguments: argparse.Namespace) -> int:
     return show(session)
 
 
+def _end_by_machine(session: Session, app: App[int]) -> None:
+    session.kill_all(by_person=False)
+    app.exit()
+
+
 def detach_command(session: Session) -> list[str]:
     """A launcher without a screen that goes on with the run."""
     return [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
@@ -39,8 +49,12 @@ def show(session: Session) -> int:
     from tui.app import TfmuxApp
 
     session.start()
+    app = TfmuxApp(session)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # The screen may be gone already: the run is ended first, then the screen.
+        signal.signal(number, lambda *_: _end_by_machine(session, app))
     try:
-        TfmuxApp(session).run()
+        app.run()
     finally:
         # However the screen ended, the run must not go on unwatched: no second press is needed.
         if session.living:

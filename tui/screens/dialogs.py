@@ -10,6 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList, Static
 from textual.widgets.option_list import Option
@@ -66,7 +67,15 @@ class ReceiptScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", "Back", show=False),
+        Binding("q", "app.leave", "Leave", show=False),  # an app's keys stop at a modal screen
     ]
+
+    class Left(Message):
+        """The run has been left; there is nothing more to show of it."""
+
+        def __init__(self, code: int) -> None:
+            self.code = code
+            super().__init__()
 
     def __init__(self, snapshot: Snapshot, *, leaving: bool) -> None:
         super().__init__()
@@ -89,4 +98,4 @@ class ReceiptScreen(ModalScreen[None]):
     def on_key(self) -> None:
         """Leaves, when that is all there is left to do."""
         if self._leaving:
-            self.app.exit(self._snapshot.exit_code or 0)
+            self.post_message(self.Left(self._snapshot.exit_code or 0))

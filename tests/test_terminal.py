@@ -1,0 +1,175 @@
+"""The whole program in a real terminal: tmux sends the keys and reads the screen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.runs import RunFolder
+from tests.beds import guard
+from tests.command import write
+from tests.conftest import REPOSITORY
+
+pytestmark = pytest.mark.tmux
+
+TICKER = (
+    "import socket, sys, time\n"
+    "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "for step in range(100000):\n"
+    "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
+    "    time.sleep(0.1)\n"
+)
+
+
+class Terminal:
+    """A tmux server of the test's own with one window."""
+
+    def __init__(self, folder: Path, width: int, height: int) -> None:
+        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._size = ["-x", str(width), "-y", str(height)]
+
+    def run(self, *words: str) -> None:
+        """Starts tfmux in the window; its exit code is shown when it has ended."""
+        command = shlex.join([sys.executable, "-m", "tui.main", *words])
+        shell = f"{command}; echo EXIT-CODE $?; sleep 1000"
+        self._call("new-session", "-d", *self._size, "-c", str(REPOSITORY), shell)
+
+    def keys(self, *keys: str) -> None:
+        """Presses keys, in tmux's names."""
+        self._call("send-keys", *keys)
+
+    def resize(self, width: int, height: int) -> None:
+        """Makes the window another size."""
+        self._call("resize-window", "-x", str(width), "-y", str(height))
+
+    def screen(self) -> str:
+        """What stands on the screen."""
+        return self._call("capture-pane", "-p")
+
+    def wait_for(self, *texts: str, timeout: float = 60.0) -> str:
+        """Waits until all texts stand on the screen together."""
+        return self.wait_until(lambda s: all(text in s for text in texts), str(texts), timeout)
+
+    def wait_until(self, condition: Callable[[str], bool], what: str, timeout: float = 60.0) -> str:
+        """Waits until the screen is as wanted."""
+        deadline = time.monotonic() + timeout
+        while not condition(screen := self.screen()):
+            assert time.monotonic() < deadline, f"never on the screen: {what}\n{screen}"
+            time.sleep(0.05)
+        return screen
+
+    def close(self) -> None:
+        """Ends the tmux server and what runs in it."""
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True)
+
+    def _call(self, *words: str) -> str:
+        done = subprocess.run(
+            [*self._tmux, *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[[int, int], Terminal]]:
+    """Makes terminals of a size; closes them all."""
+    made: list[Terminal] = []
+
+    def make(width: int, height: int) -> Terminal:
+        folder = tmp_path / f"t{len(made)}"
+        folder.mkdir()
+        made.append(Terminal(folder, width, height))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def cluster(folder: Path) -> Path:
+    """1 ps and 2 workers that only count."""
+    command = ["{python}", "-c", TICKER, "{port}"]
+    words = ", ".join(repr(word) if "\n" not in word else f'"""{word}"""' for word in command)
+    return write(
+        folder,
+        f"""
+name = "ticking"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = [{words}]
+workdir = ""
+grace = 3.0
+""",
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 50), (80, 24)])
+def test_a_run_is_watched_and_killed_with_one_key(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, width: int, height: int
+) -> None:
+    """All panes are live, F9 ends everything, the receipt is shown, the exit code is 130."""
+    window = terminal(width, height)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("ps:0 @localhost", "worker:0 @localhost", "worker:1 @localhost", "step 2")
+    tags = {process.tag for process in guard.tagged_here()}
+    assert {tag.split("/")[1] for tag in tags if tag and "/" in tag} >= {
+        "ps:0",
+        "worker:0",
+        "worker:1",
+    }
+    window.keys("F9")
+    window.wait_for("nothing is left alive")
+    assert not [p for p in guard.tagged_here() if "/" in (p.tag or "")]
+    window.keys("q")
+    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    assert "worker:1 on localhost: killed" in screen
+
+
+def test_a_resize_loses_nothing(terminal: Callable[[int, int], Terminal], tmp_path: Path) -> None:
+    """From 200×50 down to 80×24 and up to 400×120: the panes are still there and live."""
+    window = terminal(200, 50)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    for width, height in ((80, 24), (400, 120), (100, 30)):
+        window.resize(width, height)
+        window.wait_until(
+            lambda s, w=width: "worker:1 @" in s and max(map(len, s.splitlines())) <= w,  # type: ignore[misc]
+            f"the panes at {width}×{height}",
+        )
+    window.keys("F9")
+    window.wait_for("nothing is left alive")
+
+
+def test_leaving_asks_and_detaching_leaves_the_run_alive(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """`d` leaves a launcher in the background; `tfmux attach` brings the panes back, from the
+    first line on; F9 there ends it."""
+    window = terminal(120, 40)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run_id = RunFolder.all()[0].run_id
+    window.keys("d")
+    window.wait_for("EXIT-CODE 0", "tfmux attach")
+    again = terminal(120, 40)
+    again.run("attach", run_id)
+    again.wait_for("ps:0 @localhost", "worker:1 @localhost", "running")
+    again.keys("z", "g")
+    again.wait_for("step 0 loss 1.0")
+    again.keys("F9")
+    again.wait_for("nothing is left alive")
+    again.keys("q")
+    again.wait_for("EXIT-CODE 130")
