@@ -52,5 +52,8 @@ class AsyncSteps:
         loss, counted, *_ = self._run(next(self._part.batches), self._part.schedule(step))
         return float(loss), int(counted)
 
+    def flush(self) -> None:
+        """Nothing: every step has been pushed."""
+
     def end(self) -> None:
         """Nothing: each worker counts for itself."""

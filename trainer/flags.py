@@ -38,6 +38,9 @@ class Options(argparse.Namespace):
     log_every: int
     # devices
     devices: int = 1
+    # downpour
+    fetch_every: int
+    push_every: int
     # towers
     model: str
     update: str
@@ -215,6 +218,18 @@ def _towers(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(log_every=10, learning_rate=None)
 
 
+def _downpour(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("Downpour SGD")
+    for what in ("fetch", "push"):
+        group.add_argument(
+            f"--{what}-every",
+            default=1,
+            type=_positive(int),
+            metavar="K",
+            help=f"local steps between two {what}es of all weights",
+        )
+
+
 def _sync(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("synchronous updates")
     group.add_argument(
@@ -294,6 +309,7 @@ GROUPS: dict[str, Callable[[argparse.ArgumentParser], None]] = {
     "training": _training,
     "devices": _devices,
     "towers": _towers,
+    "downpour": _downpour,
     "sync": _sync,
     "following": _following,
     "converting": _converting,

@@ -58,8 +58,7 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
     What `work` raises is raised here.
     """
     stop = Stop(grace)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop.request)
+    _listen(stop)
     failures: list[BaseException] = []
 
     def target() -> None:
@@ -72,6 +71,8 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
     thread.start()
     while thread.is_alive():
         thread.join(_POLL)
+        # TensorFlow's strategies take TERM for themselves when they connect to their cluster.
+        _listen(stop)
         over = stop.requested and (not stop.worth_waiting or time.monotonic() > stop.deadline)
         if over and thread.is_alive():
             break
@@ -81,3 +82,8 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
         # The other tasks get the same signal: what fails now mostly fails because they left.
         print(f"after signal {stop.signal}: {failures[0]}".splitlines()[0], flush=True)
     return 128 + stop.signal if stop.requested and not stop.expected else 0
+
+
+def _listen(stop: Stop) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop.request)

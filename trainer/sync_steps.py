@@ -101,6 +101,9 @@ class SyncSteps:
             return None
         return float(loss), token
 
+    def flush(self) -> None:
+        """Nothing: every step has been pushed."""
+
     def end(self) -> None:
         """Nothing: the update's thread has told all workers."""
 

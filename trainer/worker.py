@@ -76,8 +76,11 @@ class Steps(Protocol):
         None when the training is over for a reason that only the steps know.
         """
 
+    def flush(self) -> None:
+        """Called when this worker takes no more steps: hands over what it still holds."""
+
     def end(self) -> None:
-        """Called when the training is complete."""
+        """Called after that and the last checkpoint when the training is complete."""
 
 
 class Worker:
@@ -177,6 +180,7 @@ class Worker:
             self._progress.step(step, loss, part.schedule(step))
             if keeper:
                 keeper.keep(session, step)
+        steps.flush()
         if keeper:
             step = int(session.run(part.network.step))
             keeper.finish(session, step)

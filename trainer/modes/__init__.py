@@ -26,7 +26,7 @@ MODES = {
             "async",
             "trainer.modes.async_",
             "between-graph replication, gradients applied as they come",
-            ("role", "data", "training", "devices", "logdir"),
+            ("role", "data", "training", "devices", "downpour", "logdir"),
         ),
         Mode(
             "sync",

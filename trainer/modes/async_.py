@@ -20,6 +20,9 @@ def run(options: Options) -> int:
     dataset = data.load(options.data)
     # TensorFlow's import takes seconds: whatever can be wrong without it has been said by now.
     from trainer.async_steps import AsyncSteps
+    from trainer.downpour_steps import DownpourSteps
     from trainer.worker import Worker
 
-    return stop.run(Worker(me, options, dataset, AsyncSteps).train, options.grace)
+    rarely = options.fetch_every > 1 or options.push_every > 1
+    worker = Worker(me, options, dataset, DownpourSteps if rarely else AsyncSteps)
+    return stop.run(worker.train, options.grace)
