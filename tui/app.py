@@ -21,7 +21,7 @@ from tui.screens.dialogs import Leave, LeaveDialog, ReceiptScreen
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
-from tui.screens.page import Page
+from tui.screens.page import OpenRun, Page
 from tui.screens.run import RunScreen
 from tui.screens.task_actions import Confirm
 
@@ -235,6 +235,10 @@ class TfmuxApp(App[int]):
             self._leaving = True  # closed by `_watch_end` when the other launcher has the run
             self.control.detach()
             self.notify("detaching: another launcher takes the run over")
+
+    @on(OpenRun)
+    def _open_run(self, event: OpenRun) -> None:
+        self.open_run(event.control)
 
     @on(ReceiptScreen.Left)
     def _left(self, event: ReceiptScreen.Left) -> None:

@@ -1,0 +1,24 @@
+"""Screens that stand outside of a run: home, the editor, the preflight."""
+
+from __future__ import annotations
+
+from textual.message import Message
+from textual.screen import Screen
+
+from launcher.control import RunControl
+
+
+class OpenRun(Message):
+    """Asks the app to show a run above the pages."""
+
+    def __init__(self, control: RunControl) -> None:
+        self.control = control
+        super().__init__()
+
+
+class Page(Screen[None]):
+    """A screen without a run. The app's keys for leaving end up in `leave`."""
+
+    def leave(self) -> None:
+        """Goes back to the page below; may ask first."""
+        self.app.pop_screen()
