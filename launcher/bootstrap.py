@@ -22,7 +22,13 @@ _LINE = (
 )
 
 _LOADER = """
-import importlib.abc, importlib.util, json, os, sys, zlib
+import json, os, struct, sys, zlib
+if sys.version_info < (3, 8):
+    said = "Python %d.%d is too old for a host, it needs 3.8 or newer" % tuple(sys.version_info)[:2]
+    said = json.dumps({"text": said, "code": "python-old"}).encode()
+    os.write(1, struct.pack(">IB", len(said), 75) + said)
+    os._exit(0)
+import importlib.abc, importlib.util
 def read(count):
     parts = []
     while count:

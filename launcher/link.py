@@ -103,6 +103,8 @@ class Link:
         self.settings = settings
         self.last_heard = 0.0
         self.connected = False
+        self.stage_error = ""
+        """Why the agent could not keep staged contents; whoever stages clears it."""
         self._open = open_transport
         self._logs = logs
         self._listener = listener
@@ -184,10 +186,12 @@ class Link:
         """Sends staged contents, as fast as the network takes them.
 
         Raises:
-            AgentError: the host cannot be reached.
+            AgentError: the host cannot be reached, or has no room for them.
         """
         if self._transport is None:
             raise AgentError(self.settings.host, "the host cannot be reached")
+        if self.stage_error:
+            raise AgentError(self.settings.host, self.stage_error)
         self._transport.write(wire.encode_raw(wire.STAGE, data))
         await self._transport.drain()
 
@@ -310,13 +314,13 @@ class Link:
             if future is not None and not future.done():
                 future.set_result(body)
             elif body["id"] == "stage":
-                self._fail_staging(body["error"])
+                self.stage_error = body["error"]
         elif frame.type == wire.GONE:
             self._closing = True
             if not self._leaving:
                 self._listener.link_superseded(host, body["by"])
         elif frame.type == wire.ERROR and not self.connected:
-            raise AgentError(host, body["text"])
+            raise AgentError(host, body["text"], code=body.get("code", ""))
         elif frame.type == wire.SIZE:
             task = TaskId.parse(body["task"])
             now = time.time()
@@ -345,11 +349,6 @@ class Link:
     def _grant(self) -> None:
         self._granted = self._written + WINDOW
         self.send(wire.CREDIT, {"upto": self._granted})
-
-    def _fail_staging(self, reason: str) -> None:
-        for future in self._replies.values():
-            if not future.done():
-                future.set_result({"error": reason})
 
 
 async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
@@ -410,7 +409,7 @@ async def _await_marker(transport: Transport, marker: bytes, host: str) -> bytes
         raise InterpreterError(
             host,
             f"the interpreter did not start: {said or 'it said nothing'}",
-            todo="write where a Python 3.8 or newer is: python = \"…\" of the host",
+            todo='write where a Python 3.8 or newer is: python = "…" of the host',
         )
     return after
 

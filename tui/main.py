@@ -67,6 +67,13 @@ def build_parser() -> argparse.ArgumentParser:
     plan.add_argument("file", type=Path)
     plan.add_argument("--json", action="store_true", help="one JSON object")
 
+    check = commands.add_parser("check", help="look at every host before a launch; start nothing")
+    check.add_argument("file", type=Path)
+    check.add_argument("--json", action="store_true", help="one JSON object")
+    check.add_argument(
+        "--accept-new", action="store_true", help="trust unknown host keys and print them"
+    )
+
     ps = commands.add_parser("ps", help="list the runs that still live, wherever")
     ps.add_argument("--json", action="store_true", help="one JSON array")
 
@@ -107,6 +114,12 @@ def _up(arguments: argparse.Namespace) -> int:
     from tui.commands import launch
 
     return launch.up(arguments.file, arguments)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from tui.commands import check
+
+    return check.check(arguments.file, as_json=arguments.json, accept_new=arguments.accept_new)
 
 
 def _plan(arguments: argparse.Namespace) -> int:
@@ -154,6 +167,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "up": _up,
     "open": _up,
     "plan": _plan,
+    "check": _check,
     "ps": _ps,
     "attach": _attach,
     "kill": _kill,

@@ -106,12 +106,12 @@ class Probe:
         while not os.path.lexists(base) and base != "/":
             base, above = os.path.dirname(base), above + 1
         mark = os.path.join(base, said["mark"])
-        answer = {"path": path, "base": base, "above": above, "error": "", "old": _checkpoint(path)}
+        answer = {"path": path, "base": base, "above": above, "why": "", "old": _checkpoint(path)}
         try:
             with open(mark, "x") as file:
                 file.write("tfmux looks whether this directory can be written\n")
         except OSError as error:
-            answer["error"] = error.strerror or str(error)
+            answer["why"] = error.strerror or str(error)
             return answer
         if said["keep"]:
             self._marks.add(mark)
@@ -172,7 +172,7 @@ def gpus() -> Answer:
     """What nvidia-smi lists: index, name, driver, memory."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return {"gpus": [], "error": ""}
+        return {"gpus": [], "why": ""}
     query = "--query-gpu=index,name,driver_version,memory.total"
     try:
         done = subprocess.run(
@@ -183,13 +183,13 @@ def gpus() -> Answer:
             timeout=15,
         )
     except subprocess.TimeoutExpired:
-        return {"gpus": [], "error": "nvidia-smi did not answer in 15 s"}
+        return {"gpus": [], "why": "nvidia-smi did not answer in 15 s"}
     lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
     rows = [[field.strip() for field in line.split(",")] for line in lines]
     if rows and all(len(row) == 4 and row[0].isdigit() for row in rows):
-        return {"gpus": rows, "error": ""}
+        return {"gpus": rows, "why": ""}
     quiet = not lines or lines[0].startswith("No devices")
-    return {"gpus": [], "error": "" if quiet else lines[0][:200]}
+    return {"gpus": [], "why": "" if quiet else lines[0][:200]}
 
 
 def room(folders: Folders, paths: list[str]) -> Answer:

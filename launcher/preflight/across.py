@@ -1,0 +1,61 @@
+"""What only shows when the hosts stand beside each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from ..plan import Plan, Role
+from ..spec import OnFailure
+from .findings import Check, Finding, passed, warning
+
+
+def versions(found: Mapping[str, str]) -> Iterator[Finding]:
+    """TensorFlow versions that differ; `found` has those of the hosts where it is known."""
+    counts = Counter(found.values())
+    if len(counts) < 2:
+        return
+    usual = counts.most_common(1)[0][0]
+    where = [host for host, version in found.items() if version == usual]
+    for host, version in found.items():
+        if version != usual:
+            yield warning(
+                Check.TENSORFLOW,
+                "tensorflow-differs",
+                host,
+                version,
+                f"TensorFlow is {version} here and {usual} on {', '.join(where[:5])}: their gRPC "
+                "and checkpoints may not fit together",
+                "install one version on all hosts",
+            )
+
+
+def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:
+    """The host whose log directory others must see, those others, and why; the others are
+    empty where nobody must."""
+    cluster = [task for task in plan.tasks if task.in_cluster]
+    chief = next((task for task in cluster if task.id == plan.chief), None)
+    if chief is None:
+        return "", (), ""
+    evaluators = [task.host for task in plan.tasks if task.role is Role.EVALUATOR]
+    why = "an evaluator reads the chief's checkpoints"
+    hosts = evaluators
+    if plan.settings.on_failure is OnFailure.RESTART:
+        why = 'on_failure = "restart" needs one that all tasks see: a restarted task looks there'
+        why += " for the last checkpoint"
+        hosts = [*(task.host for task in cluster), *evaluators]
+    return chief.host, tuple(host for host in dict.fromkeys(hosts) if host != chief.host), why
+
+
+def sharing(host: str, chief: str, path: str, why: str, *, seen: bool) -> Finding:
+    """Whether a host sees the chief's log directory."""
+    if seen:
+        return passed(Check.LOGDIR, host, "shared", f"{path} is the same directory as on {chief}")
+    return warning(
+        Check.LOGDIR,
+        "logdir-not-shared",
+        host,
+        "not shared",
+        f"the log directory {path} is not the one of {chief}, and {why}",
+        "put logdir on a disk that all hosts share",
+    )

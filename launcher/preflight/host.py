@@ -1,0 +1,241 @@
+"""The questions to one host: each with its deadline, all at once, each answer told as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import posixpath
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..environment import EXTENDED
+from ..errors import AgentError, HostError
+from ..ids import TaskId
+from ..plan import HostPlan, Plan, TaskPlan
+from ..spec import Cluster
+from . import judge
+from .findings import Check, Finding, Severity, passed
+from .visit import Visit
+
+QUICK = 10.0
+SLOW = 35.0
+"""For what starts a program there: longer than the agent's own patience with it."""
+
+Tell = Callable[[Finding], None]
+
+
+@dataclass(frozen=True)
+class Open:
+    """What the others may try to reach on a host."""
+
+    ports: Mapping[TaskId, int] = field(default_factory=dict)
+    """The tasks' ports, picked ones too."""
+    tokens: Mapping[TaskId, str] = field(default_factory=dict)
+    """What our listener says on the port; empty where somebody else listens there."""
+
+
+@dataclass(frozen=True)
+class LogFolder:
+    """A task's log directory as the host has it: `base` is the part of it that is there,
+    `above` how many parts are not."""
+
+    path: str
+    base: str
+    above: int
+
+
+class HostCheck:
+    """Asks one host everything that concerns it alone.
+
+    `open` is set when the others may connect, to None when they cannot; `folder` and
+    `tensorflow` hold what is compared with other hosts.
+    """
+
+    def __init__(
+        self, cluster: Cluster, plan: Plan, host: HostPlan, visit: Visit, tell: Tell, mark: str
+    ) -> None:
+        self.name = host.name
+        self.visit = visit
+        self.open: asyncio.Future[Open | None] = asyncio.get_running_loop().create_future()
+        self.folder: LogFolder | None = None
+        self.tensorflow = ""
+        self.answered = False
+        self._cluster = cluster
+        self._plan = plan
+        self._host = host
+        self._tasks = plan.on_host(host.name)
+        self._tell = tell
+        self._mark = mark
+
+    async def run(self, *, keep_mark: bool) -> None:
+        """Asks everything; `keep_mark` leaves the mark in the log directory for the others."""
+        try:
+            began = time.monotonic()
+            try:
+                await self.visit.arrive()
+            except HostError as error:
+                self._tell(judge.failure(error))
+                return
+            took = time.monotonic() - began
+            self.answered = True
+            sentence = f"tfmux's agent was up {took:.1f} s after the first look"
+            self._tell(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
+            await asyncio.gather(
+                self._asked(Check.PORTS, Severity.ERROR, self._ports),
+                self._asked(Check.SHELL, Severity.WARN, self._account),
+                self._asked(Check.PYTHON, Severity.ERROR, self._python),
+                self._asked(Check.GPUS, Severity.WARN, self._gpus),
+                self._asked(Check.DISK, Severity.ERROR, self._room),
+                self._asked(Check.CLOCK, Severity.WARN, self._clock),
+                self._asked(Check.LEFTOVERS, Severity.WARN, self._leftovers),
+                self._asked(Check.LOGDIR, Severity.ERROR, lambda: self._logdirs(keep_mark)),
+            )
+        finally:
+            if not self.open.done():
+                self.open.set_result(None)
+
+    async def connect(self, address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+        """Lets the host connect to an address of the cluster spec.
+
+        Raises:
+            AgentError: it did not answer.
+        """
+        patience = 3 * seconds + QUICK
+        return await self.visit.ask(
+            "connect", patience, host=address, port=port, token=token, seconds=seconds
+        )
+
+    async def sees(self, chief: LogFolder, mark: str) -> bool:
+        """Whether the mark in the chief's log directory lies in this host's, too.
+
+        Raises:
+            AgentError: it did not answer.
+        """
+        path = self._task_paths()[0]
+        for _ in range(chief.above):
+            path = posixpath.dirname(path)
+        answer = await self.visit.ask("seen", QUICK, path=posixpath.join(path, mark))
+        return bool(answer["seen"])
+
+    async def _asked(
+        self, check: Check, severity: Severity, question: Callable[[], Awaitable[None]]
+    ) -> None:
+        try:
+            await question()
+        except AgentError as error:
+            self._tell(judge.unanswered(check, severity, error))
+
+    async def _ports(self) -> None:
+        fixed = {task.id: task.port for task in self._tasks if task.port is not None}
+        free = [task.id for task in self._tasks if task.port is None]
+        answer = await self.visit.ports(list(fixed.values()), len(free), QUICK)
+        every = fixed | dict(zip(free, answer["picked"], strict=True))
+        held = {each["port"] for each in answer["held"]}
+        ours = [port for port in every.values() if port not in held]
+        token = f"{self._mark}:{self.name}"[:200]
+        listening = await self.visit.ask("listen", QUICK, ports=ours, token=token)
+        failed = listening["failed"]
+        tokens = {
+            task: "" if port in held else token
+            for task, port in every.items()
+            if str(port) not in failed
+        }
+        self.open.set_result(Open(every, tokens))
+        found = judge.ports(self.name, list(fixed.values()), answer["held"], failed)
+        self._tell_all(found)
+
+    async def _account(self) -> None:
+        answer = await self.visit.ask("account", QUICK)
+        self._tell_all(judge.shell(self.name, answer, self.visit.noise))
+        hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
+        self._tell(judge.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
+
+    async def _python(self) -> None:
+        task = self._pythonic()
+        python = task.argv[0] if task is not None else self._host.python
+        answer = await self.visit.ask(
+            "python",
+            SLOW,
+            python=python,
+            env=self._public_env(task),
+            setup="" if task is None else task.setup,
+        )
+        self._tell(judge.interpreter(self.name, python, answer))
+        if "failed" in answer:
+            return
+        self.tensorflow = str(answer["tensorflow"])
+        needed = any(_runs_trainer(task.argv) for task in self._tasks)
+        self._tell(judge.tensorflow(self.name, python, answer, needed=needed))
+
+    async def _gpus(self) -> None:
+        answer = await self.visit.ask("gpus", SLOW)
+        wishes = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
+        promised = self._host.gpus if self._host.gpus is not None else sum(wishes)
+        self._tell(judge.gpus(self.name, answer, promised))
+
+    async def _room(self) -> None:
+        answer = await self.visit.ask("room", QUICK, paths=self._task_paths())
+        self._tell_all(judge.disks(self.name, answer))
+        self._tell(judge.memory(self.name, answer, len(self._tasks)))
+
+    async def _clock(self) -> None:
+        before, began = time.time(), time.monotonic()
+        answer = await self.visit.ask("clock", QUICK)
+        round_trip = time.monotonic() - began
+        offset = float(answer["time"]) - (before + round_trip / 2)
+        self._tell(judge.clock(self.name, offset, round_trip))
+
+    async def _leftovers(self) -> None:
+        answer = await self.visit.ask("leftovers", QUICK)
+        self._tell_all(judge.leftovers(self.name, answer["found"]))
+
+    async def _logdirs(self, keep_mark: bool) -> None:
+        for number, path in enumerate(self._task_paths()):
+            keep = keep_mark and number == 0
+            mark = f"{self._mark}-{self.name}-{number}"
+            if keep:
+                mark = self._mark
+            answer = await self.visit.ask("logdir", QUICK, path=path, mark=mark, keep=keep)
+            if number == 0 and not answer["why"]:
+                self.folder = LogFolder(answer["path"], answer["base"], answer["above"])
+            self._tell_all(judge.logdir(self.name, answer))
+
+    def _task_paths(self) -> list[str]:
+        """The log directories of the host's tasks, those of the cluster's first."""
+        ordered = sorted(self._tasks, key=lambda task: not task.in_cluster)
+        return list(dict.fromkeys(task.logdir for task in ordered))[:8]
+
+    def _pythonic(self) -> TaskPlan | None:
+        """The first task that runs a Python, those of the cluster before others."""
+        for task in sorted(self._tasks, key=lambda task: not task.in_cluster):
+            if task.argv and posixpath.basename(task.argv[0]).startswith("python"):
+                return task
+        return None
+
+    def _public_env(self, task: TaskPlan | None) -> dict[str, str]:
+        """A task's variables; the plan has filled in some of them without knowing the host."""
+        if task is None:
+            return {}
+        tables = (self._cluster.run.env, self._host.env, self._cluster.jobs[task.id.job].env)
+        named = {name for table in tables for name in table}
+        return {k: v for k, v in task.env.items() if k not in EXTENDED or k in named}
+
+    def _own_proxies(self) -> dict[str, str]:
+        names = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
+        return {
+            name: value
+            for task in self._tasks
+            for name, value in task.env.items()
+            if name.lower() in names and value
+        }
+
+    def _tell_all(self, findings: Any) -> None:
+        for finding in findings:
+            self._tell(finding)
+
+
+def _runs_trainer(argv: tuple[str, ...]) -> bool:
+    """The task runs the trainer that comes with tfmux, which needs TensorFlow."""
+    return any(pair == ("-m", "trainer") for pair in itertools.pairwise(argv))
