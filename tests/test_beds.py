@@ -15,7 +15,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.beds import faults, network, proc, sockets
+from tests.beds import BedError, faults, network, proc, sockets
 from tests.beds.host import Host
 from tests.beds.namespaces import Bed, clear_stale
 from tests.beds.watch import Watch
@@ -191,15 +191,32 @@ def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(bed: Bed,
     assert host.leftovers() == []
 
 
+def test_host_whose_pid_1_was_killed_has_crashed(bed: Bed) -> None:
+    """Without its sshd a host is down with all its processes, and can be booted."""
+    host = bed["tf3"]
+    host.run(["sh", "-c", "exec sleep 1000 >/dev/null 2>&1 &"])
+    first, other = host.processes()
+    assert first.pid == host.pid and proc.signal_process(first, signal.SIGKILL)
+    until(lambda: not host.up, "the host is down")
+    assert proc.look(other.pid) is None
+    with pytest.raises(BedError, match="tf3 is down"):
+        host.processes()
+    host.boot()
+    assert host.reachable() and host.leftovers() == []
+
+
 # --- looking ----------------------------------------------------------------------------------
 
 
 def test_scan_finds_what_hides(bed: Bed, ssh: Ssh) -> None:
     """A daemon in its own session is found with its tag, and no other host's is."""
-    for name in ("tf1", "tf3"):
-        tag = f"TFMUX_TASK='run/{name}:0/1;'"
-        ssh(bed[name], f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
-        until(lambda name=name: len(bed[name].leftovers()) == 1, "the daemon runs alone")  # type: ignore[misc]
+    for host in (bed["tf1"], bed["tf3"]):
+        tag = f"TFMUX_TASK='run/{host.name}:0/1;'"
+        ssh(host, f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
+    alone = [("sleep", "1000")] * 2
+    until(
+        lambda: [each.argv for host in bed for each in host.leftovers()] == alone, "the shells end"
+    )
     (found,) = bed["tf3"].leftovers()
     assert found.tag == "run/tf3:0/1;"
     assert found.argv == ("sleep", "1000")

@@ -70,14 +70,17 @@ class Host:
         Raises:
             BedError: the host is down.
         """
-        if self._pid is None:
-            raise BedError(f"{self.name} is down")
+        if self._pid is None or not self.up:
+            raise BedError(f"{self.name} is down: {self._last_words()}")
         return self._pid
 
     @property
     def up(self) -> bool:
-        """Whether the host runs; being cut off from the others does not matter here."""
-        return self._pid is not None
+        """Whether the host runs; being cut off from the others does not matter here.
+
+        A host whose PID 1 was killed has crashed, whoever did it.
+        """
+        return self._pid is not None and self._shell is not None and self._shell.poll() is None
 
     def install(self, authorized_keys: str, etc_hosts: str) -> None:
         """Lay out a new disk: accounts, keys, names. The host must be down."""
@@ -93,8 +96,6 @@ class Host:
 
     def start(self) -> None:
         """Begin to boot; `finish` ends it. Two steps, so that hosts boot side by side."""
-        if self._shell is not None:
-            raise BedError(f"{self.name} is up already")
         wiring = "\n".join(network.host_commands(self.address))
         script = (
             disk.mount_script(self.disk, self._fixed, self.shares)
@@ -127,12 +128,19 @@ class Host:
             shell.stdin.write(b"wired\n")
         deadline = time.monotonic() + _DEADLINE
         while self.port not in sockets.listening_ports(self.pid):
-            if shell.poll() is not None or time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise BedError(f"sshd of {self.name} does not listen: {self._last_words()}")
             time.sleep(0.002)
 
     def boot(self) -> None:
-        """Start a host that is down; its disk is as the crash left it, but for `/tmp`."""
+        """Start a host that is down; its disk is as the crash left it, but for `/tmp`.
+
+        Raises:
+            BedError: the host is up.
+        """
+        if self.up:
+            raise BedError(f"{self.name} is up already")
+        self.kill()
         shutil.rmtree(self.disk / "tmp")
         (self.disk / "tmp").mkdir()
         (self.disk / "tmp").chmod(0o1777)
@@ -141,7 +149,7 @@ class Host:
 
     def crash(self) -> None:
         """Cut the cable, then kill everything at once: no FIN leaves, no handler runs."""
-        if self._pid is not None:
+        if self.up:
             self.pull()
         self.kill()
 
@@ -174,9 +182,7 @@ class Host:
     def processes(self) -> list[Process]:
         """Return all processes of the host, sshd included, in the order of their start."""
         namespace = proc.pid_namespace(self.pid)
-        if namespace is None:
-            raise BedError(f"PID 1 of {self.name} has gone: {self._last_words()}")
-        return proc.scan(namespace)
+        return [] if namespace is None else proc.scan(namespace)
 
     def leftovers(self) -> list[Process]:
         """Return the living processes that are not sshd's own: none after a kill-all."""
