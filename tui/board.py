@@ -96,9 +96,14 @@ class Board:
             self.focused = pages[self.page][0]
 
     def step(self, by: int) -> None:
-        """The next or previous task, from page to page."""
+        """The next or previous task, from page to page; in a list, from row to row."""
         pages = self.pages()
         if not pages:
+            return
+        if self.shown in (Arrangement.LIST, Arrangement.MERGED):
+            tasks = [task.id for task in self.tasks]
+            at = tasks.index(self.focused) if self.focused in tasks else 0
+            self.focus(tasks[(at + by) % len(tasks)])
             return
         page = pages[min(self.page, len(pages) - 1)]
         at = page.index(self.focused) + by if self.focused in page else 0

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from rich.cells import cell_len, chop_cells
 
+from launcher.hints import hint_for
 from launcher.ids import TaskId
 
 from .document import Line
@@ -16,6 +17,7 @@ from .sanitise import PLAIN, Attr, Look, Piece, pieces
 from .search import Query
 
 DIM = Look(attr=Attr.DIM)
+HINT = Look(3, -1, Attr.ITALIC)
 TASK_COLOURS = (4, 2, 3, 5, 6, 1, 12, 10, 11, 13, 14, 9)
 """Of the palette; beside the colour stands the task's name."""
 # What TensorFlow, absl and XLA put before a message; the letter is its severity.
@@ -41,6 +43,7 @@ class Options:
     stamps: Stamps = Stamps.OFF
     hide_prefix: bool = False
     query: Query | None = None
+    hints: bool = True
     started: float = 0.0
 
 
@@ -54,6 +57,9 @@ def row(line: Line, options: Options, colours: dict[TaskId, int]) -> tuple[list[
         result = highlighted(result, options.query)
     if line.cut:
         result.append(Piece(f" …✂ {line.cut:,} more bytes".replace(",", " "), DIM))
+    hint = hint_for("".join(piece.text for piece in result)) if options.hints else None
+    if hint is not None:
+        result.append(Piece(f"  ◂ {hint.kind}: {hint.text}", HINT))
     before: list[Piece] = []
     if options.stamps is not Stamps.OFF:
         before.append(Piece(_stamp(line.time, options), DIM))

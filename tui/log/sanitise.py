@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from enum import IntFlag
+from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -107,13 +108,15 @@ def pieces(raw: bytes) -> list[Piece]:
         text = _without_overstrikes(text)
     if "\x1b" not in text:
         return [Piece(_visible(text, 0), PLAIN)]
+    tabs = "\t" in text
     result: list[Piece] = []
     look = PLAIN
     cells = at = 0
     for match in _ESCAPE.finditer(text):
         if match.start() > at:
             clean = _visible(text[at : match.start()], cells)
-            cells += cell_len(clean)
+            if tabs:
+                cells += cell_len(clean)
             result.append(Piece(clean, look))
         at = match.end()
         codes = match.group(1)
@@ -131,7 +134,9 @@ def plain_text(raw: bytes) -> str:
 
 def _visible(text: str, column: int) -> str:
     """Stand-ins for control characters, and tabs as blanks; `column` is where the text begins."""
-    text = text.translate(_STAND_INS) if not text.isprintable() else text.translate(_DROPPED)
+    if text.isascii() and text.isprintable():
+        return text
+    text = text.translate(_STAND_INS)
     if "\t" not in text:
         return text
     parts = text.split("\t")
@@ -151,6 +156,7 @@ def _without_overstrikes(text: str) -> str:
     return text.lstrip("\x08")
 
 
+@lru_cache(maxsize=4096)
 def _sgr(look: Look, codes: str) -> Look:
     """The look after the parameters of one SGR sequence; unknown ones change nothing."""
     numbers = [int(code or 0) for code in codes.replace(":", ";").split(";")[:64] if len(code) < 8]

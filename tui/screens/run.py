@@ -19,6 +19,7 @@ from tui.board import Board
 from tui.layout import Arrangement, Box
 from tui.log.view import LogView
 from tui.screens.log_actions import LogActions
+from tui.screens.task_actions import TaskActions
 from tui.stall import stalled_for
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -35,10 +36,11 @@ MERGED_LIST_FROM = 110
 """Cells of width from which on the merged log has the list of tasks beside it."""
 
 
-class RunScreen(LogActions):
+class RunScreen(LogActions, TaskActions):
     """Header, strip, panes, footer. One clock drives all of them: it takes up the newest
     snapshot and asks each visible pane whether its log has grown."""
 
+    AUTO_FOCUS = ""  # the prompt's input would take the first keys
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab", "next(1)", "Next pane", id="pane.next"),
         Binding("shift+tab", "next(-1)", "Previous pane", id="pane.previous"),
@@ -77,6 +79,10 @@ class RunScreen(LogActions):
         Binding("v", "select", "Select lines", id="log.select"),
         Binding("y", "copy", "Copy", id="log.copy"),
         Binding("ctrl+s", "save", "Save lines to a file", id="log.save"),
+        Binding("r", "restart(False)", "Restart the task", id="task.restart"),
+        Binding("R", "restart(True)", "Restart the task at once (KILL)", id="task.restart_hard"),
+        Binding("x", "signal('TERM')", "End the task (TERM)", id="task.term"),
+        Binding("X", "signal('KILL')", "Kill the task (KILL)", id="task.kill"),
     ]
 
     def __init__(self, control: RunControl) -> None:
@@ -214,6 +220,10 @@ class RunScreen(LogActions):
             return next(iter(self._grid.panes), None)
         wanted = self.board.focused
         return next((p for p in self._grid.panes if p.view and p.view.task == wanted), None)
+
+    def focused_task(self) -> TaskId | None:
+        """The task that has the focus."""
+        return self.board.focused
 
     def all_views(self) -> list[LogView]:
         """Every view that a pane has shown."""

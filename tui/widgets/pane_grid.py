@@ -58,5 +58,8 @@ class PaneGrid(Widget):
         for pane, box in zip(self.panes, boxes, strict=True):
             pane.edge = box.x > 0
         self._boxes.boxes = boxes
+        # `refresh` forgets what the ancestors have arranged, not what we have: after a resize
+        # the boxes of the old size would stay.
+        self._clear_arrangement_cache()
         self.refresh(layout=True)
         return self.panes

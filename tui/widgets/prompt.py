@@ -22,6 +22,7 @@ class Prompt(Horizontal):
 
     def __init__(self) -> None:
         super().__init__()
+        self.display = False
         self._purpose = ""
         self._last: dict[str, str] = {}
 
@@ -29,9 +30,6 @@ class Prompt(Horizontal):
         """A label and an input."""
         yield Label()
         yield Input(compact=True)
-
-    def on_mount(self) -> None:
-        self.display = False
 
     def ask(self, purpose: str, label: str, text: str | None = None) -> None:
         """Asks; the last answer to the same question can be sent again."""

@@ -1,0 +1,53 @@
+"""A person's own settings: `$XDG_CONFIG_HOME/tfmux/config.toml`.
+
+theme = "nord"
+
+[keys]                  # ids stand in the command palette; several keys with commas
+kill_all = "f9,f12"
+"scroll.follow" = "G,end,f"
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the file says; what is wrong with it is told, and the rest still holds."""
+
+    theme: str | None = None
+    keys: dict[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def config_path() -> Path:
+    """Where the file lies, whether it is there or not."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "tfmux" / "config.toml"
+
+
+def load_config(path: Path | None = None) -> Config:
+    """Reads the file; a missing one is empty."""
+    path = path or config_path()
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return Config()
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        return Config(problems=(f"{path}: {error}",))
+    problems = [f"{path}: unknown key {key!r}" for key in raw if key not in ("theme", "keys")]
+    theme = raw.get("theme")
+    if theme is not None and not isinstance(theme, str):
+        problems.append(f"{path}: theme must be a name in quotes, not {theme!r}")
+        theme = None
+    keys = raw.get("keys", {})
+    if not isinstance(keys, dict):
+        problems.append(f"{path}: keys must be a table: [keys]")
+        keys = {}
+    good = {name: key for name, key in keys.items() if isinstance(key, str) and key}
+    problems += [f"{path}: keys.{name} must be a key in quotes" for name in keys.keys() - good]
+    return Config(theme, good, tuple(problems))

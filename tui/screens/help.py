@@ -1,0 +1,71 @@
+"""The help screen: every key, and the letters of the status strip."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.table import Table
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Label, Static
+
+from tui.config import config_path
+from tui.palette import Command
+from tui.words import LETTERS, MOODS, Mood
+
+
+class HelpScreen(ModalScreen[None]):
+    """Lists the commands of the screen it was opened from."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark,f1", "dismiss", "Back", show=False),
+    ]
+
+    def __init__(self, commands: list[Command]) -> None:
+        super().__init__()
+        self._commands = commands
+
+    def compose(self) -> ComposeResult:
+        """Two columns of keys where there is room."""
+        with Vertical(classes="dialog wide"):
+            yield Label("Keys", classes="dialog-title")
+            with VerticalScroll():
+                yield Static(self._keys(), id="keys")
+                yield Static(self._letters())
+            hint = f"other keys: [keys] in {config_path()}; the palette shows the ids   Esc back"
+            yield Label(hint, classes="dialog-note", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+
+    def _keys(self) -> Table:
+        rows: dict[str, str] = {}
+        for command in self._commands:
+            rows.setdefault(command.name, command.keys)
+        digits = [name for name in rows if name.startswith("Pane ") and name[-1].isdigit()]
+        for name in digits:
+            del rows[name]
+        rows["Pane 1 to 9 of the page"] = "1 – 9"
+        table = Table.grid(padding=(0, 3, 0, 0))
+        accent = f"bold {self.app.theme_variables.get('accent-text', '')}"
+        cells = [(Text(keys, accent), Text(name)) for name, keys in rows.items()]
+        across = 2 if self.app.size.width >= 100 else 1
+        down = -(-len(cells) // across)
+        for i in range(down):
+            row: list[Text] = []
+            for column in range(across):
+                at = column * down + i
+                row += cells[at] if at < len(cells) else (Text(), Text())
+            table.add_row(*row)
+        return table
+
+    def _letters(self) -> Text:
+        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        text = Text("\nLetters of the status strip:  ")
+        for state, letter in LETTERS.items():
+            text.append(letter, f"bold {colours[MOODS[state]]}")
+            text.append(f" {state}   ")
+        return text

@@ -1,0 +1,105 @@
+"""The hosts screen: link, lease, load, and each task's share."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Static
+
+from launcher.control import RunControl
+from launcher.snapshot import HostView, Snapshot
+from launcher.states import HostState
+from tui.widgets.footer import KeyFooter
+from tui.widgets.header import RunHeader
+from tui.words import LETTERS, Mood, age, bar, mood, size
+
+_MOODS = {
+    HostState.CONNECTING: Mood.BUSY,
+    HostState.UP: Mood.GOOD,
+    HostState.LOST: Mood.BAD,
+    HostState.REFUSED: Mood.BAD,
+    HostState.CLOSED: Mood.OFF,
+}
+
+
+class HostsScreen(Screen[None]):
+    """What each host's agent last said; looked up once a second, never asked from here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,H", "app.pop_screen", "Back to the logs", id="hosts.back"),
+    ]
+
+    def __init__(self, control: RunControl) -> None:
+        super().__init__()
+        self._control = control
+
+    def compose(self) -> ComposeResult:
+        """Header, hosts, keys."""
+        yield RunHeader()
+        with VerticalScroll(classes="body"):
+            yield Static()
+        yield KeyFooter([("F9", "kill all"), ("Esc", "back"), ("M", "metrics"), ("?", "help")])
+
+    def on_mount(self) -> None:
+        self.query_one(VerticalScroll).focus()
+        self._show()
+        self.set_interval(1.0, self._show)
+
+    def _show(self) -> None:
+        snapshot = self._control.snapshot()
+        self.query_one(RunHeader).show(snapshot)
+        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        self.query_one(Static).update(hosts_text(snapshot, time.time(), colours))
+
+
+def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text:
+    """A block a host: its link, its load, and a row for each of its tasks."""
+    text = Text(no_wrap=True)
+    for host in snapshot.hosts:
+        text.append(f"{host.name}", "bold")
+        text.append(f"  {host.destination}" if host.destination != host.name else "", "dim")
+        text.append(f"  {host.state}", f"bold {colours[_MOODS[host.state]]}")
+        if host.reason:
+            text.append(f"  {host.reason}")
+        if host.last_heard is not None:
+            text.append(f"  heard {age(now - host.last_heard)} ago", "dim")
+        if host.lease_until is not None:
+            left = host.lease_until - now
+            word = f"lease ends in {age(left)}" if left > 0 else "lease has ended"
+            text.append(f"  {word}", "dim")
+        if host.staged_total and host.staged_bytes < host.staged_total:
+            text.append(f"  staged {size(host.staged_bytes)} of {size(host.staged_total)}")
+        text.append("\n")
+        text.append_text(_load(host))
+        for task in snapshot.tasks:
+            if task.host != host.name:
+                continue
+            text.append(f"  {LETTERS[task.state]} ", f"bold {colours[mood(task)]}")
+            text.append(f"{task.id!s:<12} {task.how:<14}")
+            if task.id in host.usage:
+                cpu, memory = host.usage[task.id]
+                text.append(f"  cpu {cpu * 100:>4.0f} %  memory {size(memory):>7}")
+            if task.pid is not None:
+                text.append(f"  pid {task.pid}", "dim")
+            text.append(f"  {task.address}\n", "dim")
+        text.append("\n")
+    return text
+
+
+def _load(host: HostView) -> Text:
+    text = Text()
+    if host.cpu is not None:
+        text.append(f"  cpu    {bar(host.cpu, 20)} {host.cpu * 100:>4.0f} %\n")
+    if host.memory_used is not None and host.memory_total:
+        share = host.memory_used / host.memory_total
+        used, total = size(host.memory_used), size(host.memory_total)
+        text.append(f"  memory {bar(share, 20)} {share * 100:>4.0f} %  {used} of {total}\n")
+    for gpu in host.gpus:
+        text.append(f"  gpu    {gpu}\n")
+    return text

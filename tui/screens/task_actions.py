@@ -1,0 +1,95 @@
+"""What the keys do to the focused task: restart and signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen, Screen
+from textual.widgets import Label
+
+from launcher.control import RunControl
+from launcher.ids import TaskId
+from launcher.snapshot import Snapshot, TaskView
+
+_Act = Callable[[TaskId], None]
+
+
+class Confirm(ModalScreen[bool]):
+    """One question; y or Enter is yes, anything else no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", "Yes", show=False),
+        Binding("n,escape,q", "answer(False)", "No", show=False),
+    ]
+
+    def __init__(self, question: str, why: str) -> None:
+        super().__init__()
+        self._question = question
+        self._why = why
+
+    def compose(self) -> ComposeResult:
+        """The question, why it is asked, and the keys."""
+        with Vertical(classes="dialog"):
+            yield Label(self._question, classes="dialog-title")
+            yield Label(self._why)
+            yield Label("y yes   n no", classes="dialog-note")
+
+    def action_answer(self, yes: bool) -> None:
+        """Answers."""
+        self.dismiss(yes)
+
+
+class TaskActions(Screen[None]):
+    """The part of the run screen that acts on one task."""
+
+    control: RunControl
+    snapshot: Snapshot
+
+    def focused_task(self) -> TaskId | None:
+        """The task that has the focus."""
+        raise NotImplementedError
+
+    def action_restart(self, hard: bool) -> None:
+        """Ends the task and starts it again; hard: KILL instead of TERM and grace."""
+        word = "hard restart" if hard else "restart"
+        self._ask(word, lambda task: self.control.restart(task, hard=hard))
+
+    def action_signal(self, name: str) -> None:
+        """TERM (KILL after the grace) or KILL to the task alone."""
+        self._ask(f"send {name} to", lambda task: self.control.signal(task, name))
+
+    def _ask(self, word: str, act: _Act) -> None:
+        name = self.focused_task()
+        if name is None:
+            return
+        if not self.control.living or self.snapshot.ended is not None:
+            self.notify("the run is over", timeout=2)
+            return
+        task = self.snapshot.task(name)
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                act(name)
+                self.notify(f"{word} {name}", timeout=3)
+
+        if _others_depend_on(task, self.snapshot):
+            why = "The ps" if task.id.job == "ps" else "The chief"
+            self.app.push_screen(
+                Confirm(f"{word} {name}?", f"{why} serves workers that still run."), answered
+            )
+        else:
+            answered(True)
+
+
+def _others_depend_on(task: TaskView, snapshot: Snapshot) -> bool:
+    """A ps or the chief, while other cluster tasks run."""
+    if task.id.job != "ps" and not task.is_chief:
+        return False
+    return any(
+        other.state.live and other.in_cluster and other.id != task.id and other.id.job != "ps"
+        for other in snapshot.tasks
+    )
