@@ -8,7 +8,7 @@ import sys
 import traceback
 
 from trainer import flags
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, reason
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         status = 1
         tensorflow = sys.modules.get("tensorflow")
         if tensorflow and isinstance(error, tensorflow.errors.OpError):
-            print(f"trainer: {type(error).__name__}: {_first_line(error)}", file=sys.stderr)
+            print(f"trainer: {type(error).__name__}: {reason(error)}", file=sys.stderr)
         else:
             traceback.print_exc()
     sys.stdout.flush()
@@ -38,10 +38,6 @@ def main() -> None:
     # A TensorFlow server cannot be shut down: its destructor may wait for sessions of tasks that
     # have already left, and the process would hang at its very end.
     os._exit(status)
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "message", "") or error).splitlines()[0]
 
 
 if __name__ == "__main__":

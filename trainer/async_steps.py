@@ -29,13 +29,18 @@ class AsyncSteps:
             # One read a variable: each use of a variable would fetch it from its ps again.
             weights = [tf.identity(weight) for weight in network.weights]
             losses, gradients = towers.gradients(
-                network.model, part.devices, weights, part.device_batches(), part.options.l2
+                network.model,
+                part.devices,
+                weights,
+                part.device_batches(),
+                part.options.l2,
+                scale=self._rate,
             )
             loss = towers.mean(losses)
         updates = []
         for weight, *column in zip(network.weights, *gradients, strict=True):
             with tf.device(weight.device if average_on_ps else f"{part.role.device}/cpu:0"):
-                change = self._rate * towers.mean(column)
+                change = towers.mean(column)
             with tf.device(weight.device):
                 updates.append(weight.assign_sub(change, read_value=False))
         with tf.device(network.step.device):

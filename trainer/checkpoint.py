@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from trainer.errors import CheckpointError
+from trainer.errors import CheckpointError, reason
 
 if TYPE_CHECKING:
     from trainer.flags import Options
@@ -88,7 +88,7 @@ def read(path: str) -> tuple[str, int]:
         reader = tf.train.load_checkpoint(path)
         return reader.get_tensor(RUN_ID).decode(), int(reader.get_tensor(STEP))
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: {str(error).splitlines()[0]}") from None
+        raise CheckpointError(f"{path}: {reason(error)}") from None
 
 
 class Saver:
@@ -112,7 +112,7 @@ class Saver:
         try:
             self._saver.restore(session, path)
         except (tf.errors.DataLossError, tf.errors.NotFoundError, ValueError) as error:
-            raise CheckpointError(f"{path}: {str(error).splitlines()[0]}") from None
+            raise CheckpointError(f"{path}: {reason(error)}") from None
 
     def save(self, session: Any, step: int) -> None:
         """Writes a checkpoint; the last `KEEP` stay.
@@ -131,5 +131,4 @@ class Saver:
         except (tf.errors.OpError, OSError, ValueError) as error:
             for part in directory.glob(f"{prefix.name}-{step}.*tempstate*"):
                 part.unlink()
-            reason = str(getattr(error, "message", "") or error).splitlines()[0]
-            raise CheckpointError(f"{prefix}-{step}: cannot save: {reason}") from None
+            raise CheckpointError(f"{prefix}-{step}: cannot save: {reason(error)}") from None

@@ -8,6 +8,8 @@ TrainerError            exit status 1: the run cannot go on
 
 from __future__ import annotations
 
+import re
+
 
 class TrainerError(Exception):
     """A failure whose message is complete in itself: path or host, and the reason."""
@@ -27,3 +29,21 @@ class DataError(TrainerError):
 
 class CheckpointError(TrainerError):
     """A checkpoint that cannot be used or written."""
+
+
+def reason(error: BaseException) -> str:
+    """The one line of a TensorFlow error that says what is wrong.
+
+    Its messages begin with where in the program an operation was made, or with a count of "root
+    errors", and go on with the names of nodes.
+    """
+    text = str(getattr(error, "message", "") or getattr(error, "strerror", "") or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if line.startswith("Node: ") and number + 1 < len(lines):
+            lines = lines[number + 1 :]
+            break
+    while len(lines) > 1 and lines[0].endswith(("error:", "root error(s) found.")):
+        lines = lines[1:]
+    line = re.sub(r"^\(\d+\) (\w+: )?", "", lines[0] if lines else type(error).__name__)
+    return re.sub(r"\{\{.*?\}\} | \[Op:.*", "", line)

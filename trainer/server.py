@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from trainer import stop
-from trainer.errors import TrainerError
+from trainer.errors import TrainerError, reason
 
 if TYPE_CHECKING:
     from trainer.flags import Options
@@ -57,7 +57,7 @@ def start(role: Role, options: Options, serve_only: bool = False) -> Any:
             cluster, job_name=role.job, task_index=role.index, config=config
         )
     except tf.errors.OpError as error:
-        raise _busy(role, (error.message or str(error)).splitlines()[0]) from None
+        raise _busy(role, reason(error)) from None
     print(f"{role} listens on {role.address}", flush=True)
     return server
 

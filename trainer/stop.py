@@ -12,6 +12,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from trainer.errors import reason
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -80,7 +82,7 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
         raise failures[0]
     if failures:
         # The other tasks get the same signal: what fails now mostly fails because they left.
-        print(f"after signal {stop.signal}: {failures[0]}".splitlines()[0], flush=True)
+        print(f"after signal {stop.signal}: {reason(failures[0])}", flush=True)
     return 128 + stop.signal if stop.requested and not stop.expected else 0
 
 

@@ -26,11 +26,18 @@ def mean(values: list[Any]) -> Any:
 
 
 def gradients(
-    model: Model, devices: list[str], weights: list[Any], batches: list[tuple[Any, Any]], l2: float
+    model: Model,
+    devices: list[str],
+    weights: list[Any],
+    batches: list[tuple[Any, Any]],
+    l2: float,
+    scale: Any = 1.0,
 ) -> tuple[list[Any], list[list[Any]]]:
     """Each device's loss on its own batch, and its gradients, in the order of `devices`.
 
-    The gradients are those of a whole tower: average them, or apply them one by one.
+    The gradients are those of a whole tower: average them, or apply them one by one. They are those
+    of the loss times `scale`: a factor at this end is free, at the other it is one more pass over
+    all weights.
     """
     losses, tower_gradients = [], []
     for device, (images, labels) in zip(devices, batches, strict=True):
@@ -39,5 +46,5 @@ def gradients(
             copies = [tf.identity(weight) for weight in weights]
             loss = model.loss(copies, images, labels, l2)
             losses.append(loss)
-            tower_gradients.append(tf.gradients(loss, copies))
+            tower_gradients.append(tf.gradients(scale * loss, copies))
     return losses, tower_gradients

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from trainer import data, model, server, shared_session
 from trainer.checkpoint import Checkpoints
+from trainer.errors import reason
 from trainer.keeper import Keeper
 from trainer.network import LocalData, Network, on_ps
 from trainer.progress import Progress, Summaries
@@ -146,8 +147,7 @@ class Worker:
                     return
                 except shared_session.LOSS as error:
                     stop.worth_waiting = False
-                    reason = (error.message or str(error)).splitlines()[0]
-                    print(f"{self._role} lost its ps: {reason}", flush=True)
+                    print(f"{self._role} lost its ps: {reason(error)}", flush=True)
                     session.close()
                     shared_session.wait_for(self._role, ("ps",), stop, shared_session.LOST_FOR)
 

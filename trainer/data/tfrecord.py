@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from trainer.errors import DataError
+from trainer.errors import DataError, reason
 
 if TYPE_CHECKING:
     import pathlib
@@ -50,8 +50,7 @@ def write(
                 for image, label in mine:
                     writer.write(_example(image, int(label)))
         except tf.errors.OpError as error:
-            reason = (error.message or str(error)).splitlines()[0]
-            raise DataError(f"{path}: cannot write: {reason}") from None
+            raise DataError(f"{path}: cannot write: {reason(error)}") from None
     return paths
 
 
@@ -125,9 +124,7 @@ def _read_shard(path: pathlib.Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8
                 count += 1
             labels.append(parsed["label"].numpy())
     except tf.errors.OpError as error:
-        reason = (error.message or str(error)).splitlines()[0]
-        reason = re.sub(r"^\{\{.*?\}\} | \[Op:.*", "", reason)
-        raise DataError(f"{path}: {reason}") from None
+        raise DataError(f"{path}: {reason(error)}") from None
     if not images:
         return np.empty((0, 0), np.uint8), np.empty(0, np.uint8)
     all_labels = np.concatenate(labels)

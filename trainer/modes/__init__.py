@@ -65,6 +65,12 @@ MODES = {
             ("following", "data"),
         ),
         Mode(
+            "placement",
+            "trainer.modes.placement",
+            "on which device operations run: left alone, pinned, moved, impossible",
+            ("devices",),
+        ),
+        Mode(
             "convert",
             "trainer.modes.convert",
             "IDX to TFRecord files and back",
