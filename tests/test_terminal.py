@@ -116,6 +116,12 @@ grace = 3.0
     )
 
 
+def living() -> set[str]:
+    """The tasks that have a process on this machine, by the process table."""
+    tags = [process.tag or "" for process in guard.tagged_here()]
+    return {tag.split("/")[1] for tag in tags if "/" in tag}
+
+
 @pytest.mark.parametrize(("width", "height"), [(200, 50), (80, 24)])
 def test_a_run_is_watched_and_killed_with_one_key(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, width: int, height: int
@@ -124,15 +130,11 @@ def test_a_run_is_watched_and_killed_with_one_key(
     window = terminal(width, height)
     window.run("up", str(cluster(tmp_path)))
     window.wait_for("ps:0 @localhost", "worker:0 @localhost", "worker:1 @localhost", "step 2")
-    tags = {process.tag for process in guard.tagged_here()}
-    assert {tag.split("/")[1] for tag in tags if tag and "/" in tag} >= {
-        "ps:0",
-        "worker:0",
-        "worker:1",
-    }
+    everyone = {"ps:0", "worker:0", "worker:1"}
+    window.wait_until(lambda _: living() == everyone, "all three processes")
     window.keys("F9")
     window.wait_for("nothing is left alive")
-    assert not [p for p in guard.tagged_here() if "/" in (p.tag or "")]
+    assert not living()
     window.keys("q")
     screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
     assert "worker:1 on localhost: killed" in screen
