@@ -60,8 +60,8 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument("--resume", metavar="RUN", help="go on in that run's log directory")
     _output_options(up)
 
-    opened = commands.add_parser("open", help="open a cluster file, ready to launch")
-    opened.add_argument("file", type=Path)
+    opened = commands.add_parser("open", help="open cluster files, one of them ready to launch")
+    opened.add_argument("files", type=Path, nargs="+", metavar="FILE")
 
     plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
     plan.add_argument("file", type=Path)
@@ -158,14 +158,29 @@ def _home(arguments: argparse.Namespace) -> int:
 
         print(f"tfmux {version('tfmux')}")
         return Exit.SUCCESS
-    build_parser().print_help()
-    return Exit.USAGE
+    if not sys.stdout.isatty():
+        print("tfmux: the home screen needs a terminal on stdout", file=sys.stderr)
+        build_parser().print_help(sys.stderr)
+        return Exit.USAGE
+    from tui.commands import open as opening
+
+    return opening.home()
+
+
+def _open(arguments: argparse.Namespace) -> int:
+    if not sys.stdout.isatty():
+        from tui.commands import launch
+
+        return launch.up(arguments.files[0], arguments)
+    from tui.commands import open as opening
+
+    return opening.home(arguments.files)
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "demo": _demo,
     "up": _up,
-    "open": _up,
+    "open": _open,
     "plan": _plan,
     "check": _check,
     "ps": _ps,

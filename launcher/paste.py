@@ -1,0 +1,190 @@
+"""Task lists as people have them at hand: a line of `host:port`, the flags of a script, or a
+`TF_CONFIG`; and short forms that stand for many of a kind.
+
+`tf[1-4]:2222` is four tasks, `tf1:auto*5` is five. Nothing is judged here: an entry that is no
+`host:port` is passed on as it is, for the cluster file's own checks to explain.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .addresses import LOCALHOST, SshDestination, TaskAddress, check_host
+
+MOST = 4096
+"""Entries that one line may stand for."""
+
+_RANGE = re.compile(r"(?P<before>[^\[\]\s,]*)\[(?P<inside>[0-9][0-9,-]*)\](?P<after>[^\s,]*)")
+_TIMES = re.compile(r"(?P<entry>.+?)\*(?P<count>[0-9]{1,6})")
+_WORD = re.compile(r"(?:\[[0-9,-]*\]|[^\s,;])+")
+_JOB = re.compile(r"(?:--)?(?P<job>[A-Za-z][A-Za-z0-9_-]*?)(?:_hosts)?[=:]\s*(?P<list>\S.*)", re.S)
+_NUMBER = re.compile(r"\d+")
+
+
+class PasteError(ValueError):
+    """The text cannot be taken apart; says why."""
+
+
+def entries(text: str) -> list[str]:
+    """The entries of a line: commas, semicolons or blanks between them, brackets and stars
+    written out.
+
+    Raises:
+        PasteError: it stands for more than 4,096 entries, or a range runs backwards.
+    """
+    found: list[str] = []
+    for word in _WORD.findall(text.strip().strip("[]{}()") if _is_list(text) else text):
+        for entry in _written_out(word.strip("\"'")):
+            if entry:
+                found.append(entry)
+            if len(found) > MOST:
+                raise PasteError(f"this stands for more than {MOST} entries: write fewer")
+    return found
+
+
+def spec(text: str) -> dict[str, list[str]] | None:
+    """Jobs and their tasks, where the text names jobs: a `TF_CONFIG`, its `cluster` alone,
+    `ps=tf1:2222 worker=tf2:2222,tf3:2222`, or `--ps_hosts=… --worker_hosts=…`. None for a plain
+    list of tasks.
+
+    Raises:
+        PasteError: it looks like a `TF_CONFIG` and is not one.
+    """
+    stripped = text.strip()
+    stripped = re.sub(r"^(?:export\s+)?TF_CONFIG\s*=\s*", "", stripped)
+    if stripped[:1] in ("'", '"') and stripped[-1:] == stripped[:1] and "{" in stripped:
+        stripped = stripped[1:-1]
+    if stripped.startswith("{"):
+        return _from_json(stripped)
+    found: dict[str, list[str]] = {}
+    # A new job begins at `name=`; what stands before the next one is its list.
+    parts = re.split(r"(?:^|[\s;]+)(?=(?:--)?[A-Za-z][A-Za-z0-9_-]*=)", stripped)
+    for part in filter(None, parts):
+        match = _JOB.fullmatch(part.strip())
+        if match is None or "=" not in part:
+            return None
+        found[match["job"]] = found.get(match["job"], []) + entries(match["list"])
+    return found or None
+
+
+def hosts(text: str) -> dict[str, str]:
+    """Host names and their SSH destinations from a line such as `root@tf[1-4], gpu7:2200`.
+
+    The name is the destination's host; for an IP address `host1`, `host2`, … An entry that is
+    no destination keeps its text, for the checks to explain.
+
+    Raises:
+        PasteError: see `entries`.
+    """
+    found: dict[str, str] = {}
+    for entry in entries(text):
+        try:
+            host = SshDestination.parse(entry).host
+        except ValueError:
+            host = entry
+        found[_host_name(host, found)] = entry
+    return found
+
+
+def missing_hosts(tasks: Mapping[str, list[str]], known: Mapping[str, Any]) -> list[str]:
+    """The hosts that tasks name and that are nowhere defined."""
+    missing: dict[str, None] = {}
+    for task in (task for job in tasks.values() for task in job):
+        try:
+            host = TaskAddress.parse(task).host
+        except ValueError:
+            continue
+        if host != LOCALHOST and host not in known:
+            missing[host] = None
+    return list(missing)
+
+
+def _is_list(text: str) -> bool:
+    """`["tf1:2222", "tf2:2222"]`, as Python or TOML write it."""
+    return bool(re.fullmatch(r"\s*[\[(]\s*[\"'].*[\"']\s*,?\s*[\])]\s*", text, re.S))
+
+
+def _written_out(word: str) -> Iterator[str]:
+    times = _TIMES.fullmatch(word)
+    if times:
+        for entry in _written_out(times["entry"]):
+            for _ in range(min(int(times["count"]), MOST + 1)):
+                yield entry
+        return
+    match = _RANGE.fullmatch(word)
+    if match is None or (not match["before"] and ":" in match["inside"]):
+        yield word
+        return
+    for number in _numbers(match["inside"]):
+        for rest in _written_out(match["after"]) if "[" in match["after"] else [match["after"]]:
+            yield f"{match['before']}{number}{rest}"
+
+
+def _numbers(inside: str) -> Iterator[str]:
+    """`1-3,07-09` as the texts that it stands for, zeros in front kept."""
+    for part in filter(None, inside.split(",")):
+        first, dash, last = part.partition("-")
+        if not dash:
+            yield first
+            continue
+        if not (first.isdigit() and last.isdigit()) or int(first) > int(last):
+            raise PasteError(f"the range [{part}] runs backwards: write such as [1-4]")
+        if int(last) - int(first) >= MOST:
+            raise PasteError(f"the range [{part}] stands for more than {MOST} entries")
+        wide = len(first) if first.startswith("0") else 0
+        for number in range(int(first), int(last) + 1):
+            yield f"{number:0{wide}d}"
+
+
+def _from_json(text: str) -> dict[str, list[str]]:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        try:
+            read = json.loads(text.replace("'", '"'))  # as Python prints a dictionary
+        except (ValueError, RecursionError) as error:
+            raise PasteError(f"this is no TF_CONFIG: {error}") from None
+    except RecursionError:
+        raise PasteError("this is no TF_CONFIG: it is nested too deeply") from None
+    cluster = read.get("cluster", read) if isinstance(read, dict) else None
+    if not isinstance(cluster, dict) or not cluster:
+        raise PasteError('a TF_CONFIG has a cluster: {"cluster": {"worker": ["tf1:2222"]}}')
+    found: dict[str, list[str]] = {}
+    for job, places in cluster.items():
+        if isinstance(places, dict):  # a sparse cluster: index → address
+            places = list(places.values())
+        if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
+            raise PasteError(f'the tasks of {job[:60]} are no list such as ["tf1:2222"]')
+        found[job] = [place.strip() for place in places]
+    task = read.get("task") if "cluster" in read else None
+    if isinstance(task, dict) and task.get("type") == "evaluator":
+        found.setdefault("evaluator", [f"{LOCALHOST}:auto"])
+    return found
+
+
+def _host_name(host: str, taken: Mapping[str, str]) -> str:
+    try:
+        check_host(host)
+        named = not re.fullmatch(r"[\d.]+", host) and ":" not in host
+    except ValueError:
+        named = True
+    if named and host not in taken:
+        return host
+    stem = host if named else "host"
+    return next(name for n in range(1, 10**6) if (name := f"{stem}{n}") not in taken)
+
+
+def next_like(names: list[str], pattern: str) -> str:
+    """The name after `pattern` in its series (`tf1` → `tf2`) that is not taken."""
+    found = list(_NUMBER.finditer(pattern))
+    if not found:
+        return next(name for n in range(2, 10**6) if (name := f"{pattern}{n}") not in names)
+    last = found[-1]
+    before, after = pattern[: last.start()], pattern[last.end() :]
+    first = int(last[0]) + 1
+    return next(
+        name for n in range(first, first + 10**6) if (name := f"{before}{n}{after}") not in names
+    )

@@ -1,0 +1,112 @@
+"""Cluster files to begin with, one for each way that people train.
+
+The texts are files, not models: their comments are half of what they are for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .addresses import LOCALHOST
+
+_ASYNC = """[run]
+# The bundled trainer: put your own program in its place. What stands in braces is filled in.
+command = ["{python}", "-m", "trainer", "async", "--job_name={job}", "--task_index={index}",
+           "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--logdir={logdir}",
+           "--steps=2000"]
+workdir = ""  # a directory to copy to every host before the start; "" copies nothing
+
+[metrics]
+total = 2000  # makes the step a progress bar
+"""
+
+_SCRIPT = """[run]
+# TF_CONFIG is set for every task. {about}
+command = ["{{python}}", "train.py"]
+workdir = {folder}  # copied to every remote host before the start
+success = "{success}"
+"""
+
+
+@dataclass(frozen=True)
+class Template:
+    """One way to begin; `remote` templates want hosts."""
+
+    key: str
+    title: str
+    about: str
+    remote: bool
+
+
+ONE_MACHINE = Template(
+    "one-machine", "One machine", "1 ps + 2 workers here; runs as it is", remote=False
+)
+PS_WORKERS = Template(
+    "ps-workers", "ps + workers on SSH hosts", "the first host is the ps, the others work", True
+)
+PS_STRATEGY = Template(
+    "ps-strategy", "TF 2 parameter-server strategy", "chief, ps and workers for your script", True
+)
+ALL_REDUCE = Template(
+    "all-reduce", "All-reduce", "workers of equal rank, MultiWorkerMirroredStrategy", True
+)
+ANY_SCRIPT = Template("any-script", "Any script", "one command on every host", True)
+
+TEMPLATES = (ONE_MACHINE, PS_WORKERS, PS_STRATEGY, ALL_REDUCE, ANY_SCRIPT)
+
+
+def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path) -> str:
+    """The text of a new cluster file.
+
+    `hosts` are names and SSH destinations; without any, the tasks run on this machine.
+    `folder` is where the user's script lies.
+    """
+    names = list(hosts) or [LOCALHOST]
+    port = "2222" if hosts else "auto"
+    first, rest = names[0], names[1:] or names
+
+    def tasks(*where: str, own: str = port) -> str:
+        places = [f"{host}:{own}" for host in where]
+        if len(places) != len(set(places)):
+            places = [f"{host}:auto" for host in where]
+        return f"tasks = {json.dumps(places)}\n"
+
+    folder_text = json.dumps(str(folder), ensure_ascii=False)
+    match template:
+        case Template(key="one-machine"):
+            jobs = f"[jobs.ps]\n{tasks(LOCALHOST, own='auto')}\n"
+            jobs += f"[jobs.worker]\n{tasks(LOCALHOST, LOCALHOST, own='auto')}\n"
+            return f"# {template.about}\n{_head(name, {})}{jobs}{_ASYNC}"
+        case Template(key="ps-workers"):
+            workers = rest if len(names) > 1 else [first, first]
+            shared = {} if len(names) > 1 else {"own": "auto"}
+            jobs = f"[jobs.ps]\n{tasks(first, **shared)}\n"
+            jobs += f"[jobs.worker]\n{tasks(*workers, **shared)}\n"
+            return f"# {template.about}\n{_head(name, hosts)}{jobs}{_ASYNC}"
+        case Template(key="ps-strategy"):
+            jobs = f"[jobs.ps]\n{tasks(first)}\n"
+            jobs += f"[jobs.chief]  # the coordinator\n{tasks(first, own='auto')}\n"
+            jobs += f"[jobs.worker]\n{tasks(*rest, own=port if len(names) > 1 else 'auto')}\n"
+            about = "ps and worker run a tf.distribute.Server, the chief coordinates."
+            run = _SCRIPT.format(about=about, folder=folder_text, success="chief")
+        case Template(key="all-reduce"):
+            jobs = f"[jobs.worker]  # worker:0 is the chief\n{tasks(*names)}\n"
+            about = "tf.distribute.MultiWorkerMirroredStrategy reads it."
+            run = _SCRIPT.format(about=about, folder=folder_text, success="all")
+        case _:
+            jobs = f"[jobs.worker]\n{tasks(*names)}\n"
+            about = "Or hand over {{job}}, {{index}}, {{hosts.worker}} as arguments."
+            about = about.replace("{{", "{").replace("}}", "}")
+            run = _SCRIPT.format(about=about, folder=folder_text, success="all")
+    return f"# {template.about}\n{_head(name, hosts)}{jobs}{run}"
+
+
+def _head(name: str, hosts: Mapping[str, str]) -> str:
+    text = f"name = {json.dumps(name)}\n\n"
+    for host, destination in hosts.items():
+        key = host if host.isascii() and host.replace("-", "").replace("_", "").isalnum() else ""
+        text += f"[hosts.{key or json.dumps(host)}]\nssh = {json.dumps(destination)}\n\n"
+    return text

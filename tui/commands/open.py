@@ -1,0 +1,45 @@
+"""`tfmux` and `tfmux FILE`: the home screen, or a cluster ready to be launched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.session import Session
+from tui.exits import Exit
+from tui.report import report
+
+
+def home(files: Sequence[Path] = ()) -> int:
+    """Opens the UI without a run. With a file, that cluster is shown, ready to be launched.
+
+    Returns the exit code of the last run launched for a file; from the home screen alone 0, or
+    4 where some host could not confirm that nothing is left.
+    """
+    from tui.app import TfmuxApp
+    from tui.screens.home import HomeScreen
+    from tui.screens.page import Page
+    from tui.sessions import Sessions
+
+    sessions = Sessions()
+    first = HomeScreen(sessions, files)
+    pages: list[Page] = [first]
+    if len(files) == 1:
+        pages.append(first.editor(files[0]))
+    try:
+        TfmuxApp(pages=pages).run()
+    finally:
+        # However the screen ended, no run may go on unwatched.
+        ended = sessions.close()
+    for session in ended:
+        print(report(session.snapshot(), session.folder.path), file=sys.stderr)
+    codes = [_code(session) for session in ended]
+    if Exit.UNCONFIRMED in codes:
+        return Exit.UNCONFIRMED
+    return codes[-1] if files and codes else Exit.SUCCESS
+
+
+def _code(session: Session) -> int:
+    code = session.snapshot().exit_code
+    return Exit.FAILED if code is None else code

@@ -1,0 +1,91 @@
+"""Small dialogs of the pages: one line of text, a choice of a few."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, OptionList
+from textual.widgets.option_list import Option
+
+
+class AskText(ModalScreen[str | None]):
+    """Asks for a line; says what is wrong with it as it is typed."""
+
+    DEFAULT_CSS = """
+    AskText .problem { color: $mood-bad; height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", show=False),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        value: str = "",
+        problem: Callable[[str], str] = lambda text: "",
+        about: str = "",
+    ) -> None:
+        """`problem` returns what is wrong with a text, or nothing."""
+        super().__init__()
+        self._title = title
+        self._value = value
+        self._problem = problem
+        self._about = about
+
+    def compose(self) -> ComposeResult:
+        """Title, field, and one line for what is wrong."""
+        with Vertical(classes="dialog wide"):
+            yield Label(self._title, classes="dialog-title", markup=False)
+            yield Input(self._value)
+            yield Label(self._about, classes="problem", markup=False)
+            yield Label("Enter takes it, Esc leaves", classes="dialog-note")
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        problem = self._problem(event.value)
+        self.query_one(".problem", Label).update(f"⚠ {problem}" if problem else self._about)
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        if self._problem(event.value):
+            self.app.bell()
+        else:
+            self.dismiss(event.value)
+
+
+class Choose(ModalScreen[str | None]):
+    """Asks which of a few; each has a key of its own."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", show=False),
+    ]
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]], about: str = "") -> None:
+        """`choices` are (key, what it does); the key is the answer."""
+        super().__init__()
+        self._title = title
+        self._choices = choices
+        self._about = about
+
+    def compose(self) -> ComposeResult:
+        """Title, choices, and what else there is to say."""
+        with Vertical(classes="dialog wide"):
+            yield Label(self._title, classes="dialog-title", markup=False)
+            yield OptionList(*(Option(f"{key}  {does}", id=key) for key, does in self._choices))
+            yield Label(self._about or "Esc leaves", classes="dialog-note", markup=False)
+
+    def on_key(self, event: events.Key) -> None:
+        """A choice's own key answers at once."""
+        if event.character in (key for key, _ in self._choices):
+            event.stop()
+            self.dismiss(event.character)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)

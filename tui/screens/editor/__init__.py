@@ -1,0 +1,1 @@
+"""The cluster editor: tables over a file that keeps its comments."""

@@ -1,0 +1,128 @@
+"""A new cluster: which template, its name, its hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, OptionList
+from textual.widgets.option_list import Option
+
+from launcher import clusters
+from launcher.clusters import SaveError
+from launcher.paste import PasteError, hosts
+from launcher.ssh_aliases import aliases
+from launcher.templates import TEMPLATES, Template, render
+from tui.screens.editor.completion import Completion
+
+
+class TemplateDialog(ModalScreen[Path | None]):
+    """Saves a new cluster made from a template; answers with its file."""
+
+    DEFAULT_CSS = """
+    TemplateDialog Label { width: 1fr; }
+    TemplateDialog .problem { color: $mood-bad; height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", show=False),
+    ]
+
+    def compose(self) -> ComposeResult:
+        """The templates; name and hosts come after one was chosen."""
+        with Vertical(classes="dialog wide"):
+            yield Label("New cluster", classes="dialog-title")
+            yield OptionList(
+                *(Option(f"{number}  {t.title:<32}{t.about}") for number, t in _numbered())
+            )
+            yield Label("Name", classes="field")
+            yield Input(id="name", classes="field")
+            yield Label("Hosts, as you log in to them: root@tf[1-4], gpu7", classes="field remote")
+            yield Input(
+                id="hosts", classes="field remote", suggester=Completion(lambda _: aliases())
+            )
+            yield Label(classes="problem field", markup=False)
+            yield Label(f"1-{len(TEMPLATES)} or Enter chooses, Esc leaves", classes="dialog-note")
+
+    def on_mount(self) -> None:
+        self._template: Template | None = None
+        for widget in self.query(".field"):
+            widget.display = False
+        self.query_one(OptionList).focus()
+        for number, _ in _numbered():
+            self._bindings.bind(str(number), f"choose({number})", show=False)
+
+    def action_choose(self, number: int) -> None:
+        """Takes a template by its number."""
+        if self._template is None:
+            self._begin(TEMPLATES[number - 1])
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self._begin(TEMPLATES[event.option_index])
+
+    def _begin(self, template: Template) -> None:
+        self._template = template
+        self.query_one(".dialog-title", Label).update(f"New cluster: {template.title}")
+        self.query_one(OptionList).display = False
+        for widget in self.query(".field"):
+            widget.display = template.remote or not widget.has_class("remote")
+        name = self.query_one("#name", Input)
+        name.value = clusters.free_name(template.key)
+        name.focus()
+        note = "Enter goes on, Esc leaves"
+        if template.remote:
+            note = "Tab to the hosts (none: this machine), " + note
+        self.query_one(".dialog-note", Label).update(note)
+
+    def _values(self) -> tuple[str, dict[str, str], str]:
+        """Name, hosts, and what is wrong."""
+        name = self.query_one("#name", Input).value
+        problem = clusters.name_problem(name)
+        if not problem and clusters.path_of(name).exists():
+            problem = f"there is already a cluster {name}: choose another name"
+        found: dict[str, str] = {}
+        try:
+            found = hosts(self.query_one("#hosts", Input).value)
+        except PasteError as error:
+            problem = problem or str(error)
+        return name, found, problem
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        _, found, problem = self._values()
+        label = self.query_one(".problem", Label)
+        label.update(f"⚠ {problem}" if problem else _said(found))
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        assert self._template is not None
+        if event.input.id == "name" and self._template.remote:
+            self.query_one("#hosts", Input).focus()
+            return
+        name, found, problem = self._values()
+        if problem:
+            self.app.bell()
+            return
+        try:
+            path = clusters.create(name, render(self._template, name, found, Path.cwd()))
+        except SaveError as error:
+            self.query_one(".problem", Label).update(f"⚠ {error}")
+            return
+        self.dismiss(path)
+
+
+def _numbered() -> Sequence[tuple[int, Template]]:
+    return list(enumerate(TEMPLATES, 1))
+
+
+def _said(found: dict[str, str]) -> str:
+    if not found:
+        return ""
+    names = ", ".join(list(found)[:6]) + (", …" if len(found) > 6 else "")
+    return f"{len(found)} host{'s' if len(found) > 1 else ''}: {names}"

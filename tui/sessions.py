@@ -1,0 +1,54 @@
+"""The runs that one screen has launched or taken over, so that none is left unwatched."""
+
+from __future__ import annotations
+
+from launcher.attach import StoredRun, stored
+from launcher.session import Session
+from launcher.spec import Cluster
+from tui.commands.launch import detach_command
+from tui.screens.prompts import Asker
+
+
+class Sessions:
+    """Starts sessions, and ends those that still live when the screen has gone."""
+
+    def __init__(self) -> None:
+        self._all: list[Session] = []
+
+    def launch(
+        self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
+    ) -> Session:
+        """Launches a cluster; `text` is its file as it stands.
+
+        Raises:
+            OSError: the run's folder cannot be made.
+        """
+        return self._start(Session.launch(cluster, text, resume=resume), asker)
+
+    def attach(self, run_id: str, asker: Asker) -> Session:
+        """Takes a living run over.
+
+        Raises:
+            TfmuxError: it is not known here, or its file cannot be read.
+        """
+        return self.take(stored(run_id), asker)
+
+    def take(self, run: StoredRun, asker: Asker) -> Session:
+        """Takes a living run over."""
+        return self._start(run.attach(), asker)
+
+    def close(self) -> list[Session]:
+        """Ends what lives, waits, and returns all sessions in the order of their start."""
+        for session in self._all:
+            if session.living and session.snapshot().outcome is None:
+                session.kill_all()
+        for session in self._all:
+            session.wait()
+        return self._all
+
+    def _start(self, session: Session, asker: Asker) -> Session:
+        session.detach_with(detach_command(session))
+        session.on_question(asker)
+        self._all.append(session)
+        session.start()
+        return session

@@ -1,0 +1,137 @@
+"""What the home screen lists: clusters, living runs, past runs, demos. Looked up from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from launcher import clusters
+from launcher.cluster_file import load
+from launcher.clusters import Stamp
+from launcher.errors import ClusterFileError
+from launcher.history import RunSummary, summary
+from launcher.living import LivingRun
+from launcher.runs import RunFolder
+from launcher.spec import Cluster
+from tui.commands import demos
+
+MOST_RUNS = 300
+"""Runs that are listed; `tfmux logs` opens older ones by name."""
+
+
+@dataclass(frozen=True)
+class ClusterEntry:
+    """A cluster file."""
+
+    path: Path
+    saved: bool
+    """It lies among the saved clusters; else it was named on the command line."""
+    stamp: Stamp | None
+    cluster: Cluster | None
+    problem: str = ""
+    problems: int = 0
+
+    @property
+    def key(self) -> str:
+        """Tells it from the other rows."""
+        return f"cluster {self.path}"
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A run; `living` is what its hosts say of it, where they were asked."""
+
+    summary: RunSummary
+    launcher: int | None
+    living: LivingRun | None = None
+    asked: bool = False
+
+    @property
+    def lives(self) -> bool:
+        """A launcher tends it, its hosts said so, or they are still being asked."""
+        if self.launcher is not None:
+            return True
+        if self.summary.over:
+            return False
+        return not self.asked or (self.living is not None and self.living.alive)
+
+    @property
+    def key(self) -> str:
+        """Tells it from the other rows."""
+        return f"run {self.summary.run_id}"
+
+
+@dataclass(frozen=True)
+class DemoEntry:
+    """A demo: its name, and the first comment of its file."""
+
+    name: str
+    about: str
+    path: Path
+
+    @property
+    def key(self) -> str:
+        """Tells it from the other rows."""
+        return f"demo {self.name}"
+
+
+Entry = ClusterEntry | RunEntry | DemoEntry
+
+
+@dataclass
+class Shelf:
+    """Looks, and looks again at what has changed since. Blocking: for a thread."""
+
+    files: Sequence[Path] = ()
+    _clusters: dict[Path, ClusterEntry] = field(default_factory=dict)
+    _runs: dict[str, tuple[Stamp | None, RunSummary]] = field(default_factory=dict)
+    _demos: list[DemoEntry] = field(default_factory=list)
+
+    def clusters(self) -> list[ClusterEntry]:
+        """The files of the command line, then the saved ones."""
+        known = {path.resolve(): None for path in self.files}
+        found = [self._cluster(path, saved=False) for path in self.files]
+        rest = (path for path in clusters.saved() if path.resolve() not in known)
+        return found + [self._cluster(path, saved=True) for path in rest]
+
+    def runs(self) -> list[RunEntry]:
+        """The newest runs, and whether a launcher of this machine tends them."""
+        entries = []
+        for folder in RunFolder.all()[:MOST_RUNS]:
+            told = self._summary(folder)
+            entries.append(RunEntry(told, None if told.over else folder.tended()))
+        return entries
+
+    def demos(self) -> list[DemoEntry]:
+        """All demos."""
+        if not self._demos:
+            for name in demos.names():
+                path = demos.find(name)
+                first = path.read_text(encoding="utf-8").partition("\n")[0]
+                self._demos.append(DemoEntry(name, first.lstrip("# "), path))
+        return self._demos
+
+    def _cluster(self, path: Path, saved: bool) -> ClusterEntry:
+        stamp = Stamp.of(path)
+        known = self._clusters.get(path)
+        if known is not None and known.stamp == stamp and stamp is not None:
+            return known
+        try:
+            entry = ClusterEntry(path, saved, stamp, load(path))
+        except ClusterFileError as error:
+            first = error.problems[0]
+            where = f"line {first.line}: " if first.line else ""
+            problem = f"{where}{first}"
+            entry = ClusterEntry(path, saved, stamp, None, problem, len(error.problems))
+        self._clusters[path] = entry
+        return entry
+
+    def _summary(self, folder: RunFolder) -> RunSummary:
+        stamp = Stamp.of(folder.journal)
+        known = self._runs.get(folder.run_id)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        told = summary(folder)
+        self._runs[folder.run_id] = (stamp, told)
+        return told
