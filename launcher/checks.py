@@ -26,6 +26,8 @@ UNKNOWN = ""
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LONGEST_JOB = 64
+PREPARE = "prepare"
+"""The job of the tasks that run the `prepare` lines."""
 _NO_LOGDIR = frozenset({"logdir"})
 
 
@@ -89,6 +91,10 @@ def _jobs(cluster: Cluster) -> Iterator[Finding]:
                 f"TensorFlow allows no '-' in the name of a cluster job: write jobs.{better}, "
                 "or in_cluster = false",
             )
+        if name == PREPARE and (
+            cluster.run.prepare or any(j.prepare for j in cluster.jobs.values())
+        ):
+            yield Finding(path, name, "the prepare lines run under this name: call the job another")
         if job.command is None and cluster.run.command is None:
             yield Finding(
                 (*path, "command"),

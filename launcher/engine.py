@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from . import events as ev
@@ -26,7 +25,7 @@ from .ids import TaskId, tag
 from .link import Link
 from .logs import LogStore
 from .metrics import Extractor, Series
-from .plan import HostFacts, HostPlan, LogMatches, Plan, TaskPlan, installed_trainer, make_plan
+from .plan import HostFacts, HostPlan, LogMatches, Plan, TaskPlan, make_plan
 from .records import changes, log_tail
 from .replay import Replay
 from .run import Run
@@ -34,6 +33,7 @@ from .snapshot import HostReceipt, Snapshot, Survivor
 from .spec import Cluster
 from .ssh import Ask, Logins
 from .states import Outcome, RunState, TaskState
+from .trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 
 PUBLISH_SECONDS = 1 / 30
 STATS_SECONDS = 5.0
@@ -86,7 +86,7 @@ class Engine:
         self._stats: dict[str, dict[str, Any]] = {}
         self._urls: dict[TaskId, str] = {}
         self._ports = dict(past.ports) if past else {}
-        self._manifest: asyncio.Task[staging.Manifest] | None = None
+        self._manifests = staging.Manifests()
         self._leaving: list[str] = []
         self._over = asyncio.Event()
         self._publishing = False
@@ -458,9 +458,8 @@ class Engine:
 
     def _facts(self) -> dict[str, HostFacts]:
         plan = self.run.plan
-        staged = plan.workdir is not None
         return {
-            host.name: _facts(self._welcomes[host.name], host, self._ports, self._hosts_of, staged)
+            host.name: _facts(self._welcomes[host.name], host, self._ports, self._hosts_of, plan)
             for host in plan.hosts
             if host.name in self._welcomes
         }
@@ -470,16 +469,16 @@ class Engine:
         if plan.ssh is None:
             self.feed(ev.Staged(time.time(), host))
             return
-        if self._manifest is None:
-            trees = _trees(self.run.plan)
-            self._manifest = asyncio.create_task(asyncio.to_thread(staging.read_trees, trees))
+
+        def tell(seen: staging.Progress) -> None:
+            done, total = (seen.bytes, seen.files), (seen.total_bytes, seen.total_files)
+            now = time.time()
+            self.feed(ev.StageProgress(now, host, done[0], total[0], done[1], total[1]))
+
         try:
-            manifest = await asyncio.shield(self._manifest)
-
-            def progress(done: int, total: int) -> None:
-                self.feed(ev.StageProgress(time.time(), host, done, total))
-
-            await staging.stage(self._links[host], manifest, progress)
+            manifest = await self._manifests.of(trees_of(self.run.plan, plan))
+            key = stage_key(self.run.plan, host)
+            await staging.stage(self._links[host], manifest, key, tell)
         except AgentError as error:
             if self._links[host].connected:  # else it is staged again when the host is back
                 self.feed(ev.HostRefused(time.time(), host, error.reason))
@@ -565,7 +564,7 @@ def _facts(
     host: HostPlan,
     ports: dict[TaskId, int],
     hosts: dict[TaskId, str],
-    workdir: bool,
+    plan: Plan,
 ) -> HostFacts:
     mine = {task: port for task, port in ports.items() if hosts[task] == host.name}
     gpus = len(welcome["gpus"])
@@ -574,19 +573,10 @@ def _facts(
     stage = welcome["stage"]
     return HostFacts(
         home=welcome["home"],
-        workdir=f"{stage}/work" if workdir else welcome["home"],
-        trainer=f"{stage}/trainer",
+        workdir=f"{stage}/{WORK}" if plan.workdir or host.data else welcome["home"],
+        trainer=f"{stage}/{TRAINER}",
+        tools=f"{stage}/{TOOLS}",
         gpus=gpus,
         ports=mine,
         environ=welcome["environ"],
     )
-
-
-def _trees(plan: Plan) -> list[staging.Tree]:
-    trees = []
-    if plan.workdir is not None:
-        trees.append(staging.Tree("work", plan.workdir, plan.exclude))
-    trainer = installed_trainer()
-    if trainer:
-        trees.append(staging.Tree("trainer", Path(trainer) / "trainer", prefix="trainer/"))
-    return trees

@@ -72,11 +72,13 @@ class Checked(Event):
 
 @dataclass(frozen=True)
 class StageProgress(Event):
-    """So many bytes of so many have gone to a host."""
+    """So many bytes and files, of so many that it lacks, have gone to a host."""
 
     host: str
     done: int
     total: int
+    files: int = 0
+    total_files: int = 0
 
 
 @dataclass(frozen=True)

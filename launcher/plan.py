@@ -19,6 +19,7 @@ from typing import Any
 
 from . import environment
 from .addresses import bracketed, join
+from .checks import PREPARE
 from .environment import GpuShare, GpuWish
 from .ids import TaskId
 from .order import stages
@@ -27,6 +28,7 @@ from .plan_parts import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan
 from .spec import (
     After,
     Cluster,
+    Finished,
     Host,
     Job,
     Listening,
@@ -39,6 +41,7 @@ from .spec import (
 
 __all__ = [
     "After",
+    "Finished",
     "HostFacts",
     "HostPlan",
     "Listening",
@@ -49,6 +52,7 @@ __all__ = [
     "SshTarget",
     "Started",
     "TaskPlan",
+    "installed_tools",
     "installed_trainer",
     "make_plan",
     "plan_json",
@@ -73,8 +77,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
     ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
     "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
-    "started" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the tasks in start
-    order. A port that is picked at launch reads `auto`.
+    "started" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the tasks
+    in start order; `prepare` lines are tasks that must have finished. A port that is picked at
+    launch reads `auto`.
     """
     return {
         "name": plan.name,
@@ -105,8 +110,11 @@ class _Planner:
         self._resume = resume
         self._stages = stages(cluster)
         self._on: dict[str, list[TaskId]] = {}
+        self._prepare: dict[TaskId, str] = {}
         for task in (task for stage in self._stages for task in stage):
             self._on.setdefault(self._host_of(task), []).append(task)
+        prepared = [host for host in self._on if self._prepare_lines(host)]
+        self._prepare = {TaskId(PREPARE, at): host for at, host in enumerate(prepared)}
         self._facts = {host: self._known(host, facts.get(host)) for host in self._on}
         self._ports = {task: self._port(task) for stage in self._stages for task in stage}
         self._spec = {
@@ -121,12 +129,13 @@ class _Planner:
     def plan(self) -> Plan:
         cluster, run = self._cluster, self._cluster.run
         tasks = tuple(self._task(task) for stage in self._stages for task in stage)
+        first = tuple(self._prepare)
         return Plan(
             name=cluster.name,
             run_id=self._run_id,
             hosts=tuple(self._host(host) for host in self._on),
-            tasks=tasks,
-            stages=self._stages,
+            tasks=(*map(self._prepare_task, first), *tasks),
+            stages=(first, *self._stages) if first else self._stages,
             settings=run,
             start_timeout=cluster.start.timeout,
             total_steps=cluster.metrics.total,
@@ -165,16 +174,48 @@ class _Planner:
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
         )
 
+    def _prepare_task(self, task: TaskId) -> TaskPlan:
+        """The `prepare` lines of a host as a task, so that log, pane and kill are any task's."""
+        cluster, run, host = self._cluster, self._cluster.run, self._prepare[task]
+        values = self._values(task)
+        values["logdir"] = self._logdir(host, values)
+        tables = [job.env_from for job in self._jobs_on(host)]
+        kind = "lasting" if cluster.is_local(host) else "fresh"
+        script = f"{self._facts[host].tools}/prepare.py"
+        return TaskPlan(
+            id=task,
+            role=Role.PREPARE,
+            host=host,
+            port=None,
+            address=bracketed(cluster.address(host)),
+            argv=(values["python"], script, kind, *self._prepare_lines(host)),
+            env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
+            ready=Finished(),
+            in_cluster=False,
+            forward=False,
+            cwd=values["workdir"],
+            logdir=values["logdir"],
+            max_restarts=0,
+            log_limit=run.log_limit,
+            setup="",
+            pty=False,
+            env_from=tuple(dict.fromkeys((*run.env_from, *(n for t in tables for n in t)))),
+        )
+
+    def _prepare_lines(self, host: str) -> tuple[str, ...]:
+        tables: list[RunSettings | Job] = [self._cluster.run, *self._jobs_on(host)]
+        return tuple(dict.fromkeys(line for table in tables for line in table.prepare))
+
     def _env(self, task: TaskId, values: Mapping[str, str]) -> dict[str, str]:
         cluster, host = self._cluster, self._host_of(task)
-        job = cluster.jobs[task.job]
+        job = cluster.jobs.get(task.job)  # none: it prepares the host
         share = self._gpus.get(task)
         env = {"PYTHONUNBUFFERED": "1"} | (share.env if share else {})
-        for table in (cluster.run.env, self._entry(host).env, job.env):
+        for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: expand(value, values, self._shared) for name, value in table.items()}
         facts = self._facts[host]
         env = environment.extended(env, facts.environ, facts.trainer, self._bypass)
-        if job.in_cluster:
+        if job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec, task)
         env["TFMUX_RUN_ID"] = self._run_id
         if self._resume is not None:
@@ -183,8 +224,7 @@ class _Planner:
 
     def _host(self, name: str) -> HostPlan:
         cluster, entry = self._cluster, self._entry(name)
-        jobs = {task.job: cluster.jobs[task.job] for task in self._on[name]}
-        tables: list[RunSettings | Job] = [cluster.run, *jobs.values()]
+        tables: list[RunSettings | Job] = [cluster.run, *self._jobs_on(name)]
         collect = {
             expand(path, values | {"logdir": self._logdir(name, values)}, self._shared): None
             for task in self._on[name]
@@ -192,7 +232,6 @@ class _Planner:
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
         }
         data = dict.fromkeys(path for table in tables for path in table.data)
-        prepare = dict.fromkeys(line for table in tables for line in table.prepare)
         return HostPlan(
             name=name,
             ssh=self._target(entry),
@@ -202,7 +241,7 @@ class _Planner:
             gpus=entry.gpus,
             data=tuple(self._cluster.local_path(path) for path in data),
             collect=tuple(collect),
-            prepare=tuple(prepare),
+            prepare=self._prepare_lines(name),
         )
 
     def _target(self, entry: Host) -> SshTarget | None:
@@ -227,13 +266,24 @@ class _Planner:
                 home=facts.home or os.path.expanduser("~"),
                 workdir=facts.workdir or self._local_workdir(),
                 trainer=facts.trainer or installed_trainer(),
+                tools=facts.tools or installed_tools(),
                 environ=facts.environ or own,
             )
         home = facts.home or "~"
         folder = f"{home}/.local/state/tfmux/{self._run_id}/{host}"
-        workdir = facts.workdir or (f"{folder}/work" if self._cluster.run.workdir else home)
-        trainer = facts.trainer or f"{folder}/trainer"
-        return replace(facts, home=home, workdir=workdir, trainer=trainer)
+        run = self._cluster.run
+        copied = run.workdir or run.data or any(job.data for job in self._jobs_on(host))
+        return replace(
+            facts,
+            home=home,
+            workdir=facts.workdir or (f"{folder}/work" if copied else home),
+            trainer=facts.trainer or f"{folder}/trainer",
+            tools=facts.tools or f"{folder}/tools",
+        )
+
+    def _jobs_on(self, host: str) -> list[Job]:
+        names = dict.fromkeys(task.job for task in self._on[host])
+        return [self._cluster.jobs[name] for name in names]
 
     def _local_workdir(self) -> str:
         wide = {"name": self._cluster.name, "run_id": self._run_id}
@@ -316,6 +366,8 @@ class _Planner:
         return self._cluster.hosts.get(host) or Host()
 
     def _host_of(self, task: TaskId) -> str:
+        if task in self._prepare:
+            return self._prepare[task]
         return self._cluster.jobs[task.job].tasks[task.index].host
 
     def _port(self, task: TaskId) -> int | None:
@@ -323,7 +375,7 @@ class _Planner:
         return self._facts[self._host_of(task)].ports.get(task) if port is None else port
 
     def _port_text(self, task: TaskId) -> str:
-        return str(self._ports[task] or "auto")
+        return str(self._ports.get(task) or "auto")
 
     def _place(self, task: TaskId) -> str:
         return join(self._cluster.address(self._host_of(task)), self._ports[task])
@@ -332,6 +384,11 @@ class _Planner:
 def _at_home(path: str, home: str) -> str:
     """`~` replaced by a home that is known; a shell is never asked to do it."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def installed_tools() -> str:
+    """The folder with our scripts that run beside the tasks."""
+    return str(Path(__file__).resolve().parent / "hosted")
 
 
 def installed_trainer() -> str:

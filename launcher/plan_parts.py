@@ -20,6 +20,8 @@ class Role(StrEnum):
     WORKER = "worker"
     EVALUATOR = "evaluator"
     HELPER = "helper"
+    PREPARE = "prepare"
+    """The `prepare` lines of one host: first of all, and the run fails with them."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class HostFacts:
     """The folder that holds the copy of `workdir`; on this machine `workdir` itself."""
     trainer: str = ""
     """The folder that holds the bundled trainer package, put last on `PYTHONPATH`."""
+    tools: str = ""
+    """The folder that holds `hosted`, the scripts of ours that run beside the tasks."""
     gpus: int = 0
     ports: Mapping[TaskId, int] = field(default_factory=dict)
     """The ports picked there for `auto`."""

@@ -4,7 +4,8 @@ One JSON object a line. All have `time` (epoch seconds) and `event`:
 
     run      run, state, and at the end outcome, exit_code and where there is one first_failure;
              with note: something said once (a host lost, a takeover, a full disk)
-    host     host, state, reason
+    host     host, state, reason; while files go to it staged_bytes, staged_total, staged_files,
+             staged_total_files, and while results come back collected_bytes, collected_total
     task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address,
              log_start (the byte of the log where this attempt begins)
     metric   task, host, and what the line named (step, loss, …)
@@ -37,7 +38,7 @@ def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[di
     old_hosts = {view.name: view for view in before.hosts} if before else {}
     for host in after.hosts:
         old = old_hosts.get(host.name)
-        if old is None or (old.state, old.reason) != (host.state, host.reason):
+        if old is None or _host_key(old) != _host_key(host):
             yield _host(host, now)
     old_tasks = {view.id: view for view in before.tasks} if before else {}
     for task in after.tasks:
@@ -105,14 +106,32 @@ def _failure(failure: Failure) -> dict[str, Any]:
     }
 
 
+def _host_key(view: HostView) -> tuple[object, ...]:
+    staged = (view.staged_bytes, view.staged_total)
+    return (view.state, view.reason, *staged, view.collected_bytes, view.collected_total)
+
+
 def _host(view: HostView, now: float) -> dict[str, Any]:
-    return {
+    record: dict[str, Any] = {
         "time": now,
         "event": "host",
         "host": view.name,
         "state": str(view.state),
         "reason": view.reason,
     }
+    if view.staged_total:
+        record |= {
+            "staged_bytes": view.staged_bytes,
+            "staged_total": view.staged_total,
+            "staged_files": view.staged_files,
+            "staged_total_files": view.staged_total_files,
+        }
+    if view.collected_total:
+        record |= {
+            "collected_bytes": view.collected_bytes,
+            "collected_total": view.collected_total,
+        }
+    return record
 
 
 def _task_key(view: TaskView) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 from . import events as ev
 from .events import Event, Instruction
 from .ids import TaskId
-from .plan import After, Plan, Role, Started, TaskPlan
+from .plan import After, Finished, Plan, Role, Started, TaskPlan
 from .snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from .spec import OnDisconnect, OnFailure, Success
 from .states import HostState, Outcome, RunState, TaskState
@@ -278,7 +278,13 @@ class Run:
         return [*again, *self._start_stage(len(self.plan.stages))]
 
     def _stage_progress(self, event: ev.StageProgress) -> list[Instruction]:
-        self._host(event.host, staged_bytes=event.done, staged_total=event.total)
+        self._host(
+            event.host,
+            staged_bytes=event.done,
+            staged_total=event.total,
+            staged_files=event.files,
+            staged_total_files=event.total_files,
+        )
         return []
 
     def _host_staged(self, event: ev.Staged) -> list[Instruction]:
@@ -309,10 +315,11 @@ class Run:
             started=self._now,
             ended=None,
         )
-        return [
-            ev.StartTask(self.plan.task(task), attempt),
-            ev.SetTimer(f"ready:{task}:{attempt}", self.plan.start_timeout),
-        ]
+        plan = self.plan.task(task)
+        start: list[Instruction] = [ev.StartTask(plan, attempt)]
+        if not isinstance(plan.ready, Finished):  # an installation takes the time it takes
+            start.append(ev.SetTimer(f"ready:{task}:{attempt}", self.plan.start_timeout))
+        return start
 
     def _task_started(self, event: ev.TaskStarted) -> list[Instruction]:
         if not self._current(event.task, event.attempt):
@@ -408,7 +415,7 @@ class Run:
             return []
         if task in self._by_person:
             self._task(task, state=TaskState.KILLED)
-            if self.plan.task(task).role in (Role.PS, Role.CHIEF):
+            if self.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
                 return self._end_all(Cause.PERSON)
             return [*self._next_stage(), *self._look_at_end()]
         if event.status == 0:
@@ -438,7 +445,8 @@ class Run:
             self._note(f"{task} on {plan.host}: {how}")
             return [*self._next_stage(), *self._look_at_end()]
         self._record_failure(task, how, tail)
-        if settings.on_failure is OnFailure.KEEP and plan.role is not Role.PS:
+        needed = plan.role in (Role.PS, Role.PREPARE)
+        if settings.on_failure is OnFailure.KEEP and not needed:
             return [*self._next_stage(), *self._look_at_end()]
         return self._end_all(Cause.FAILURE)
 
@@ -475,7 +483,7 @@ class Run:
         by_role = {task.id: task.role for task in self.plan.tasks}
         views = list(self._tasks.values())
         cluster = [v for v in views if by_role[v.id] in (Role.CHIEF, Role.WORKER)]
-        others = [v for v in views if by_role[v.id] is not Role.PS]
+        others = [v for v in views if by_role[v.id] not in (Role.PS, Role.PREPARE)]
         return cluster or others or views
 
     def _look_at_end(self) -> list[Instruction]:

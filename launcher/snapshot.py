@@ -72,6 +72,11 @@ class HostView:
     last_heard: float | None = None
     staged_bytes: int = 0
     staged_total: int = 0
+    staged_files: int = 0
+    staged_total_files: int = 0
+    collected_bytes: int = 0
+    collected_total: int = 0
+    """Of the results that `collect` brings back at the end."""
     cpu: float | None = None
     memory_used: int | None = None
     memory_total: int | None = None

@@ -103,7 +103,12 @@ class After:
     seconds: float
 
 
-Readiness = Listening | Started | LogMatches | After
+@dataclass(frozen=True)
+class Finished:
+    """Ready when it has ended well. Not for a cluster file: the `prepare` lines have it."""
+
+
+Readiness = Listening | Started | LogMatches | After | Finished
 
 
 class _Table(BaseModel):
@@ -137,6 +142,8 @@ def ready_value(ready: Readiness) -> str | dict[str, str | float]:
             return {"log": regex}
         case After(delay):
             return {"after": delay}
+        case Finished():
+            return "finished"
 
 
 def _order(value: Any) -> Any:

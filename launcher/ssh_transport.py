@@ -33,7 +33,8 @@ class SshTransport(Transport):
             self._process.stdin.write(data)
 
     async def drain(self) -> None:
-        await self._process.stdin.drain()
+        with suppress(asyncssh.Error, OSError):  # here too
+            await self._process.stdin.drain()
 
     async def aclose(self) -> None:
         self._listener.cancel()

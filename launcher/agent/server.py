@@ -7,6 +7,7 @@ so that beats are answered meanwhile.
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -17,11 +18,12 @@ import threading
 import time
 from typing import Any, Callable
 
-from . import ports, probe, proc, stage, state, stats, wire
+from . import ports, probe, proc, stage, state, stats, tree, wire
 from .channel import Channel, OpenLog
 from .drain import Drain, Log
 from .folders import FolderError, Folders
 from .kills import Kill
+from .notes import say
 from .tasks import Attempt, spawn
 
 _LOOK_LISTENING = 0.03
@@ -30,6 +32,8 @@ _BEAT_GUARDIAN = 1.0
 _SIZE_PACE = 0.03
 _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
+_IDLE = 5.0
+"""Seconds after which an agent goes that has no launcher and never started anything."""
 
 
 class Agent:
@@ -61,12 +65,18 @@ class Agent:
         self._drain = Drain(self._wake)
         self._said_sizes: dict[str, int] = {}
         self._last_beat = time.monotonic()
-        self._last_channel = ""
+        self._sent_away: dict[str, str] = {}
+        """Launchers that another one has replaced, by their token, and by whom."""
+        self._said_losses: set[tuple[str, str]] = set()
+        self._unheard = 0
+        """Processes signalled by kills whose receipt no launcher was there to hear."""
         self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0}
         self._saved_roster: set[proc.Key] = set()
         self._ending = ""
+        self._ending_since = 0.0
         self._remove = False
         self._term = False
+        self._unguarded = False
 
     # --- the loop -------------------------------------------------------------------------
 
@@ -91,8 +101,11 @@ class Agent:
                 self._accept()
             elif key.fd == self._wake_read:
                 self._drain_wakeups()
+            elif isinstance(key.data, socket.socket):
+                self._open_channel(key.data)
         for channel in list(self._channels):
-            self._read(channel)
+            if not channel.closed:  # one launcher's greeting closes the other's channel
+                self._read(channel)
         for work in self._take_later():
             work()
         self._reap()
@@ -103,10 +116,11 @@ class Agent:
         if self._due("roster", now, _ROSTER):
             self._look_at_roster()
         if self._due("guardian", now, _BEAT_GUARDIAN):
-            os.write(self._guardian, b"b")
+            self._beat_guardian(b"b")
         self._look_at_lease(now)
         if self._due("sizes", now, _SIZE_PACE):
             self._tell_sizes()
+        self._tell_losses()
         for channel in list(self._channels):
             self._write(channel)
 
@@ -116,7 +130,7 @@ class Agent:
         waits += [kill.next_look - now for kill in self._kills]
         if any(a.port and not a.ended and not a.listening for a in self._attempts):
             waits.append(self._next["listening"] - now)
-        if any(a.ended and not a.told for a in self._attempts):
+        if any(a.ended and not a.told for a in self._attempts) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._sizes_to_tell():
             waits.append(self._next["sizes"] - now)
@@ -129,14 +143,22 @@ class Agent:
         return True
 
     def _over(self) -> bool:
+        """Everything is dead, what the tasks wrote is in their files, and the launcher, if there
+        is one, has been told."""
         if self._kills or not self._ending:
             return False
-        return self._ending != "leave" or not any(c.wants_to_write() for c in self._channels)
+        if time.monotonic() - self._ending_since > _WAIT_FOR_OUTPUT:
+            return True  # a launcher that does not read, a survivor that holds its output open
+        if any(not attempt.eof for attempt in self._attempts):
+            return False
+        return not any(channel.wants_to_write() for channel in self._channels)
 
     def _say_goodbye(self) -> None:
         self._listener.close()
         self._probe.close()
         if self._remove or not self._attempts:  # without a task there is nothing to collect
+            if self._stage is not None:
+                self._stage.put_aside()
             self._folders.remove()
         else:
             try:
@@ -145,7 +167,13 @@ class Agent:
                 pass  # another agent's bridge has cleaned up
         for channel in self._channels:
             channel.close()
-        os.write(self._guardian, b"Q")
+        self._beat_guardian(b"Q")
+
+    def _beat_guardian(self, word: bytes) -> None:
+        try:
+            os.write(self._guardian, word)
+        except OSError:
+            self._unguarded = True  # it is dead, and its death has sent us TERM
 
     def _wake(self) -> None:
         try:
@@ -171,20 +199,36 @@ class Agent:
 
     def _accept(self) -> None:
         link, _ = self._listener.accept()
+        link.setblocking(False)
         uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        size = struct.calcsize("2i")
-        link.settimeout(2.0)
-        try:
-            _, extra, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size))
-        except OSError:
-            extra = []
-        if uid != os.getuid() or not extra:
+        if uid != os.getuid():
             link.close()
             return
-        source, sink = struct.unpack("2i", extra[0][2][:size])
-        channel = Channel(link, source, sink)
+        self._selector.register(link, selectors.EVENT_READ, link)
+
+    def _open_channel(self, link: socket.socket) -> None:
+        """A bridge hands its descriptors over, and is told that we have them."""
+        self._selector.unregister(link)
+        size = struct.calcsize("2i")
+        descriptors: tuple[int, ...] = ()
+        try:
+            # Without the flag each task would inherit the channel and keep it open.
+            flags = socket.MSG_CMSG_CLOEXEC
+            _, extra, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size), flags)
+            for level, kind, data in extra:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
+            source, sink = descriptors
+            link.send(b"k")
+            channel = Channel(link, source, sink)
+            self._selector.register(source, selectors.EVENT_READ, channel)
+        except (OSError, ValueError) as error:
+            say(f"no channel: {error}")
+            link.close()
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
         self._channels.append(channel)
-        self._selector.register(source, selectors.EVENT_READ, channel)
 
     def _read(self, channel: Channel) -> None:
         for _ in range(4):
@@ -199,7 +243,7 @@ class Agent:
                     self._handle(channel, frame)
                     if channel.greeted:
                         self._last_beat = time.monotonic()
-            except (wire.WireError, KeyError, TypeError, ValueError) as error:
+            except Exception as error:  # whatever came: this channel is at fault, not the run
                 channel.send(wire.ERROR, {"text": f"{type(error).__name__}: {error}"})
                 self._flush_and_drop(channel)
                 return
@@ -228,9 +272,7 @@ class Agent:
             if fd in self._selector.get_map():
                 self._selector.unregister(fd)
         channel.close()
-        lost = (
-            channel.greeted and not channel.leaving and not any(c.greeted for c in self._channels)
-        )
+        lost = channel.greeted and not channel.leaving and not self._tended
         if lost and self._config["local"] and not self._ending:
             self._act_alone("the launcher died")
 
@@ -238,8 +280,13 @@ class Agent:
         try:
             channel.pump()
         except OSError as error:
-            print(f"channel: {error}", flush=True)
+            say(f"channel: {error}")
         self._drop(channel)
+
+    @property
+    def _tended(self) -> bool:
+        """A launcher is there."""
+        return any(channel.greeted for channel in self._channels)
 
     def _tell(self, kind: int, body: dict[str, Any]) -> None:
         for channel in self._channels:
@@ -281,14 +328,25 @@ class Agent:
         if said.get("query"):  # somebody only looks: nobody is sent away, no lease is renewed
             self._welcome(channel, said)
             return
+        token, who = str(said["token"]), str(said["who"])
+        if token in self._sent_away:  # cut off while another took over: it must not steal back
+            channel.send(wire.GONE, {"by": self._sent_away[token]})
+            self._flush_and_drop(channel)
+            return
+        rules = {
+            "lease": float(said["lease"]),
+            "grace": float(said["grace"]),
+            "on_disconnect": str(said["on_disconnect"]),
+        }
         channel.greeted = True  # first of all: else letting go of the others looks like a death
-        channel.token = said["token"]
-        for other in [c for c in self._channels if c is not channel]:
-            if other.greeted and other.token != said["token"]:
-                other.send(wire.GONE, {"by": said["who"]})
+        channel.token = token
+        for other in [c for c in self._channels if c is not channel and c.greeted]:
+            if other.token != token:
+                self._sent_away[other.token] = who
+                other.send(wire.GONE, {"by": who})
             self._flush_and_drop(other)
-        self._config.update({key: said[key] for key in ("lease", "grace", "on_disconnect")})
-        if self._ending and self._ending != "leave":
+        self._config.update(rules)
+        if self._ending and self._ending != "leave" and not self._unguarded:
             self._ending = ""  # a launcher came while the agent was about to go by itself
         self._welcome(channel, said)
 
@@ -319,6 +377,7 @@ class Agent:
         log = self._log(task, said["log_limit"])
         attempt = Attempt(task, number, log, said.get("port"))
         self._attempts.append(attempt)
+        self._said_losses.discard((task, "limit"))
         doomed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
         if doomed or self._ending:
             attempt.ended = attempt.eof = attempt.told = True
@@ -329,6 +388,7 @@ class Agent:
         env = {k: v for k, v in os.environ.items() if k != "TFMUX_AGENT"}
         env.update(said["env"])
         try:
+            self._refuse_link(log)
             spawned = spawn(said["argv"], env, said["cwd"], said.get("pty", False))
         except (OSError, ValueError) as error:
             attempt.ended = attempt.eof = attempt.told = True
@@ -349,9 +409,25 @@ class Agent:
         log.limit = limit
         return log
 
+    @staticmethod
+    def _refuse_link(log: Log) -> None:
+        """A full disk starts a task without a log; a link where its log should be does not.
+
+        Raises:
+            OSError: there is one.
+        """
+        try:
+            log.open()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise
+
     def _open(self, channel: Channel, said: dict[str, Any]) -> None:
-        log = self._log(said["task"], said.get("log_limit", 1 << 62))
-        channel.open_logs[said["number"]] = OpenLog(said["number"], log, said["from"])
+        number, start = int(said["number"]), int(said["from"])
+        if not 0 <= number < 1 << 16 or start < 0:
+            raise wire.WireError(f"OPEN: no log {number} from {start}")
+        log = self._log(str(said["task"]), int(said.get("log_limit", 1 << 62)))
+        channel.open_logs[number] = OpenLog(number, log, start)
 
     @staticmethod
     def _credit(channel: Channel, said: dict[str, Any]) -> None:
@@ -398,30 +474,37 @@ class Agent:
         if said.get("handover"):
             channel.leaving = True
             return
-        self._ending = "leave"
+        self._end("leave")
         self._remove = bool(said["remove"])
         channel.send(wire.GONE, {"by": ""})
 
     # --- staging --------------------------------------------------------------------------
 
     def _manifest(self, channel: Channel, said: dict[str, Any]) -> None:
+        """Parts of a manifest; with the last one it is told what is missing, and where nothing
+        is, the trees are built at once: an unchanged launch costs one round trip."""
         if said.get("first"):
+            if self._stage is not None:
+                self._stage.close()
             cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(self._folders.home, ".cache")
-            self._stage = stage.Stage(os.path.join(cache, "tfmux"), self._folders.stage)
-        if self._stage is None:
+            folder = os.path.join(cache, "tfmux")
+            self._stage = stage.Stage(folder, self._folders.stage, said["key"])
+        work = self._stage
+        if work is None:
             raise wire.WireError("a manifest that never began")
-        entries = [stage.Entry(*fields) for fields in said["entries"]]
         try:
-            for entry in entries:
+            for fields in said["entries"]:
+                entry = tree.Entry(*fields)
                 stage.check(entry)
-            self._stage.entries += entries
-            if said.get("build"):
-                self._build(channel, said["id"])
-            elif said.get("last"):
-                missing = self._stage.missing()
-                channel.send(wire.REPLY, {"id": said["id"], "missing": missing})
-        except (stage.StageError, FolderError, OSError) as error:
-            channel.send(wire.REPLY, {"id": said["id"], "error": _reason(error)})
+                work.entries.append(entry)
+        except stage.StageError as error:
+            self._stage = None
+            channel.send(wire.REPLY, {"id": said["id"] or "stage", "error": _reason(error)})
+            return
+        if said.get("build"):
+            self._apart(channel, said["id"], work.build)
+        elif said.get("last"):
+            self._apart(channel, said["id"], work.begin)
 
     def _stage_bytes(self, channel: Channel, data: bytes) -> None:
         if self._stage is None:
@@ -429,23 +512,21 @@ class Agent:
         try:
             self._stage.feed(data)
         except (stage.StageError, OSError) as error:
-            self._stage = None
             channel.send(wire.REPLY, {"id": "stage", "error": _reason(error)})
 
-    def _build(self, channel: Channel, ident: int) -> None:
-        work = self._stage
-        assert work is not None
+    def _apart(self, channel: Channel, ident: int, work: Callable[[], dict[str, Any]]) -> None:
+        """Does what may block on a disk in a thread of its own, and replies with what it says."""
 
-        def build() -> None:
+        def act() -> None:
             answer: dict[str, Any] = {"id": ident}
             try:
-                work.build()
-            except (stage.StageError, OSError) as error:
+                answer.update(work())
+            except (stage.StageError, FolderError, OSError) as error:
                 answer["error"] = _reason(error)
             self._later.append(lambda: channel.send(wire.REPLY, answer))
             self._wake()
 
-        threading.Thread(target=build, name="stage", daemon=True).start()
+        threading.Thread(target=act, name="disk", daemon=True).start()
 
     # --- what happens by itself -----------------------------------------------------------
 
@@ -494,7 +575,11 @@ class Agent:
             receipt = kill.look()
             if receipt is not None:
                 self._kills.remove(kill)
+                self._ending_since = now
                 self._reap()
+                if kill.tasks is None:
+                    receipt["signalled"] += self._unheard
+                    self._unheard = 0 if self._tended else receipt["signalled"]
                 self._tell(wire.RECEIPT, receipt)
 
     def _look_for_listeners(self) -> None:
@@ -524,9 +609,12 @@ class Agent:
 
     def _look_at_lease(self, now: float) -> None:
         if self._term:
-            self._term = False
+            self._term, self._unguarded = False, True
             self._act_alone("the agent was told to stop")
         if self._ending:
+            return
+        if not self._attempts and not self._channels and now - self._last_beat > _IDLE:
+            self._end("nothing was started")
             return
         silent = now - self._last_beat
         if silent < self._config["lease"]:
@@ -534,14 +622,33 @@ class Agent:
         if self._config["on_disconnect"] == "stop":
             self._act_alone(f"no launcher for {silent:.0f} s")
         elif not any(a.pid and not a.ended for a in self._attempts):
-            self._ending = "all tasks have ended"  # kept alive, and nothing is left to keep
+            self._end("all tasks have ended")  # kept alive, and nothing is left to keep
 
     def _act_alone(self, why: str) -> None:
         if self._config["on_disconnect"] == "keep" and not why.startswith("the agent"):
             return
-        print(f"acting alone: {why}", flush=True)
-        self._ending = self._was = why
+        say(f"acting alone: {why}")
+        self._tell(wire.NOTE, {"text": f"the agent ends everything: {why}"})
+        self._end(why)
+        self._was = why
         self._kills.append(Kill([], None, float(self._config["grace"]), self._census))
+
+    def _end(self, why: str) -> None:
+        self._ending = why
+        self._ending_since = time.monotonic()
+
+    def _tell_losses(self) -> None:
+        """Says once that a log has become incomplete; how much was lost, its end tells."""
+        if not self._tended:
+            return
+        for task, log in self._logs.items():
+            for lost, word, text in (
+                (log.lost, "disk", "the disk is full; output finds no room and is dropped"),
+                (log.cut, "limit", "it has reached its log_limit; what follows is dropped"),
+            ):
+                if lost and (task, word) not in self._said_losses:
+                    self._said_losses.add((task, word))
+                    self._tell(wire.NOTE, {"text": f"the log of {task}: {text}"})
 
     def _sizes_to_tell(self) -> list[tuple[str, Log]]:
         if not self._config["local"]:

@@ -1,8 +1,8 @@
 """Files from the launcher: a manifest, then only the contents that this host does not have.
 
 Contents are kept by their SHA-256 in the user's cache, so a second launch sends what changed,
-and a launch that was cut goes on where it stopped. A tree is built beside its final place and
-renamed, so nobody sees half of one.
+and a launch that was cut goes on where it stopped. The trees are built (`tree`) beside their
+final place and renamed, so nobody sees half of one.
 """
 
 from __future__ import annotations
@@ -10,28 +10,24 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import threading
 import time
-from typing import Any, Callable, NamedTuple
+from typing import Any
 
+from . import tree
 from .folders import private
+from .tree import Entry
 
 _KEEP_SECONDS = 30 * 24 * 3600.0
+_PRUNE_SECONDS = 24 * 3600.0
+
+
+_BUILDING = threading.Lock()
+"""After a cut the launcher begins again while the first build may still be under way."""
 
 
 class StageError(Exception):
     """An entry that must not be staged, or contents that are not what was announced."""
-
-
-class Entry(NamedTuple):
-    """One entry of a tree: `kind` is "d", "f" or "l"; `content` is the SHA-256 of a file or the
-    target of a link."""
-
-    tree: str
-    path: str
-    kind: str
-    mode: int
-    size: int
-    content: str
 
 
 def check(entry: Entry) -> None:
@@ -54,17 +50,31 @@ def check(entry: Entry) -> None:
 
 
 class Stage:
-    """Receives the trees of one run."""
+    """Receives the trees of one run into `target`; what several launches share is in `cache`,
+    and `key` names the trees that follow each other from launch to launch."""
 
-    def __init__(self, cache: str, target: str) -> None:
+    def __init__(self, cache: str, target: str, key: str) -> None:
         self._cache = cache
         self._target = target
+        self._spare = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
         self._suffix = f".{os.urandom(6).hex()}"  # the cache may be a home shared by many hosts
         self.entries: list[Entry] = []
         self._missing: list[Entry] = []
-        self._file: Any = None
+        self._file: int | None = None
         self._hash = hashlib.sha256()
         self._got = 0
+        self._error = ""
+
+    def begin(self) -> dict[str, Any]:
+        """The manifest is whole: says what is missing, or builds when nothing is.
+
+        Raises:
+            OSError: the cache or the stage cannot be written, or the disk is full.
+        """
+        missing = self.missing()
+        if not missing:
+            self.build()
+        return {"missing": missing, "built": not missing}
 
     def missing(self) -> list[str]:
         """The contents that are to be sent, in this order; call when the manifest is whole."""
@@ -89,92 +99,135 @@ class Stage:
             StageError: more came than was asked for, or it has another SHA-256.
             OSError: the disk is full.
         """
-        view = memoryview(data)
+        if self._error:
+            return  # what was on its way when it failed
+        try:
+            self._feed(memoryview(data))
+        except (StageError, OSError) as error:
+            self._error = (
+                f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+            )
+            raise
+
+    def _feed(self, view: memoryview) -> None:
         while view:
             if not self._missing:
                 raise StageError("more contents came than were asked for")
             entry = self._missing[0]
             part = view[: entry.size - self._got]
-            self._open(entry).write(part)
+            self._write(entry, part)
             self._hash.update(part)
             self._got += len(part)
             view = view[len(part) :]
             self._finish_blob()
 
-    def build(self) -> None:
-        """Builds the trees from their contents.
+    def build(self) -> dict[str, Any]:
+        """Builds the trees from their contents; there is nothing to say about it.
 
         Raises:
             StageError: contents are missing.
             OSError: the disk is full.
         """
+        if self._error:
+            raise StageError(self._error)
         while self._missing and self._missing[0].size == 0:
             self._open(self._missing[0])
             self._finish_blob()
         if self._missing:
             raise StageError(f"{len(self._missing)} contents have not come")
         new = self._target + ".new"
-        shutil.rmtree(new, ignore_errors=True)
-        os.makedirs(new, 0o700)
-        made = set()
-        for entry in self.entries:
-            path = os.path.join(new, entry.tree, entry.path)
-            folder = os.path.dirname(path)
-            if folder not in made:
-                os.makedirs(folder, exist_ok=True)
-                made.add(folder)
-            if entry.kind == "d":
-                os.makedirs(path, exist_ok=True)
-            elif entry.kind == "l":
-                os.symlink(entry.content, path)
-            else:
-                # a copy, never a hard link: a task that writes into its file would change the cache
-                shutil.copyfile(self._blob(entry.content), path)
-                os.chmod(path, entry.mode & 0o777)
-        shutil.rmtree(self._target, ignore_errors=True)
-        os.rename(new, self._target)
+        with _BUILDING:
+            tree.build(new, self._spare, self.entries, self._blob)
+            shutil.rmtree(self._target, ignore_errors=True)
+            os.rename(new, self._target)
+            os.rename(new + ".index", self._target + ".index")
         self._prune()
+        return {}
+
+    def put_aside(self) -> None:
+        """The run is over: its trees may serve the next one."""
+        if self._spare:
+            tree.put_aside(self._target, self._spare)
 
     def _blob(self, digest: str) -> str:
         return os.path.join(self._cache, digest[:2], digest)
 
-    def _open(self, entry: Entry) -> Any:
+    def _open(self, entry: Entry) -> int:
         if self._file is None:
             path = self._blob(entry.content)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            self._file = open(path + self._suffix, "wb")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+            self._file = os.open(path + self._suffix, flags, 0o600)
             self._hash = hashlib.sha256()
             self._got = 0
         return self._file
 
+    def _write(self, entry: Entry, part: memoryview) -> None:
+        path = self._blob(entry.content) + self._suffix
+        try:
+            file = self._open(entry)
+            while part:
+                part = part[os.write(file, part) :]
+        except OSError as error:
+            self.close()
+            raise OSError(error.errno, error.strerror, path) from error
+
+    def close(self) -> None:
+        """Throws away a content that has come only in part."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+            try:
+                os.unlink(self._blob(self._missing[0].content) + self._suffix)
+            except OSError as error:
+                print(f"stage: {error}", flush=True)
+
     def _finish_blob(self) -> None:
         while self._missing and self._got == self._missing[0].size:
             entry = self._missing.pop(0)
-            self._open(entry).close()
+            os.close(self._open(entry))
+            self._file = None
             path = self._blob(entry.content)
             if self._hash.hexdigest() != entry.content:
                 os.unlink(path + self._suffix)
                 raise StageError(f"{entry.path}: it changed while it was being sent")
             os.rename(path + self._suffix, path)
-            self._file = None
             self._hash = hashlib.sha256()
             self._got = 0
 
     def _prune(self) -> None:
-        """Forgets contents that no launch has used for thirty days."""
-        horizon = time.time() - _KEEP_SECONDS
-        _walk_files(self._cache, lambda path: _unlink_older(path, horizon))
+        """Forgets, once a day, what no launch has used for thirty days."""
+        now = time.time()
+        stamp = os.path.join(self._cache, "pruned")
+        try:
+            if now - os.stat(stamp).st_mtime < _PRUNE_SECONDS:
+                return
+        except FileNotFoundError:
+            pass  # never pruned before
+        with open(stamp, "w"):
+            os.utime(stamp, (now, now))
+        trees = os.path.join(self._cache, "trees")
+        for name in os.listdir(trees) if os.path.isdir(trees) else ():
+            path = os.path.join(trees, name)
+            if name.endswith(".index") and _older(path, now - _KEEP_SECONDS):
+                shutil.rmtree(path[: -len(".index")], ignore_errors=True)
+        for base, folders, names in os.walk(self._cache):
+            if base == self._cache and "trees" in folders:
+                folders.remove("trees")
+            for name in names:
+                _unlink_older(os.path.join(base, name), now - _KEEP_SECONDS)
 
 
-def _walk_files(folder: str, visit: Callable[[str], None]) -> None:
-    for base, _, names in os.walk(folder):
-        for name in names:
-            visit(os.path.join(base, name))
+def _older(path: str, horizon: float) -> bool:
+    try:
+        return os.lstat(path).st_mtime < horizon
+    except FileNotFoundError:
+        return False  # another launch's agent was faster
 
 
 def _unlink_older(path: str, horizon: float) -> None:
     try:
-        if os.lstat(path).st_mtime < horizon:
+        if _older(path, horizon):
             os.unlink(path)
     except FileNotFoundError:
         return  # another launch's agent was faster

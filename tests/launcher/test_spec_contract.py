@@ -6,6 +6,8 @@ from pathlib import Path
 
 from launcher.addresses import SshDestination, TaskAddress
 from launcher.cluster_file import loads
+from launcher.ids import TaskId
+from launcher.ids import TaskId
 from launcher.plan import make_plan
 from launcher.spec import DEFAULT_LOG_LIMIT, Listening, OnDisconnect, OnFailure, Started, Success
 
@@ -127,7 +129,7 @@ def test_all_further_keys_are_read() -> None:
     assert cluster.jobs["a"].env == {"B": "2", "C": "3"}
     assert cluster.start.warm
     assert cluster.run.env_from == ("TOKEN",)
-    assert make_plan(cluster, "r").tasks[0].address == "desk:auto"
+    assert make_plan(cluster, "r").task(TaskId("a", 0)).address == "desk:auto"
 
 
 def test_what_is_left_out_has_the_documented_default() -> None:

@@ -1,0 +1,1 @@
+"""Scripts that run on the hosts beside the tasks: one file each, standard library, Python 3.8."""
