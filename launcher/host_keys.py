@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncssh
 
@@ -63,13 +63,13 @@ class Known:
         """
         names = [name for name in files if os.access(name, os.R_OK)]
         hosts = asyncssh.read_known_hosts(names) if names else asyncssh.import_known_hosts("")
-        own = _exactly(hosts, host, address, port)
+        trusted, authorities, revoked = _exactly(hosts, host, address, port)
         self.elsewhere: tuple[asyncssh.SSHKey, ...] = ()
-        if not any(own[:2]) and port != SSH_PORT:
+        if not (trusted or authorities) and port != SSH_PORT:
             at_22 = hosts.match(host, address, None)
             self.elsewhere = tuple(at_22[0])
-            own = ((), (), at_22[2])
-        self._own = tuple(own[:3])
+            revoked += at_22[2]
+        self._own = (trusted, authorities, revoked)
 
     @property
     def any(self) -> bool:
@@ -97,13 +97,21 @@ def remember(shown: ShownKey) -> None:
             file.write(line if not before or before.endswith("\n") else f"\n{line}")
 
 
-def _exactly(hosts: asyncssh.SSHKnownHosts, host: str, address: str, port: int) -> Any:
-    """The match without asyncssh's second look at the name alone: the place as a whole is
-    given as the name."""
+_Keys = list[asyncssh.SSHKey]
+
+
+def _exactly(
+    hosts: asyncssh.SSHKnownHosts, host: str, address: str, port: int
+) -> tuple[_Keys, _Keys, _Keys]:
+    """Trusted keys, authorities and revoked keys, without asyncssh's second look at the name
+    alone: the place as a whole is given as the name."""
     if port == SSH_PORT:
-        return hosts.match(host, address, None)
-    at = f"[{address}]:{port}" if address else ""
-    found = hosts.match(f"[{host}]:{port}", "", None)
-    if at and not any(found[:2]):
-        found = hosts.match(at, "", None)
+        places = [(host, address)]
+    else:
+        places = [(f"[{each}]:{port}", "") for each in dict.fromkeys((host, address)) if each]
+    found: tuple[_Keys, _Keys, _Keys] = ([], [], [])
+    for name, at in places:
+        matched = hosts.match(name, at, None)
+        for number, into in enumerate(found):
+            into.extend(cast(_Keys, matched[number]))
     return found

@@ -193,17 +193,19 @@ def gpus() -> Answer:
 
 
 def room(folders: Folders, paths: list[str]) -> Answer:
-    """Free bytes where the run's folder and these paths lie, and the memory that is free."""
-    disks = {}
-    for path in [folders.run, *paths]:
-        base = _own(path)
-        while not os.path.exists(base) and base != "/":
-            base = os.path.dirname(base)
-        info = os.statvfs(base)
+    """The room that is left where runs' folders and these log directories lie (what, path, free
+    bytes, device), and the memory that is free."""
+    disks = []
+    places = [("tfmux's own folder", os.path.dirname(folders.run))]
+    for what, path in places + [("the log directory", _own(path)) for path in paths]:
+        while not os.path.exists(path) and path != "/":
+            path = os.path.dirname(path)
+        info = os.statvfs(path)
         full = info.f_files and not info.f_favail
-        disks[path] = [base, 0 if full else info.f_bavail * info.f_frsize]
+        free = 0 if full else info.f_bavail * info.f_frsize
+        disks.append([what, path, free, os.stat(path).st_dev])
     total, available = memory()
-    return {"disks": disks, "run": folders.run, "home": folders.home, "memory": [available, total]}
+    return {"disks": disks, "memory": [available, total]}
 
 
 def leftovers(base: str) -> list[list[Any]]:

@@ -162,7 +162,7 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
             "gpu-driver",
             host,
             "driver",
-            f"nvidia-smi is there and fails: {answer['error']}",
+            f"nvidia-smi is there and fails: {answer['why']}",
             "reload or reinstall the NVIDIA driver; until then TensorFlow sees no GPU",
         )
     if promised > len(rows):
@@ -183,25 +183,23 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
 
 
 def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
-    """Room for logs and staged files, and in the log directories."""
-    lowest: int | None = None
-    seen: set[str] = set()
-    for path, (base, free) in answer["disks"].items():
-        lowest = free if lowest is None else min(lowest, free)
-        what = "tfmux's folder for the run" if path == answer["run"] else "the log directory"
-        if free >= DISK_LOW or base in seen:
+    """Room for logs and staged files, and in the log directories; a file system once."""
+    seen: set[int] = set()
+    for what, path, free, device in answer["disks"]:
+        if free >= DISK_LOW or device in seen:
             continue
-        seen.add(base)
+        seen.add(device)
         full = free < DISK_FULL
         yield (blocking if full else warning)(
             Check.DISK,
             "disk-full" if full else "disk-low",
             host,
-            size(free),
-            f"{size(free)} are free in {base}, where {what} lies",
+            f"{size(free)} free",
+            f"{size(free)} are free in {path}, where {what} lies",
             "make room there" if full else "make room there before a long run",
         )
-    if not seen and lowest is not None:
+    if not seen:
+        lowest = min(free for _, _, free, _ in answer["disks"])
         yield passed(Check.DISK, host, f"{size(lowest)} free")
 
 
@@ -266,7 +264,7 @@ def leftovers(host: str, found: Sequence[Sequence[Any]]) -> Iterator[Finding]:
             "leftovers",
             host,
             f"{len(rows)} left",
-            f"{len(rows)} processes of {tasks} of the dead run {run} still live: pid {pids} "
+            f"the run {run} is dead, and processes of its {tasks} still live: pid {pids} "
             f"({rows[0][3]})",
             f"end them: tfmux kill {run}",
         )
@@ -282,7 +280,7 @@ def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
         if answer["base"] != path:
             sentence += f" (no file can be made in {answer['base']})"
         todo = "correct logdir, or the permissions there"
-        sentence += f": {answer['error']}"
+        sentence += f": {answer['why']}"
         yield blocking(Check.LOGDIR, "logdir-unwritable", host, "not writable", sentence, todo)
     if answer["old"]:
         name, age = answer["old"]
@@ -301,7 +299,7 @@ def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
 
 def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
     """A task's address that the whole internet may reach; None where it is not known yet."""
-    public = [text for text in resolved if _is_public(text)]
+    public = [text for text in resolved or [name] if _is_public(text)]
     if public:
         shown = name if name == public[0] else f"{name} ({public[0]})"
         return warning(

@@ -17,12 +17,12 @@ CONNECT_SECONDS = 4.0
 """Two lost SYNs (1 s and 2 s of patience) are forgiven."""
 SLOW_SECONDS = 1.0
 _BLOCKING: Mapping[Reach, str] = {
-    Reach.REFUSED: "is refused",
-    Reach.UNRESOLVED: "does not know the name",
-    Reach.FILTERED: "gets no answer",
-    Reach.NO_ROUTE: "finds no way",
-    Reach.STRANGER: "reaches somebody else",
-    Reach.FAILED: "cannot connect",
+    Reach.REFUSED: "is refused at",
+    Reach.UNRESOLVED: "cannot resolve the name of",
+    Reach.FILTERED: f"gets no answer within {CONNECT_SECONDS:.0f} s from",
+    Reach.NO_ROUTE: "finds no way to",
+    Reach.STRANGER: "reaches somebody else at",
+    Reach.FAILED: "cannot connect to",
 }
 
 
@@ -75,7 +75,7 @@ def finding(pair: Pair, answer: Mapping[str, Any]) -> Finding | None:
         )
     said = f": {answer['text']}" if answer.get("text") else ""
     what = _BLOCKING[pair.reach]
-    sentence = f"{pair.source} {what} at {pair.address}{at}, where {pair.task} will be{said}"
+    sentence = f"{pair.source} {what} {pair.address}{at}, where {pair.task} will be{said}"
     meaning, todo = _meaning(pair, name)
     return blocking(Check.REACH, code, pair.source, brief, f"{sentence}{meaning}", todo)
 
@@ -95,8 +95,7 @@ def _meaning(pair: Pair, name: str) -> tuple[str, str]:
             )
         case Reach.FILTERED:
             return (
-                f" in {CONNECT_SECONDS:.0f} s; a firewall drops the packets, or the address is "
-                "nobody's",
+                "; a firewall drops the packets, or the address is nobody's",
                 f"open the port on {other} for {host}, or {address}",
             )
         case Reach.NO_ROUTE:

@@ -21,7 +21,13 @@ from .report import Report
 from .visit import Visit
 
 PROBES_AT_ONCE = 32
-_STEPS = {"name": "is", "tcp": "answers in", "ssh": "runs", "key": "host key:", "login": "log in"}
+_STEPS = {
+    Check.NAME: "its name resolves to",
+    Check.TCP: "it answers in",
+    Check.SSH: "its SSH server is",
+    Check.KEY: "its host key:",
+    Check.LOGIN: "we log in",
+}
 
 
 async def preflight(
@@ -134,8 +140,7 @@ class _Preflight:
         for name in matrix.sources(self._plan):
             self._tell_reach(name)
             address = self._cluster.address(name)
-            resolved = sorted(self._resolved.get(name, {address}) - {""})
-            public = judge.address(name, address, resolved)
+            public = judge.address(name, address, sorted(self._resolved.get(name, set()) - {""}))
             if public is not None:
                 self._tell(public)
         folder = checks[chief].folder if others else None
@@ -166,8 +171,9 @@ class _Preflight:
 
     def _step(self, host: str, step: str, found: str) -> None:
         """A step of a login; one that is taken again after a dropped connection is told once."""
-        finding = passed(Check(step), host, found, f"{_STEPS[step]} {found}")
-        if not any(f.host == host and f.check is finding.check for f in self._findings):
+        check = Check(step)
+        finding = passed(check, host, found, f"{_STEPS[check]} {found}")
+        if not any(f.host == host and f.check is check for f in self._findings):
             self._tell(finding)
 
     def _accept(self, host: str, key: ShownKey) -> None:
@@ -183,7 +189,11 @@ class _Preflight:
             name=self._cluster.name,
             hosts=hosts,
             findings=tuple(findings),
-            pairs=tuple(self._pairs.values()),
+            pairs=tuple(
+                self._pairs[source, str(task.id)]
+                for source in matrix.sources(self._plan)
+                for task in matrix.targets(self._plan, source)
+            ),
             accepted=tuple(self._accepted),
             seconds=seconds,
         )

@@ -1,0 +1,290 @@
+"""Logins: each step's own refusal, first contact, and what only a person can answer."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from launcher import dial, host_keys
+from launcher.credentials import Question, QuestionKind
+from launcher.errors import AuthError, HostKeyError, UnreachableError
+from launcher.host_keys import Known, accepted_keys
+from launcher.plan import SshTarget
+from launcher.ssh import Ask, Logins
+from tests.beds import keys
+from tests.beds.inprocess import SshServer
+
+
+def target(server: SshServer) -> SshTarget:
+    """The way to the server, with its key known."""
+    return SshTarget(
+        server.user,
+        "127.0.0.1",
+        server.port,
+        identity=str(server.client_key.path),
+        known_hosts=str(server.known_hosts),
+    )
+
+
+def stranger(server: SshServer) -> SshTarget:
+    """The way to the server for somebody who was never there."""
+    return replace(target(server), known_hosts="/nowhere")
+
+
+async def login(to: SshTarget, ask: Ask | None = None, *, accept_new: bool = False) -> list[str]:
+    """Logs in and out; returns the steps that were passed."""
+    steps: list[str] = []
+    logins = Logins(ask, accept_new=accept_new, on_step=lambda host, step, _: steps.append(step))
+    try:
+        connection = await logins.connect("far", to)
+    finally:
+        await logins.aclose()
+    connection.abort()
+    await connection.wait_closed()
+    return steps
+
+
+class Person:
+    """Answers every question alike, and remembers them."""
+
+    def __init__(self, answer: str | None) -> None:
+        self._answer = answer
+        self.asked: list[Question] = []
+
+    async def __call__(self, question: Question) -> str | None:
+        self.asked.append(question)
+        return self._answer
+
+
+@contextmanager
+def speaker(words: bytes) -> Iterator[int]:
+    """A server on the loopback that says something to whoever connects; yields its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            guest, _ = listener.accept()
+            with guest:
+                guest.sendall(words)
+                with suppress(ConnectionResetError):
+                    while guest.recv(4096):
+                        continue
+
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+        yield int(listener.getsockname()[1])
+    thread.join(10)
+
+
+# --- the steps --------------------------------------------------------------------------------
+
+
+async def test_a_login_tells_each_step_that_it_passes(ssh_server: SshServer) -> None:
+    """Name, TCP, SSH, key and login, in this order."""
+    assert await login(target(ssh_server)) == ["name", "tcp", "ssh", "key", "login"]
+
+
+async def test_a_name_that_does_not_resolve_is_told_as_that(ssh_server: SshServer) -> None:
+    """The name is at fault, not the network behind it."""
+    with pytest.raises(UnreachableError, match=r"'no-such-host\.invalid' does not resolve") as told:
+        await login(replace(target(ssh_server), host="no-such-host.invalid"))
+    assert told.value.code == "name-unresolved"
+
+
+async def test_a_port_without_a_server_is_refused(ssh_server: SshServer) -> None:
+    """The machine is there; sshd is not."""
+    with pytest.raises(UnreachableError, match="refuses connections") as told:
+        await login(replace(target(ssh_server), port=1))
+    assert told.value.code == "tcp-refused"
+
+
+async def test_a_server_that_says_nothing_is_given_up(
+    ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It accepts and stays silent: a deadline ends that."""
+    monkeypatch.setattr(dial, "BANNER_SECONDS", 0.3)
+    ssh_server.relay.silent = True
+    with pytest.raises(UnreachableError, match="says nothing") as told:
+        await login(target(ssh_server))
+    assert told.value.code == "ssh-silent"
+
+
+async def test_another_kind_of_server_is_quoted(
+    ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What listens there and is no SSH server is named by its own words, made harmless."""
+    monkeypatch.setattr(dial, "_PREAMBLE_SECONDS", 0.2)
+    with speaker(b"220 mail.example.org \x1b]52;c;x\x07ESMTP\r\n") as port:
+        with pytest.raises(UnreachableError, match="no SSH server: it says '220 mail") as told:
+            await login(replace(target(ssh_server), port=port))
+    assert told.value.code == "not-ssh"
+    assert "\x1b" not in str(told.value)
+
+
+async def test_lines_before_the_version_are_no_fault(ssh_server: SshServer) -> None:
+    """A server may greet before it says its version (RFC 4253, 4.2)."""
+    with speaker(b"welcome\r\nto us\r\nSSH-2.0-Test\r\n") as port:
+        steps: list[str] = []
+        link = await dial.dial("far", "127.0.0.1", port, lambda step, _: steps.append(step))
+        assert link.recv(7) == b"welcome"
+        link.close()
+    assert steps == ["name", "tcp", "ssh"]
+
+
+async def test_dropped_logins_are_tried_again_and_then_told(ssh_server: SshServer) -> None:
+    """sshd drops connections when too many log in; twice is forgiven, for ever is not."""
+    ssh_server.relay.refuse_next = 2
+    assert "login" in await login(target(ssh_server))
+    ssh_server.relay.refuse_next = 100
+    with pytest.raises(UnreachableError, match="drops them") as told:
+        await login(target(ssh_server))
+    assert told.value.code == "ssh-dropped"
+
+
+async def test_hosts_behind_a_jump_host_are_reached_and_blamed_apart(
+    ssh_server: SshServer,
+) -> None:
+    """Two jumps in a row work; a host that the last one cannot reach is told so."""
+    way = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
+    assert "login" in await login(replace(target(ssh_server), jump=f"{way},{way}"))
+    with pytest.raises(UnreachableError, match=r"jump host .* cannot reach 127\.0\.0\.1:1") as told:
+        await login(replace(target(ssh_server), jump=way, port=1))
+    assert told.value.code == "jump-failed"
+
+
+# --- host keys --------------------------------------------------------------------------------
+
+
+async def test_an_unknown_key_is_refused_with_its_fingerprint(ssh_server: SshServer) -> None:
+    """Headless: nothing is trusted, and what to compare is shown."""
+    with pytest.raises(HostKeyError, match="not known here") as told:
+        await login(stranger(ssh_server))
+    key = asyncssh.import_public_key(ssh_server.host_key.public)
+    assert f"ssh-ed25519 {key.get_fingerprint()}" in str(told.value)
+    assert (told.value.code, accepted_keys().exists()) == ("key-unknown", False)
+
+
+async def test_accept_new_trusts_a_key_once_and_keeps_it(ssh_server: SshServer) -> None:
+    """The key goes to tfmux's own file, and the next login needs no permission."""
+    await login(stranger(ssh_server), accept_new=True)
+    kept = accepted_keys().read_text()
+    assert (
+        kept == f"[127.0.0.1]:{ssh_server.port} {ssh_server.host_key.public.rpartition(' ')[0]}\n"
+    )
+    assert accepted_keys().stat().st_mode & 0o777 == 0o600
+    await login(stranger(ssh_server))
+    await login(stranger(ssh_server), accept_new=True)
+    assert accepted_keys().read_text() == kept
+
+
+async def test_a_person_decides_at_first_contact(ssh_server: SshServer) -> None:
+    """Only `yes` trusts; the question shows place, type and fingerprint."""
+    for answer in ("no", "", None):
+        with pytest.raises(HostKeyError):
+            await login(stranger(ssh_server), Person(answer))
+    assert not accepted_keys().exists()
+    person = Person("yes")
+    await login(stranger(ssh_server), person)
+    (question,) = person.asked
+    assert question.kind is QuestionKind.HOST_KEY and not question.secret
+    assert "SHA256:" in question.text and str(ssh_server.port) in question.text
+    await login(stranger(ssh_server))
+
+
+async def test_a_changed_key_is_never_accepted(ssh_server: SshServer) -> None:
+    """Neither --accept-new nor a person may trust it in passing."""
+    ssh_server.new_host_key()
+    person = Person("yes")
+    for ask in (None, person):
+        with pytest.raises(HostKeyError, match="HAS CHANGED") as told:
+            await login(target(ssh_server), ask, accept_new=True)
+        assert told.value.code == "key-changed"
+    assert person.asked == [] and not accepted_keys().exists()
+
+
+async def test_a_known_key_of_another_kind_is_a_change(ssh_server: SshServer) -> None:
+    """A server that shows no key of the kind that is known may be an impostor."""
+    other = asyncssh.generate_private_key("ecdsa-sha2-nistp256").export_public_key().decode()
+    line = keys.known_hosts_line(["127.0.0.1"], other, ssh_server.port)
+    ssh_server.known_hosts.write_text(line)
+    with pytest.raises(HostKeyError, match="HAS CHANGED"):
+        await login(target(ssh_server), accept_new=True)
+
+
+async def test_a_revoked_key_is_never_accepted(ssh_server: SshServer) -> None:
+    """`@revoked` in known_hosts holds for --accept-new too."""
+    line = keys.known_hosts_line(["127.0.0.1"], ssh_server.host_key.public, ssh_server.port)
+    ssh_server.known_hosts.write_text(f"@revoked {line}")
+    with pytest.raises(HostKeyError, match="revoked"):
+        await login(target(ssh_server), accept_new=True)
+
+
+async def test_a_broken_known_hosts_is_named(ssh_server: SshServer) -> None:
+    """A file that cannot be read as known_hosts stops the login with the reason."""
+    ssh_server.known_hosts.write_bytes(b"\xff\xfe\n")
+    with pytest.raises(HostKeyError, match="known_hosts cannot be read") as told:
+        await login(target(ssh_server), accept_new=True)
+    assert told.value.code == "known-hosts-broken"
+
+
+def test_a_key_of_port_22_says_nothing_against_another_port(tmp_path: Path) -> None:
+    """Two servers behind one address: the second one is unknown, not an impostor."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    file = tmp_path / "known_hosts"
+    file.write_text(keys.known_hosts_line(["10.0.0.1"], key.export_public_key().decode()))
+    assert Known([str(file)], "10.0.0.1", "", host_keys.SSH_PORT).any
+    other = Known([str(file)], "10.0.0.1", "", 2222)
+    assert not other.any
+    assert [each.get_fingerprint() for each in other.elsewhere] == [key.get_fingerprint()]
+
+
+# --- who we are -------------------------------------------------------------------------------
+
+
+async def test_refused_keys_are_named_one_by_one(ssh_server: SshServer, tfmux_home: Path) -> None:
+    """Each key that was offered: its file, kind and fingerprint, so that one sees which."""
+    ssh_server.refuse_keys = True
+    (tfmux_home / ".ssh").mkdir()
+    made = [keys.make_key(tfmux_home / ".ssh" / name, name) for name in ("id_ed25519", "id_ecdsa")]
+    with pytest.raises(AuthError, match="refused the login") as told:
+        await login(replace(target(ssh_server), identity=None))
+    for key in made:
+        fingerprint = asyncssh.import_public_key(key.public).get_fingerprint()
+        assert f"~/.ssh/{key.path.name} (ssh-ed25519 {fingerprint})" in told.value.what
+
+
+async def test_a_locked_key_is_named_when_nobody_can_unlock_it(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """Headless, a key with a passphrase is not offered, and the way to unlock it is told."""
+    path = tmp_path / "locked"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "word", "-f", path], check=True)
+    with pytest.raises(AuthError, match="locked has a passphrase") as told:
+        await login(replace(target(ssh_server), identity=str(path)))
+    assert told.value.todo == f"unlock it first: ssh-add {path}"
+
+
+async def test_a_missing_key_file_is_named(ssh_server: SshServer) -> None:
+    """`identity` that names no file."""
+    with pytest.raises(AuthError, match="/nowhere/id cannot be used: No such file") as told:
+        await login(replace(target(ssh_server), identity="/nowhere/id"))
+    assert told.value.code == "key-file"
+
+
+async def test_a_password_is_asked_for_and_never_without_a_person(ssh_server: SshServer) -> None:
+    """With somebody to ask it logs in; headless it says that the keys were refused."""
+    ssh_server.password = "correct horse"
+    person = Person("correct horse")
+    assert "login" in await login(target(ssh_server), person)
+    assert all(question.secret for question in person.asked) and person.asked
+    with pytest.raises(AuthError):
+        await login(target(ssh_server))
+    with pytest.raises(AuthError):
+        await login(target(ssh_server), Person("wrong"))
