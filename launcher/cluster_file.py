@@ -280,7 +280,8 @@ def _decoded(data: bytes, source: str) -> str:
 
 def _problem(finding: Finding, line: int | None) -> Problem:
     found = "" if finding.found is None else _shown(finding.found)
-    return Problem(_printable(_dotted(finding.path)), line, found, _printable(finding.message))
+    key = _printable(_dotted(finding.path))
+    return Problem(key, line, found, _printable(finding.message), finding.path)
 
 
 def _shown(found: object) -> str:

@@ -15,7 +15,7 @@ TfmuxError                 str() is ready to be shown
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .ids import TaskId
 
@@ -30,13 +30,15 @@ class Problem:
 
     `key` is the place as one would say it (`jobs.ps.tasks[0]`, empty for the file as a whole),
     `line` counts from 1 and is None where no line can be named, `found` is what stands there
-    (control characters escaped, shortened), `message` is what to write instead.
+    (control characters escaped, shortened), `message` is what to write instead. `path` is the
+    key again, for programs.
     """
 
     key: str
     line: int | None
     found: str
     message: str
+    path: tuple[str | int, ...] = field(default=(), compare=False)
 
     def __str__(self) -> str:
         found = f" (found {self.found})" if self.found else ""
