@@ -238,7 +238,7 @@ class TfmuxApp(App[int]):
 
     @on(OpenRun)
     def _open_run(self, event: OpenRun) -> None:
-        self.open_run(event.control)
+        self.open_run(event.run)
 
     @on(ReceiptScreen.Left)
     def _left(self, event: ReceiptScreen.Left) -> None:

@@ -27,14 +27,17 @@ def home(files: Sequence[Path] = ()) -> int:
     pages: list[Page] = [first]
     if len(files) == 1:
         pages.append(first.editor(files[0]))
+    app = TfmuxApp(pages=pages)
     try:
-        TfmuxApp(pages=pages).run()
+        app.run()
     finally:
         # However the screen ended, no run may go on unwatched.
         ended = sessions.close()
     for session in ended:
         print(report(session.snapshot(), session.folder.path), file=sys.stderr)
     codes = [_code(session) for session in ended]
+    if app.return_code:  # the screen itself failed
+        return Exit.FAILED
     if Exit.UNCONFIRMED in codes:
         return Exit.UNCONFIRMED
     return codes[-1] if files and codes else Exit.SUCCESS

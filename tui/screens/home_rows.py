@@ -45,19 +45,19 @@ class Rows:
             case ClusterEntry():
                 return self._cluster(entry)
             case DemoEntry():
-                return self._line(Part(0, f"{entry.name:<14}"), Part(1, entry.about, "dim"))
+                return self._cut((f"  {entry.name:<14}  ", ""), (entry.about, "dim"))
             case RunEntry() if entry.lives:
                 return self._living(entry)
             case RunEntry():
                 return self._past(entry)
 
     def _cluster(self, entry: ClusterEntry) -> Text:
-        name = Part(0, f"{_short(entry.path.stem, 24):<24}")
+        name = f"{_short(entry.path.stem, 24):<24}"
         if entry.cluster is None:
             more = f"  and {entry.problems - 1} more" if entry.problems > 1 else ""
-            style = self.colours[Mood.BAD]
-            return self._line(name, Part(1, f"⚠ {entry.problem}{more}", style))
-        parts = [name, Part(1, shape(entry.cluster))]
+            problem = f"⚠ {entry.problem}{more}"
+            return self._cut((f"  {name}  ", ""), (problem, self.colours[Mood.BAD]))
+        parts = [Part(0, name), Part(1, shape(entry.cluster))]
         if not entry.saved:
             parts.append(Part(2, str(entry.path), "dim"))
         elif entry.stamp is not None:
@@ -102,6 +102,11 @@ class Rows:
         if told.loss is not None:
             parts.append(Part(2, f"loss {figure(told.loss):<6}"))
         return parts
+
+    def _cut(self, *parts: tuple[str, str]) -> Text:
+        row = Text.assemble(*parts, no_wrap=True, end="")
+        row.truncate(self.width, overflow="ellipsis")
+        return row
 
     def _line(self, *parts: Part) -> Text:
         row = fit(list(parts), self.width - 2)

@@ -11,8 +11,8 @@ from launcher.control import RunControl
 class OpenRun(Message):
     """Asks the app to show a run above the pages."""
 
-    def __init__(self, control: RunControl) -> None:
-        self.control = control
+    def __init__(self, run: RunControl) -> None:
+        self.run = run
         super().__init__()
 
 
