@@ -107,15 +107,14 @@ class Probe:
             base, above = os.path.dirname(base), above + 1
         mark = os.path.join(base, said["mark"])
         answer = {"path": path, "base": base, "above": above, "why": "", "old": _checkpoint(path)}
+        self._marks.add(mark)
         try:
             with open(mark, "x") as file:
                 file.write("tfmux looks whether this directory can be written\n")
-        except OSError as error:
+        except OSError as error:  # on a full disk the file is there, and empty
             answer["why"] = error.strerror or str(error)
-            return answer
-        if said["keep"]:
-            self._marks.add(mark)
-        else:
+        if answer["why"] or not said["keep"]:
+            self._marks.discard(mark)
             _unlink(mark)
         return answer
 
@@ -448,5 +447,7 @@ def _own(path: str) -> str:
 def _unlink(path: str) -> None:
     try:
         os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # it could not be made
     except OSError as error:
         print(f"{path}: {error}", flush=True)

@@ -1,0 +1,239 @@
+"""The preflight of four real hosts: each fault by its name, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from launcher import dial
+from launcher.cluster_file import loads
+from launcher.preflight import (
+    CHECKS,
+    REPORT_SCHEMA,
+    Check,
+    Finding,
+    Pair,
+    Reach,
+    Report,
+    Severity,
+    preflight,
+)
+from launcher.preflight.findings import Result
+from launcher.spec import Cluster
+from tests.beds import faults
+from tests.beds.host import Host
+from tests.beds.namespaces import Bed
+
+pytestmark = pytest.mark.bed
+
+JOBS = """
+[jobs.ps]
+tasks = ["tf1:2222"]
+[jobs.worker]
+tasks = ["tf2:2222", "tf3:2222", "tf4:2222", "tf4:auto"]
+[run]
+command = ["{python}", "-m", "trainer", "async"]
+"""
+RUN = "old-20261120-183002-7f3a"
+
+
+def cluster(bed: Bed, settings: str = "", hosts: str = "") -> Cluster:
+    """The cluster of the bed; `settings` goes on in `[run]`."""
+    return loads((hosts or bed.hosts_toml()) + JOBS + settings, "bed.toml", Path("/"))
+
+
+def daemon(host: Host, command: str, tag: str) -> None:
+    """Leaves a process on a host as a dead run's task does."""
+    host.run(["sh", "-c", f"TFMUX_TASK='{tag}' setsid {command} >/dev/null 2>&1 &"])
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits for a condition, and fails when it does not come true in time."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so: {what}"
+        time.sleep(0.01)
+
+
+def nothing_stays(bed: Bed) -> None:
+    """No process, no folder of a run, no socket and no mark is left on any host."""
+    for host in bed:
+        until(lambda host=host: host.leftovers() == [], f"{host.name} is empty")  # type: ignore[misc]
+        names = ["-name", "check-*", "-o", "-name", "*.sock", "-o", "-name", ".check-*"]
+        found = host.run(["find", "/tmp", host.account.home, *names], check=False)
+        assert found.stdout == b"", (host.name, found.stdout)
+
+
+def codes(report: Report, host: str) -> set[str]:
+    """The codes of what is wrong with a host."""
+    bad = [f for f in report.findings if f.severity is not Severity.OK]
+    return {finding.code for finding in bad if finding.host == host}
+
+
+def said(report: Report, host: str, code: str) -> Finding:
+    """The one finding with a code."""
+    (found,) = [f for f in report.findings if (f.host, f.code) == (host, code)]
+    return found
+
+
+def reaches(report: Report) -> dict[tuple[str, str], Reach]:
+    """The matrix."""
+    return {(pair.source, str(pair.task)): pair.reach for pair in report.pairs}
+
+
+async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(bed: Bed) -> None:
+    """All cells are filled live, all pairs are reached, the JSON fits its schema."""
+    live: list[Result] = []
+    report = await preflight(cluster(bed), on_result=live.append)
+    nothing_stays(bed)
+    assert report.ok and not [f for f in report.findings if f.severity is not Severity.OK]
+    for host in bed:
+        filled = {f.check for f in report.findings if f.host == host.name}
+        assert filled == set(CHECKS), host.name
+    assert len(report.pairs) == 4 * 5 - 3  # tf1–tf3 need not reach their only task
+    assert set(reaches(report).values()) == {Reach.OK}
+    assert {pair.resolved for pair in report.pairs} == {host.address for host in bed}
+    assert {r for r in live if isinstance(r, Finding)} == set(report.findings)
+    assert {r for r in live if isinstance(r, Pair)} == set(report.pairs)
+    jsonschema.validate(report.json(), REPORT_SCHEMA)
+
+
+async def test_ways_between_hosts_are_told_apart(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filtered, unresolved, no route, another machine; a port that another run holds; a host
+    that drops our packets; text at login; a proxy."""
+    monkeypatch.setattr(dial, "CONNECT_SECONDS", 2.0)
+    faults.drop_port(bed["tf1"], 2222, bed["tf3"].address)
+    faults.drop_port(bed["tf2"], 22)
+    bed["tf4"].etc("hosts", f"127.0.0.1 localhost\n{bed['tf3'].address} tf1\n10.99.9.9 tf3\n")
+    daemon(bed["tf4"], "python3 -m http.server 2222", f"{RUN}/worker:1/1;")
+    until(lambda: any(each.port == 2222 for each in bed["tf4"].listeners()), "it listens")
+    faults.bashrc(bed["tf1"], "echo hello\nexport http_proxy=http://proxy:3128\n")
+    began = time.monotonic()
+    report = await preflight(cluster(bed))
+    assert report.seconds < 20 and time.monotonic() - began < 30  # every step has a deadline
+
+    assert codes(report, "tf1") == {"shell-noise", "proxy-set"}
+    assert "'hello'" in said(report, "tf1", "shell-noise").sentence
+    assert codes(report, "tf2") == {"tcp-timeout"}
+    assert codes(report, "tf3") == {"reach-filtered"}
+    assert codes(report, "tf4") == {
+        "port-in-use",
+        "leftovers",
+        "reach-stranger",
+        "reach-unresolved",
+        "reach-no-route",
+    }
+    matrix = reaches(report)
+    assert matrix["tf3", "ps:0"] is Reach.FILTERED
+    assert matrix["tf4", "ps:0"] is Reach.STRANGER
+    assert matrix["tf4", "worker:1"] is Reach.NO_ROUTE
+    assert matrix["tf4", "worker:2"] is Reach.UNRESOLVED
+    assert matrix["tf1", "worker:2"] is Reach.OK  # whoever listens there: the way is open
+    assert matrix["tf1", "worker:0"] is Reach.UNKNOWN
+    held = said(report, "tf4", "port-in-use")
+    assert f"of worker:1 of the run {RUN} (python3 -m http.server 2222)" in held.sentence
+    left = said(report, "tf4", "leftovers")
+    assert left.todo == f"end them: tfmux kill {RUN}"
+    (process,) = bed["tf4"].leftovers()
+    assert f"pid {process.inner} " in left.sentence
+    process_end(bed["tf4"])
+    nothing_stays(bed)
+
+
+async def test_homes_and_keys_that_fail(bed: Bed) -> None:
+    """A full home, a changed key, a read-only home, a refused key: a code and a way out each."""
+    faults.full_home(bed["tf1"])
+    faults.new_host_key(bed["tf2"])
+    faults.read_only_home(bed["tf3"])
+    faults.refuse_keys(bed["tf4"])
+    report = await preflight(cluster(bed), accept_new=True)
+    assert codes(report, "tf1") == {"disk-full", "logdir-unwritable"}
+    assert codes(report, "tf2") == {"key-changed"}
+    assert codes(report, "tf3") == {"logdir-unwritable"}
+    assert "Read-only" in said(report, "tf3", "logdir-unwritable").sentence
+    assert codes(report, "tf4") == {"login-refused"}
+    assert "id_ed25519 (ssh-ed25519 SHA256:" in said(report, "tf4", "login-refused").sentence
+    assert all(f.todo for f in report.findings if f.severity is Severity.ERROR)
+    assert report.accepted == ()
+    nothing_stays(bed)
+
+
+async def test_what_only_shows_beside_other_hosts(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old checkpoint, a log directory that is not shared, another Python without TensorFlow,
+    a public address, a silent sshd."""
+    monkeypatch.setattr(dial, "BANNER_SECONDS", 1.0)
+    faults.freeze_sshd(bed["tf4"])
+    bed["tf2"].write(f"{bed['tf2'].account.home}/logs/model.ckpt-100.index", "")
+    hosts = bed.hosts_toml()
+    hosts = hosts.replace('address = "tf3"', 'address = "8.8.8.8"')
+    hosts = hosts.replace(f'python = "{bed["tf1"].python}"', 'python = "python3"', 1)
+    report = await preflight(
+        cluster(bed, 'logdir = "~/logs"\non_failure = "restart"\n', hosts), accept_new=True
+    )
+    faults.thaw_sshd(bed["tf4"])
+    assert {"tensorflow-missing", "logdir-not-shared"} <= codes(report, "tf1")
+    assert said(report, "tf1", "tensorflow-missing").severity is Severity.ERROR
+    assert codes(report, "tf2") == {"logdir-stale", "reach-no-route"}
+    assert codes(report, "tf3") == {"logdir-not-shared", "address-public"}
+    assert codes(report, "tf4") == {"ssh-silent"}
+    assert not report.ok
+    nothing_stays(bed)
+
+
+async def test_one_home_for_two_hosts_is_seen_as_shared(bed: Bed) -> None:
+    """A restart finds its checkpoint there, so nothing is to be warned of."""
+    faults.share_home(bed["tf3"], bed["tf4"])
+    jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["x"]\n'
+    text = bed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
+    report = await preflight(loads(text, "bed.toml", Path("/")))
+    assert codes(report, "tf4") == set()
+    shared = [f for f in report.findings if f.host == "tf4" and f.check is Check.LOGDIR]
+    assert [finding.brief for finding in shared] == ["writable", "shared"]
+    nothing_stays(bed)
+
+
+@pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
+async def test_a_wrong_clock_is_measured(bed: Bed) -> None:
+    """An hour behind, told to the second, and nothing to stop a launch for."""
+    faults.shift_clock(bed["tf3"], -3600)
+    report = await preflight(cluster(bed))
+    assert codes(report, "tf3") == {"clock-off"}
+    assert "behind" in said(report, "tf3", "clock-off").sentence
+    assert report.ok
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/tcsh", "/bin/csh", "/usr/bin/fish"])
+async def test_login_shells_of_other_kinds_do(bed: Bed, shell: str) -> None:
+    """Whatever the account's shell is, the agent comes up; one that is odd is said so."""
+    host = bed["tf3"]
+    if not faults.has_shell(host, shell):
+        pytest.skip(f"this machine has no {shell}")
+    faults.login_shell(host, shell)
+    jobs = '[jobs.worker]\ntasks = ["tf3:2222"]\n[run]\ncommand = ["{python}", "x.py"]\n'
+    report = await preflight(loads(bed.hosts_toml() + jobs, "bed.toml", Path("/")))
+    assert report.ok, json.dumps(report.json(), indent=1)
+    assert codes(report, "tf3") == (set() if shell == "/bin/dash" else {"shell-odd"})
+
+
+async def test_a_login_shell_that_lets_nobody_in_is_named(bed: Bed) -> None:
+    """An account without a shell, and start-up files that never come back."""
+    faults.login_shell(bed["tf3"], "/usr/sbin/nologin")
+    faults.bashrc(bed["tf4"], "exec sh -c 'echo closed for today; exit 1'\n")
+    report = await preflight(cluster(bed))
+    assert codes(report, "tf3") == {"python-missing"}
+    assert "not available" in said(report, "tf3", "python-missing").sentence
+    assert codes(report, "tf4") == {"python-missing"}
+    assert "closed for today" in said(report, "tf4", "python-missing").sentence
+
+
+def process_end(host: Host) -> None:
+    """Ends what a test has left on a host."""
+    for process in host.leftovers():
+        host.run(["kill", "-9", str(process.inner)], as_user=False)
