@@ -40,6 +40,7 @@ class Channel:
         self.token = ""
         self.leaving = False
         """Its launcher goes because another one comes."""
+        self.closed = False
         self.open_logs: dict[int, OpenLog] = {}
         self.credit = 0
         self.sent = 0
@@ -95,6 +96,7 @@ class Channel:
 
     def close(self) -> None:
         """Lets go of everything; the bridge at the other end of `link` then leaves."""
+        self.closed = True
         for fd in (self.source, self.sink):
             os.close(fd)
         self.link.close()

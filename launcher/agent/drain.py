@@ -7,7 +7,6 @@ between a task and its file because `> /dev/stderr` inside a task would cut the 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import select
@@ -28,14 +27,29 @@ class Log:
     def __init__(self, path: str, limit: int) -> None:
         self.path = path
         self.limit = limit
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self.fd = os.open(path, flags, 0o600)
-        self.size = os.fstat(self.fd).st_size
+        self.fd = -1
+        self.size = 0
         self.lost = 0
         self.cut = 0
+        try:
+            self.open()
+        except OSError:
+            return  # tried again at each write; who must know why calls `open`
+
+    def open(self) -> None:
+        """Opens the file if it is not open yet.
+
+        Raises:
+            OSError: a link stands in its place, or there is no room for even an empty file.
+        """
+        if self.fd < 0:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            self.fd = os.open(self.path, flags, 0o600)
+            self.size = os.fstat(self.fd).st_size
 
     def write(self, data: bytes) -> None:
-        """Appends what fits."""
+        """Appends what fits. Never raises: whatever is wrong with the disk, the tasks' pipes
+        are read on."""
         room = self.limit - self.size
         if len(data) > room:
             self.cut += len(data) - max(0, room)
@@ -43,10 +57,9 @@ class Log:
         view = memoryview(data)
         while view:
             try:
+                self.open()
                 written = os.write(self.fd, view)
-            except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
-                    raise
+            except OSError:
                 self.lost += len(view)
                 return
             self.size += written

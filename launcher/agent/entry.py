@@ -12,12 +12,19 @@ import signal
 import socket
 import struct
 import sys
+import time
 from typing import Any
 
 from . import wire
 from .folders import FolderError, Folders
 from .guardian import guard
+from .notes import say_traceback
+from .proc import AGENT_TAG, read_process, send, variable
 from .server import Agent
+
+ANSWER_SECONDS = 15.0
+"""How long an agent may take to answer a bridge: longer than its guardian needs to find out
+that it froze, so that only an agent that nobody guards any more is replaced."""
 
 
 def main(config: dict[str, Any]) -> None:
@@ -26,17 +33,43 @@ def main(config: dict[str, Any]) -> None:
     try:
         folders = Folders(config["run_id"], config["host"], config.get("logs"), dict(os.environ))
         link = _reach(config, folders)
-        if link is None:
-            os.write(1, wire.encode(wire.GONE, {"by": ""}))
-            return
+        if link is not None and not _hand_over(link):
+            _end_frozen(link, config["run_id"])
+            link = _reach(config, folders)
+            if link is not None and not _hand_over(link):
+                raise OSError("the agent does not answer")
     except (FolderError, OSError) as error:
         os.write(1, wire.encode(wire.ERROR, {"text": str(error)}))
         return
-    rights = struct.pack("2i", 0, 1)
-    link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    if link is None:
+        os.write(1, wire.encode(wire.GONE, {"by": ""}))
+        return
     # Sleep until the agent lets go of the channel; our own 0 and 1 keep sshd's side open.
+    link.settimeout(None)
     while link.recv(1):
         continue
+
+
+def _hand_over(link: socket.socket) -> bool:
+    """Gives the agent our descriptors 0 and 1; False when it does not take them."""
+    rights = struct.pack("2i", 0, 1)
+    link.settimeout(ANSWER_SECONDS)
+    try:
+        link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        return bool(link.recv(1))
+    except socket.timeout:
+        return False
+
+
+def _end_frozen(link: socket.socket, run_id: str) -> None:
+    """Kills the agent behind a link: it does not answer, and no guardian has ended it."""
+    pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    link.close()
+    agent = read_process(pid)
+    if agent is not None and variable(pid, AGENT_TAG) == f"{run_id};".encode():
+        send(agent, (signal.SIGKILL,))
+        while (left := read_process(pid)) and left.start == agent.start and not left.dead:
+            time.sleep(0.01)
 
 
 def _reach(config: dict[str, Any], folders: Folders) -> socket.socket | None:
@@ -88,27 +121,25 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> None:
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         null = os.open("/dev/null", os.O_RDWR)
-        errors = os.open(folders.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        errors = os.open(folders.errors, flags, 0o600)
         os.dup2(null, 0)
         os.dup2(errors, 1)
         os.dup2(errors, 2)
         _close_others(keep=(0, 1, 2, listener.fileno()))
         guard(config, listener, lambda pulse: _agent(config, folders, listener, pulse))
     except BaseException:
-        import traceback
-
-        traceback.print_exc()
+        say_traceback()
     finally:
         os._exit(0)
 
 
 def _agent(config: dict[str, Any], folders: Folders, listener: socket.socket, pulse: int) -> None:
+    listener.listen(8)  # once more, and the kernel tells bridges the agent's own pid
     try:
         Agent(config, folders, listener, pulse).run()
     except BaseException:
-        import traceback
-
-        traceback.print_exc()  # into agent.log; the guardian then ends what is left
+        say_traceback()  # the guardian then ends what is left
         os._exit(1)
 
 

@@ -14,6 +14,7 @@ import socket
 import time
 from typing import Any, Callable
 
+from .notes import say
 from .proc import Census, read_process, send
 from .tasks import become_subreaper, set_parent_death_signal
 
@@ -44,7 +45,7 @@ def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int]
     os.close(beats)
     listener.close()
     if not _watch(pulse):
-        print("guardian: the agent died or froze; ending everything", flush=True)
+        say("guardian: the agent died or froze; ending everything")
         _end_everything(config["run_id"], pid)
 
 

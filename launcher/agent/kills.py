@@ -6,11 +6,12 @@ a process that cannot be ended (one that waits in the kernel) is reported, not w
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from typing import Any
 
-from .proc import Census, Key, Process, command_line, send
+from .proc import Census, Key, Process, command_line, send, table
 
 TERM_SCAN = 0.02
 KILL_SCAN = 0.005
@@ -44,20 +45,21 @@ class Kill:
     def look(self) -> dict[str, Any] | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
         now = time.monotonic()
-        members = self._members()
+        everyone = table()
+        members = self._members(everyone)
         self._left = members
         if not members or now >= self.deadline + KILL_PATIENCE:
             return self._receipt(now)
         if now >= self.deadline:
-            self._kill(members)
+            self._kill(members, everyone)
             self.next_look = now + KILL_SCAN
         else:
             self._term(members)
             self.next_look = min(now + TERM_SCAN, self.deadline)
         return None
 
-    def _members(self) -> list[Process]:
-        taken: dict[int, tuple[Process, str]] = self._census.take()
+    def _members(self, everyone: dict[int, Process]) -> list[Process]:
+        taken = self._census.take(everyone)
         return [p for p, who in taken.values() if self.tasks is None or who in self.tasks]
 
     def _term(self, members: list[Process]) -> None:
@@ -69,13 +71,20 @@ class Kill:
                 if send(process, (signal.SIGTERM, signal.SIGCONT)):
                     self._signalled.add(key)
 
-    def _kill(self, members: list[Process]) -> None:
+    def _kill(self, members: list[Process], everyone: dict[int, Process]) -> None:
         # Freeze first, then kill: one that forks faster than we look must not get away.
         for process in members:
             send(process, (signal.SIGSTOP,))
         for process in members:
             if send(process, (signal.SIGKILL,)):
                 self._signalled.add((process.pid, process.start))
+        for group in _groups(members, everyone):
+            # One that forks and exits without end is gone before its pid is signalled; a signal
+            # to its group is held against the fork by the kernel.
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                continue
 
     def _receipt(self, now: float) -> dict[str, Any]:
         return {
@@ -87,3 +96,10 @@ class Kill:
             ],
             "seconds": round(now - self._began, 3),
         }
+
+
+def _groups(members: list[Process], everyone: dict[int, Process]) -> set[int]:
+    """The process groups in which there is nobody but members."""
+    ours = {process.pid for process in members}
+    foreign = {process.pgid for process in everyone.values() if process.pid not in ours}
+    return {process.pgid for process in members} - foreign

@@ -27,6 +27,13 @@ class Process(NamedTuple):
     start: int
     ticks: int
     rss: int
+    threads: int
+
+    @property
+    def dead(self) -> bool:
+        """It only waits to be reaped. A process whose first thread has ended looks like that,
+        too, while its other threads work on."""
+        return self.state in "ZX" and self.threads <= 1
 
 
 Key = Tuple[int, int]
@@ -49,16 +56,17 @@ def read_process(pid: int) -> Process | None:
         start=int(fields[19]),
         ticks=int(fields[11]) + int(fields[12]),
         rss=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+        threads=int(fields[17]),
     )
 
 
 def table() -> dict[int, Process]:
-    """All processes of this host, by pid; zombies are left out, they are dead already."""
+    """All living processes of this host, by pid."""
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
             process = read_process(int(name))
-            if process is not None and process.state not in "ZX":
+            if process is not None and not process.dead:
                 found[process.pid] = process
     return found
 
@@ -79,8 +87,8 @@ def variable(pid: int, name: bytes) -> bytes | None:
 
 
 def command_line(pid: int) -> str:
-    """A process's arguments joined by blanks, or its name in brackets; at most 400
-    characters."""
+    """A process's arguments joined by blanks, or its name in brackets; at most 400 characters,
+    all printable: it is shown to people at terminals, and may be anybody's process."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().rstrip(b"\0").replace(b"\0", b" ")
@@ -89,7 +97,8 @@ def command_line(pid: int) -> str:
                 words = b"[" + file.read().strip() + b"]"
     except OSError:
         return ""
-    return words.decode(errors="replace")[:400]
+    text = words.decode(errors="replace")[:400]
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 class Census:

@@ -13,6 +13,7 @@ from typing import Any
 
 from .drain import Log
 from .folders import Folders
+from .notes import say
 from .proc import Census
 from .tasks import Attempt
 
@@ -36,11 +37,12 @@ def save(folders: Folders, attempts: list[Attempt], census: Census, ended: str) 
     }
     new = folders.state + ".new"
     try:
-        with open(new, "w") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with open(os.open(new, flags, 0o600), "w") as file:
             json.dump(body, file)
         os.rename(new, folders.state)
     except OSError as error:
-        print(f"state not saved: {error}", flush=True)
+        say(f"state not saved: {error}")
 
 
 def load(folders: Folders, census: Census) -> tuple[list[Attempt], str]:
@@ -48,10 +50,16 @@ def load(folders: Folders, census: Census) -> tuple[list[Attempt], str]:
     try:
         with open(folders.state) as file:
             body: dict[str, Any] = json.load(file)
-    except (OSError, ValueError):
+        return _attempts(body, folders, census), body.get("ended") or "the agent died"
+    except FileNotFoundError:
         return [], ""
-    same_boot = body.get("boot") == boot_id()
-    if same_boot:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        say(f"the last agent's state cannot be read: {type(error).__name__}: {error}")
+        return [], "the agent died"
+
+
+def _attempts(body: dict[str, Any], folders: Folders, census: Census) -> list[Attempt]:
+    if body.get("boot") == boot_id():
         census.roster.update({(pid, start): who for pid, start, who in body["roster"]})
     attempts = []
     logs: dict[str, Log] = {}
@@ -66,4 +74,4 @@ def load(folders: Folders, census: Census) -> tuple[list[Attempt], str]:
         attempt.ended = attempt.eof = True
         attempt.status, attempt.signal = facts["status"], facts["signal"]
         attempts.append(attempt)
-    return attempts, body.get("ended") or "the agent died"
+    return attempts
