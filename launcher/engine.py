@@ -29,7 +29,7 @@ from .plan import HostFacts, HostPlan, LogMatches, Plan, TaskPlan, make_plan
 from .records import changes, log_tail
 from .replay import Replay
 from .run import Run
-from .snapshot import HostReceipt, Snapshot, Survivor
+from .snapshot import HostReceipt, Snapshot, Survivor, TaskView
 from .spec import Cluster
 from .ssh import Ask, Logins
 from .states import Outcome, RunState, TaskState
@@ -84,7 +84,8 @@ class Engine:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._work: set[asyncio.Task[None]] = set()
         self._stats: dict[str, dict[str, Any]] = {}
-        self._urls: dict[TaskId, str] = {}
+        self._forwarded: dict[TaskId, int] = {}
+        """The ports of this machine's loopback that lead to tasks."""
         self._ports = dict(past.ports) if past else {}
         self._manifests = staging.Manifests()
         self._leaving: list[str] = []
@@ -127,7 +128,7 @@ class Engine:
                 view,
                 last_output=self._last_output.get(view.id),
                 log_size=self._logs.open(view.id).size,
-                url=self._urls.get(view.id, ""),
+                url=self._url(view),
             )
             for view in now.tasks
         )
@@ -216,8 +217,6 @@ class Engine:
         self.feed(ev.HostUp(time.time(), host, held, welcome["was"]))
         for facts in held:
             self._take_facts(facts)
-        for task_id in [task for task in self._urls if self._hosts_of[task] == host]:
-            self._spawn(self._forward(task_id))
 
     def _take_facts(self, facts: dict[str, Any]) -> None:
         """What an agent holds after a cut, as if it had just said so."""
@@ -228,7 +227,7 @@ class Engine:
         if facts["pid"]:
             self.feed(ev.TaskStarted(now, task, facts["attempt"], facts["pid"], facts["began_at"]))
         if facts["listening"]:
-            self.feed(ev.TaskReady(now, task, facts["attempt"]))
+            self._listens(task, facts["attempt"])
         if facts["ended"]:
             self._exited(task, facts)
 
@@ -277,9 +276,7 @@ class Engine:
             if body["ended"] and not body["error"]:
                 self._exited(task, body)
         elif kind == wire.LISTENING:
-            self.feed(ev.TaskReady(now, task, body["attempt"]))
-            if self.run.plan.task(task).forward:
-                self._spawn(self._forward(task))
+            self._listens(task, body["attempt"])
         elif kind == wire.EXITED:
             self._exited(task, body)
         elif kind == wire.EOF:
@@ -487,16 +484,28 @@ class Engine:
         else:
             self.feed(ev.Staged(time.time(), host))
 
+    def _listens(self, task: TaskId, attempt: int) -> None:
+        self.feed(ev.TaskReady(time.time(), task, attempt))
+        if self.run.plan.task(task).forward:
+            self._spawn(self._forward(task))
+
+    def _url(self, view: TaskView) -> str:
+        port = self._forwarded.get(view.id)
+        return f"http://127.0.0.1:{port}/" if port and view.state.live else ""
+
     async def _forward(self, task: TaskId) -> None:
         plan = self.run.plan.task(task)
         if plan.port is None:
             return
         try:
-            port = await self._links[plan.host].forward(plan.port)
+            wanted = self._forwarded.get(task, 0)
+            port = await self._links[plan.host].forward(plan.port, wanted)
         except (HostError, OSError) as error:
             self.feed(ev.Noted(time.time(), f"{task} is not forwarded: {error}"))
             return
-        self._urls[task] = f"http://127.0.0.1:{port}/"
+        if port != wanted:
+            self._forwarded[task] = port
+            self.feed(ev.Noted(time.time(), f"{task} is at http://127.0.0.1:{port}/"))
         self._publish_soon()
 
     async def _watch_silence(self, task: TaskId, seconds: float) -> None:

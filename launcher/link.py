@@ -203,15 +203,16 @@ class Link:
             body = {"task": str(task), "number": number, "log_limit": log_limit}
             self.send(wire.OPEN, {**body, "from": size})
 
-    async def forward(self, port: int) -> int:
-        """A port of this machine's loopback that leads to `port` of the host.
+    async def forward(self, port: int, wanted: int = 0) -> int:
+        """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
+        that is free.
 
         Raises:
             AgentError: the host cannot be reached.
         """
         if self._transport is None:
             raise AgentError(self.settings.host, "the host cannot be reached")
-        return await self._transport.forward(port)
+        return await self._transport.forward(port, wanted)
 
     def leave(self, *, remove: bool) -> None:
         """Tells the agent that the run is over; the link ends when the agent has gone."""

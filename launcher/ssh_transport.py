@@ -20,7 +20,7 @@ class SshTransport(Transport):
         self._process = process
         self._said = bytearray()
         self._listener = asyncio.create_task(self._listen())
-        self._forwards: list[asyncssh.SSHListener] = []
+        self._forwards: dict[int, asyncssh.SSHListener] = {}
 
     async def read(self) -> bytes:
         try:
@@ -38,7 +38,7 @@ class SshTransport(Transport):
 
     async def aclose(self) -> None:
         self._listener.cancel()
-        for listener in self._forwards:
+        for listener in self._forwards.values():
             listener.close()
         self._process.close()
         self.connection.close()
@@ -51,10 +51,19 @@ class SshTransport(Transport):
     def complaint(self) -> str:
         return self._said.decode(errors="replace").strip()
 
-    async def forward(self, port: int) -> int:
-        listener = await self.connection.forward_local_port("127.0.0.1", 0, "127.0.0.1", port)
-        self._forwards.append(listener)
-        return int(listener.get_port())
+    async def forward(self, port: int, wanted: int = 0) -> int:
+        if port not in self._forwards:
+            try:
+                self._forwards[port] = await self._listen_for(port, wanted)
+            except OSError:  # somebody took it while the connection was away
+                self._forwards[port] = await self._listen_for(port, 0)
+        return int(self._forwards[port].get_port())
+
+    async def _listen_for(self, port: int, here: int) -> asyncssh.SSHListener:
+        try:
+            return await self.connection.forward_local_port("127.0.0.1", here, "127.0.0.1", port)
+        except asyncssh.Error as error:  # the connection has just ended
+            raise ConnectionError(str(error)) from error
 
     async def _listen(self) -> None:
         with suppress(asyncssh.Error, OSError):

@@ -36,9 +36,13 @@ class Transport(ABC):
     def complaint(self) -> str:
         """What the remote shell or interpreter said on stderr, its last 4 KiB."""
 
-    async def forward(self, port: int) -> int:
-        """Makes `port` of the host reachable on a free port of this machine's loopback, and
-        returns that one. On this machine it is the same port."""
+    async def forward(self, port: int, wanted: int = 0) -> int:
+        """Makes `port` of the host reachable on this machine's loopback, on the port `wanted` or
+        (0, or it is taken) a free one, and returns that. On this machine it is the same port.
+
+        Raises:
+            OSError: no port could be had, or the connection has ended.
+        """
         return port
 
 

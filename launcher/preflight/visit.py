@@ -173,5 +173,5 @@ class _Watched(Transport):
     def complaint(self) -> str:
         return self._inner.complaint
 
-    async def forward(self, port: int) -> int:
-        return await self._inner.forward(port)
+    async def forward(self, port: int, wanted: int = 0) -> int:
+        return await self._inner.forward(port, wanted)

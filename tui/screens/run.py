@@ -54,7 +54,7 @@ class RunScreen(LogActions, TaskActions):
         Binding("escape", "back", "Back", id="back"),
         Binding("space", "arrange", "Next layout", id="layout.next"),
         Binding("m", "merged", "Merged log", id="layout.merged"),
-        Binding("o", "toggle_task", "Merged log: this task on or off", id="merged.toggle"),
+        Binding("o", "open", "Open its page; merged log: this task on or off", id="task.open"),
         Binding("p", "pin", "Pin to the attention page", id="pin"),
         Binding("left_square_bracket", "page(-1)", "Previous page", id="page.previous"),
         Binding("right_square_bracket", "page(1)", "Next page", id="page.next"),
@@ -401,9 +401,11 @@ class RunScreen(LogActions, TaskActions):
         merged = self.board.shown is Arrangement.MERGED
         self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
 
-    def action_toggle_task(self) -> None:
-        """Switches the focused task on or off in the merged log."""
-        if self.board.shown is Arrangement.MERGED and self.board.focused:
+    def action_open(self) -> None:
+        """Switches the focused task on or off in the merged log; elsewhere opens its page."""
+        if self.board.shown is not Arrangement.MERGED:
+            self.open_page()
+        elif self.board.focused:
             self._off ^= {self.board.focused}
             view = self._view(None)
             self.set_filter(view, self._filters.get(None, ""))

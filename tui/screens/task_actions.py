@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -16,6 +18,7 @@ from launcher.ids import TaskId
 from launcher.snapshot import Snapshot, TaskView
 
 _Act = Callable[[TaskId], None]
+_GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 class Confirm(ModalScreen[bool]):
@@ -61,6 +64,20 @@ class TaskActions(Screen[None]):
     def action_signal(self, name: str) -> None:
         """TERM (KILL after the grace) or KILL to the task alone."""
         self._ask(f"send {name} to", lambda task: self.control.signal(task, name))
+
+    def open_page(self) -> None:
+        """The focused task's page (TensorBoard's, say) in a browser; where there can be none,
+        its address goes to the clipboard."""
+        name = self.focused_task()
+        url = self.snapshot.task(name).url if name else ""
+        if not url:
+            self.notify(f"{name} has no page: it has no forward = true, or is not ready", timeout=3)
+        elif self.app.is_web or sys.platform == "darwin" or any(map(os.environ.get, _GRAPHIC)):
+            self.app.open_url(url)
+            self.notify(f"opened {url}", timeout=4)
+        else:  # the standard library would start a text browser over this screen
+            self.app.copy_to_clipboard(url)
+            self.notify(f"{url} — no browser here; copied", timeout=8)
 
     def _ask(self, word: str, act: _Act) -> None:
         name = self.focused_task()
