@@ -6,7 +6,8 @@ import time
 
 from rich.text import Text
 
-from launcher.snapshot import HostReceipt, Snapshot
+from launcher.hints import Hint, hint_for
+from launcher.snapshot import Failure, HostReceipt, Snapshot
 from launcher.states import Outcome
 from tui.words import Mood, clock
 
@@ -27,12 +28,21 @@ def outcome_text(snapshot: Snapshot, colours: Colours, *, tail: int = 20) -> Tex
         text.append(f"\nfirst: {failure.task} @{failure.host} {failure.how}\n", style)
         for line in failure.tail[-tail:]:
             text.append(f"  {line}\n")
+        hint = failure_hint(failure)
+        if hint is not None:
+            text.append(f"  ◂ {hint.kind}: {hint.text}\n", f"italic {colours[Mood.BUSY]}")
         if failure.others:
             names = ", ".join(str(other) for other in failure.others)
             text.append(f"then, because of it or after it: {names}\n", "dim")
     text.append("\n")
     text.append_text(receipt_text(snapshot, colours))
     return text
+
+
+def failure_hint(failure: Failure) -> Hint | None:
+    """What the failure's last lines mean, the newest that is known."""
+    hints = (hint_for(line) for line in reversed(failure.tail))
+    return next((hint for hint in hints if hint is not None), None)
 
 
 def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:

@@ -9,6 +9,7 @@ from textual.widget import Widget
 
 from launcher.snapshot import Snapshot, TaskView
 from launcher.states import Outcome, RunState, TaskState
+from tui.outcome import failure_hint
 from tui.words import Mood, age, bar, clock, figure, mood, thousands
 
 from .fit import Part, fit
@@ -127,6 +128,9 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     later = next((snapshot.task(other) for other in failure.others), None)
     if later is not None and later.ended is not None and later.ended > failure.time:
         text += f", {later.ended - failure.time:.1f} s before {later.id}"
+    hint = failure_hint(failure)
+    if hint is not None:
+        text += f" — {hint.kind}"
     return [Part(0, text, bad)]
 
 

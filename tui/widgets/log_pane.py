@@ -63,7 +63,7 @@ class LogPane(Widget, can_focus=True):
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
         self._rows: dict[int, list[Strip]] = {}
-        self._dragging = False
+        self._drag_from: int | None = None
 
     # what is shown
 
@@ -258,34 +258,33 @@ class LogPane(Widget, can_focus=True):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self.view and event.y > 0 and event.button == 1:
-            self._dragging = True
+            self._drag_from = self._line_at(event.y)
             if self.view.selection:
                 self.view.selection = None
                 self.redraw()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if not (self._dragging and self.view and event.button == 1):
+        line = self._line_at(event.y)
+        if self._drag_from is None or line is None or self.view is None:
             return
-        rows = self.port.rows()
-        if not rows:
-            return
-        line = rows[min(max(0, event.y - 1), len(rows) - 1)][0]
         if self.view.selection is None:
-            if not self.has_focus or event.delta_y == 0:
+            if line == self._drag_from:
                 return
             self.capture_mouse()
-            if self.port.following:  # what is chosen must not scroll away under the mouse
-                self.port.pause()
-            self.view.selection = (line, line)
-        self.view.selection = (self.view.selection[0], line)
+            self.port.pause()  # what is chosen must not scroll away under the mouse
+        self.view.selection = (self._drag_from, line)
         self.redraw()
 
     def on_mouse_up(self) -> None:
-        if self._dragging:
-            self._dragging = False
+        if self._drag_from is not None:
+            self._drag_from = None
             self.release_mouse()
             if self.view and self.view.selection:
                 self.post_message(self.Marked())
+
+    def _line_at(self, y: int) -> int | None:
+        rows = self.port.rows()
+        return rows[min(max(0, y - 1), len(rows) - 1)][0] if rows else None
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)

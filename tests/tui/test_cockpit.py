@@ -1,0 +1,300 @@
+"""The cockpit around the panes: search, filter, merged log, errors, choosing, other screens."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.snapshot import Failure
+from launcher.states import HostState, Outcome, RunState, TaskState
+from tests.tui.conftest import screen_text, shows, until
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+from tui.config import Config, load_config
+from tui.layout import Arrangement
+from tui.screens.help import HelpScreen
+from tui.screens.hosts import HostsScreen
+from tui.screens.metrics import MetricsScreen
+from tui.screens.run import RunScreen
+from tui.screens.task_actions import Confirm
+from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.prompt import Prompt
+
+STEP = (
+    b"After %d training steps (%d global steps), loss on training batch is %.4f."
+    b"  (0.010 sec/batch)\n"
+)
+
+
+def screen_of(app: TfmuxApp) -> RunScreen:
+    screen = app.screen_stack[0]
+    assert isinstance(screen, RunScreen)
+    return screen
+
+
+def visible(app: TfmuxApp, text: str) -> bool:
+    return any(text in row for row in screen_text(app))
+
+
+async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
+    """A hit far above the end is found and shown with its count; n and N walk; Escape ends."""
+    lines = [b"needle %d\n" % i if i % 30_000 == 5 else b"hay %d\n" % i for i in range(100_000)]
+    run.write("ps:0", b"".join(lines))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "hay 99999")
+        await pilot.press("slash", *"needle", "enter")
+        await shows(pilot, "needle 90005")
+        await shows(pilot, "/needle 4 of 4")
+        await pilot.press("N")
+        await shows(pilot, "needle 60005")
+        await shows(pilot, "/needle 3 of 4")
+        await pilot.press("n", "n")
+        await shows(pilot, "needle 5 ")
+        await pilot.press("escape")
+        await until(pilot, lambda: not visible(app, "/needle"))
+
+
+async def test_filter_with_exclusion(run: ScriptedRun) -> None:
+    """& shows only the lines that hit, & with ! the others, & with nothing all; lines that
+    come later are filtered too."""
+    run.write("ps:0", b"".join(b"%s %d\n" % ((b"good", b"bad")[i % 2], i) for i in range(20)))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "bad 19")
+        await pilot.press("ampersand", *"!bad", "enter")
+        await until(pilot, lambda: visible(app, "good 18") and not visible(app, "bad 19"))
+        run.write("ps:0", b"bad 20\ngood 21\n")
+        await shows(pilot, "good 21")
+        assert not visible(app, "bad 20")
+        await pilot.press("ampersand")
+        await until(pilot, lambda: app.screen.query_one(Prompt).display)
+        await pilot.press("backspace", "enter")
+        await shows(pilot, "bad 20")
+
+
+async def test_merged_log_with_tasks_switched_off(run: ScriptedRun) -> None:
+    """m shows all logs by time of receipt, with their tasks; o takes the focused one out."""
+    for i in range(6):
+        run.write(f"worker:{i % 3}", b"line %d\n" % i, now=1000.0 + i)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("m")
+        await shows(pilot, "all logs, 4 of 4 tasks")
+        await until(pilot, lambda: visible(app, "worker:2 line 5"))
+        rows = [row for row in screen_text(app) if " line " in row]
+        assert [row.split("line ")[1][0] for row in rows] == list("012345")
+        await pilot.press("down", "o")
+        await shows(pilot, "all logs, 3 of 4 tasks")
+        await until(pilot, lambda: not visible(app, "worker:0 line 0"))
+        assert visible(app, "worker:1 line 1")
+        await pilot.press("m")
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
+
+
+async def test_errors_of_all_panes(run: ScriptedRun) -> None:
+    """E goes to the newest error of any task, e around to the oldest, each in its own pane."""
+    run.write("worker:2", b"fine\nValueError: first\n" + b"more\n" * 500, now=1000.0)
+    run.write("worker:0", b"x\n" * 300 + b"RuntimeError: second\n" + b"more\n" * 300, now=1010.0)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "more")
+        await pilot.press("E")
+        await shows(pilot, "RuntimeError: second")
+        assert screen_of(app).board.focused == TaskId("worker", 0)
+        await pilot.press("e")
+        await shows(pilot, "ValueError: first")
+        assert screen_of(app).board.focused == TaskId("worker", 2)
+
+
+async def test_choosing_and_copying_lines(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """v and the scroll keys choose lines of one pane only, y copies them without colours and
+    says where the log is."""
+    run.write("ps:0", b"".join(b"\x1b[31mline\x1b[0m %d\n" % i for i in range(50)))
+    run.write("worker:0", b"another pane\n" * 50)
+    copied: list[str] = []
+    app = TfmuxApp(run, config=Config())
+    monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await shows(pilot, "line 49")
+        await pilot.press("v", "k", "k", "y")
+        assert copied == ["line 47\nline 48\nline 49\n"]
+        await shows(pilot, "3 lines copied")
+
+
+async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> None:
+    """A drag that leaves the pane chooses lines of the pane in which it began."""
+    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(50)))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "line 49")
+        pane = app.screen.query_one(PaneGrid).panes[0]
+        await pilot.mouse_down(offset=(5, 10))
+        await pilot.hover(offset=(100, 12))
+        await pilot.mouse_up(offset=(100, 12))
+        await until(pilot, lambda: pane.view is not None and pane.view.selection is not None)
+        assert pane.view and pane.view.selection
+        first, last = pane.view.selection
+        assert last - first == 2
+        others = [v for t, v in screen_of(app)._views.items() if t != TaskId("ps", 0)]
+        assert all(other.selection is None for other in others)
+
+
+async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
+    """t puts times before lines, a hides TensorFlow's prefix, w cuts long lines."""
+    prefix = b"2026-11-20 18:30:04.112233: W tensorflow/core/platform/a.cc:210] "
+    run.write("ps:0", prefix + b"look out\n" + b"y" * 150 + b" the end\n", now=1_000_000_000.0)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "tensorflow/core/platform")
+        await shows(pilot, "the end")
+        await pilot.press("a")
+        await until(pilot, lambda: visible(app, "W look out") and not visible(app, "2026-11-20"))
+        await pilot.press("w")
+        await until(pilot, lambda: not visible(app, "the end"))
+        await pilot.press("t")
+        clock = time.strftime("%H:%M:%S W look out", time.localtime(1_000_000_000.0))
+        await shows(pilot, clock)
+
+
+async def test_a_hint_stands_beside_its_line(run: ScriptedRun) -> None:
+    """A known failure is explained where it stands, and in the headline when it was first."""
+    run.write("worker:1", b"ModuleNotFoundError: No module named 'tensorflow'\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(300, 50)) as pilot:
+        await shows(pilot, "◂ no such module: the host's Python lacks tensorflow")
+        tail = ("ModuleNotFoundError: No module named 'tensorflow'",)
+        failure = Failure(TaskId("worker", 1), "tf3", "failed 1", 1000.0, (), tail)
+        run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, "first: worker:1 @tf3 failed 1 — no such module")
+
+
+async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
+    """' and a short name focus the task."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("apostrophe", *"w2", "enter")
+        await until(pilot, lambda: screen_of(app).board.focused == TaskId("worker", 2))
+        await pilot.press("apostrophe", *"tf2", "enter")
+        await until(pilot, lambda: screen_of(app).board.focused == TaskId("worker", 0))
+
+
+async def test_layouts_in_turn(run: ScriptedRun) -> None:
+    """Space steps from the grid to the chief large, list + detail, merged, and back."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(200, 50)) as pilot:
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
+        seen = []
+        for _ in range(4):
+            await pilot.press("space")
+            await pilot.pause(0.1)
+            seen.append((screen_of(app).board.shown, len(app.screen.query_one(PaneGrid).panes)))
+        assert seen == [
+            (Arrangement.CHIEF, 4),
+            (Arrangement.LIST, 1),
+            (Arrangement.MERGED, 1),
+            (Arrangement.GRID, 4),
+        ]
+
+
+async def test_a_large_run_begins_with_what_needs_attention(tmp_path: Path) -> None:
+    """64 tasks: the first page has the chief and whoever failed; panes there do not move."""
+    large = ScriptedRun(tmp_path, workers=63, hosts=4)
+    large.all_tasks(state=TaskState.RUNNING)
+    large.task("worker:40", state=TaskState.FAILED, exit_code=1)
+    app = TfmuxApp(large, config=Config())
+    async with app.run_test(size=(200, 50)) as pilot:
+        panes = app.screen.query_one(PaneGrid)
+
+        def tasks() -> list[str]:
+            return [str(pane.view.task) for pane in panes.panes if pane.view]
+
+        await until(pilot, lambda: tasks() == ["worker:0", "worker:40"])
+        large.task("worker:7", state=TaskState.FAILED, exit_code=1)
+        await until(pilot, lambda: tasks() == ["worker:0", "worker:40", "worker:7"])
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: len(tasks()) == 16)
+
+
+async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None:
+    """A worker restarts at once; a ps while workers run only after a yes."""
+    run.all_tasks(state=TaskState.RUNNING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4", "r")
+        await until(pilot, lambda: run.asked == ["restart worker:2"])
+        await pilot.press("1", "X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: run.asked == ["restart worker:2", "signal ps:0 KILL"])
+
+
+async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
+    """Each opens over the run, F9 works in all of them, and Escape leads back."""
+    run.change(state=RunState.RUNNING, total_steps=100)
+    for i in range(10):
+        run.write("worker:0", STEP % (i, i * 10, 2.0 - i / 10), now=time.time() - 10 + i)
+    hosts = run.snapshot().hosts
+    first = replace(
+        hosts[0],
+        state=HostState.UP,
+        cpu=0.5,
+        memory_used=4_000_000_000,
+        memory_total=8_000_000_000,
+        usage={TaskId("ps", 0): (1.2, 500_000_000)},
+    )
+    run.change(hosts=(first, *hosts[1:]))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("M")
+        await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
+        await shows(pilot, "global steps a second")
+        await shows(pilot, "1.100")
+        await pilot.press("H")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+        await shows(pilot, "50 %  4.0 GB of 8.0 GB")
+        await shows(pilot, "cpu  120 %  memory  500 MB")
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("ctrl+p")
+        await shows(pilot, "Kill all, on all hosts")
+        await pilot.press("f9")
+        assert run.asked == ["kill_all"]
+
+
+async def test_keys_of_ones_own(run: ScriptedRun, tmp_path: Path) -> None:
+    """The config file rebinds keys and sets the theme; what is wrong in it is said."""
+    path = tmp_path / "config.toml"
+    path.write_text('theme = "nord"\n[keys]\nkill_all = "f12"\n"no.such" = "x"\n')
+    app = TfmuxApp(run, config=load_config(path))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await shows(pilot, "keys.no.such is no command")
+        assert app.theme == "nord"
+        await pilot.press("f9")
+        assert run.asked == []
+        await pilot.press("f12")
+        assert run.asked == ["kill_all"]
+
+
+async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
+    """No step for ten times the usual time is said in the title and in the header."""
+    run.change(state=RunState.RUNNING)
+    now = time.time()
+    for i in range(10):
+        run.write("worker:1", STEP % (i, i, 1.0), now=now - 100 + i)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "⚠ no step for 9")
+        await shows(pilot, "⚠ 1 stalled")
