@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual import events
 
 from launcher.ids import TaskId
 from launcher.snapshot import Failure
@@ -135,10 +136,9 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "line 49")
         pane = app.screen.query_one(PaneGrid).panes[0]
-        await pilot.mouse_down(offset=(5, 10))
-        await pilot.hover(offset=(100, 12))
-        await pilot.mouse_up(offset=(100, 12))
-        await until(pilot, lambda: pane.view is not None and pane.view.selection is not None)
+        pane.on_mouse_down(events.MouseDown(pane, 5, 8, 0, 0, 1, False, False, False))
+        pane.on_mouse_move(events.MouseMove(pane, 100, 10, 0, 0, 1, False, False, False))
+        pane.on_mouse_up()
         assert pane.view and pane.view.selection
         first, last = pane.view.selection
         assert last - first == 2
