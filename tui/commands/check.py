@@ -151,13 +151,10 @@ def _verdict(report: Report) -> str:
     warnings = sum(finding.severity is Severity.WARN for finding in report.findings)
     hosts = "1 host" if len(report.hosts) == 1 else f"{len(report.hosts)} hosts"
     said = f"{hosts} in {report.seconds:.1f} s"
+    also = f", {_count(warnings, 'warning')}" if warnings else ""
     if errors:
-        return (
-            f"{said}: {_count(errors, 'error')}, {_count(warnings, 'warning')}; not to be launched"
-        )
-    return f"{said}: nothing stands in the way" + (
-        f", {_count(warnings, 'warning')}" if warnings else ""
-    )
+        return f"{said}: {_count(errors, 'error')}{also}; a launch would fail"
+    return f"{said}: nothing stands in the way{also}"
 
 
 def _count(number: int, word: str) -> str:

@@ -1,0 +1,238 @@
+"""What an agent's answers mean: each finding's severity, code, and a sentence to act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.cluster_file import loads
+from launcher.ids import TaskId
+from launcher.plan import Plan, make_plan
+from launcher.preflight import Check, Finding, Pair, Reach, Severity, across, judge, matrix
+
+GB = 1000**3
+BASH = {"user": "me", "shell": "/bin/bash"}
+
+
+def plan(jobs: str, settings: str = "") -> Plan:
+    """The plan of a cluster of three SSH hosts."""
+    hosts = "".join(f'[hosts.h{n}]\nssh = "10.0.0.{n}"\n' for n in (1, 2, 3))
+    text = f'{hosts}{jobs}\n[run]\ncommand = ["x"]\n{settings}'
+    return make_plan(loads(text, "x.toml", Path("/")), "check")
+
+
+def only(findings: Iterable[Finding]) -> Finding:
+    """The one finding."""
+    (found,) = findings
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shell", "noise", "codes"),
+    [
+        ("/bin/bash", b"", ["ok"]),
+        ("/usr/bin/zsh", b"", ["ok"]),
+        ("/bin/tcsh", b"", ["shell-odd"]),
+        ("/usr/bin/fish", b"hi\n", ["shell-odd", "shell-noise"]),
+        ("/opt/strange", b"", ["shell-odd"]),
+        ("/bin/bash", b"\n  \n", ["ok"]),
+        ("/bin/bash", b"\x1b[31mwelcome\n", ["shell-noise"]),
+    ],
+)
+def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
+    """Plain ones pass, odd ones and ones that print are warned of; no escape gets through."""
+    found = list(judge.shell("h1", {"user": "me", "shell": shell}, noise))
+    assert [finding.code for finding in found] == codes
+    assert all(finding.severity is not Severity.ERROR for finding in found)
+    assert not any("\x1b" in finding.sentence for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("answer", "needed", "code", "severity"),
+    [
+        ({"tensorflow": "2.21.0", "there": True}, True, "ok", Severity.OK),
+        ({"tensorflow": "", "there": True}, True, "tensorflow-unversioned", Severity.WARN),
+        ({"tensorflow": "", "there": False}, True, "tensorflow-missing", Severity.ERROR),
+        ({"tensorflow": "", "there": False}, False, "tensorflow-missing", Severity.WARN),
+    ],
+)
+def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: Severity) -> None:
+    """Its absence stops the bundled trainer, and is only a warning for a script of one's own."""
+    found = judge.tensorflow("h1", "python3", answer, needed=needed)
+    assert (found.code, found.severity) == (code, severity)
+
+
+@pytest.mark.parametrize(
+    ("rows", "why", "promised", "code"),
+    [
+        ([], "", 0, "ok"),
+        ([["0", "T4", "535", "15 GB"]], "", 1, "ok"),
+        ([["0", "T4", "535", "15 GB"]], "", 2, "gpus-fewer"),
+        ([], "Failed to initialize NVML", 1, "gpu-driver"),
+    ],
+)
+def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None:
+    """Fewer than the file counts on, and a driver that fails."""
+    assert judge.gpus("h1", {"gpus": rows, "why": why}, promised).code == code
+
+
+@pytest.mark.parametrize(
+    ("free", "code"),
+    [(50 * GB, "ok"), (GB // 2, "disk-low"), (1000, "disk-full"), (0, "disk-full")],
+)
+def test_disks(free: int, code: str) -> None:
+    """One finding a file system, however many folders lie on it."""
+    answer = {"disks": [["one", "/home/me", free, 7], ["two", "/home/me/logs", free, 7]]}
+    assert only(judge.disks("h1", answer)).code == code
+
+
+@pytest.mark.parametrize(
+    ("offset", "round_trip", "code"),
+    [(0.5, 0.01, "ok"), (-3.0, 0.01, "clock-off"), (3.0, 2.0, "ok"), (3600.0, 2.0, "clock-off")],
+)
+def test_clocks(offset: float, round_trip: float, code: str) -> None:
+    """What a slow round trip may have caused is not blamed on the clock."""
+    assert judge.clock("h1", offset, round_trip).code == code
+
+
+@pytest.mark.parametrize(
+    ("name", "resolved", "code"),
+    [
+        ("h1", ["10.0.0.1"], "ok"),
+        ("h1", ["127.0.0.1", "192.168.1.1"], "ok"),
+        ("h1", ["fd00::1"], "ok"),
+        ("h1", ["fe80::1%eth0"], "ok"),
+        ("h1", ["100.64.0.1"], "ok"),
+        ("h1", ["8.8.8.8"], "address-public"),
+        ("8.8.8.8", [], "address-public"),
+        ("h1", ["10.0.0.1", "2001:4860:4860::8888"], "address-public"),
+    ],
+)
+def test_addresses(name: str, resolved: list[str], code: str) -> None:
+    """Public ones are warned of: gRPC has no authentication."""
+    found = judge.address("h1", name, resolved)
+    assert found is not None and found.code == code
+
+
+def test_an_address_that_nobody_resolved_is_not_judged() -> None:
+    """Nothing is reported that was not seen."""
+    assert judge.address("h1", "h1", []) is None
+
+
+def test_held_ports_name_their_holder() -> None:
+    """A run's task by run and task, another program by its command, another user's as that."""
+    task = {"port": 1, "pid": 7, "command": "python x", "task": "R-1/worker:1/2"}
+    other = {"port": 2, "pid": 8, "command": "nginx", "task": ""}
+    foreign = {"port": 3, "pid": 0, "command": ""}
+    found = list(judge.ports("h1", [1, 2, 3], [task, other, foreign], {"80": "Permission denied"}))
+    assert [finding.code for finding in found] == ["port-in-use"] * 3 + ["port-forbidden"]
+    assert found[0].sentence.endswith("by pid 7 of worker:1 of the run R-1 (python x)")
+    assert found[0].todo == "end that run: tfmux kill R-1"
+    assert "nginx" in found[1].sentence and "another user" in found[2].sentence
+    assert {finding.severity for finding in found} == {Severity.ERROR}
+
+
+def test_leftovers_are_told_run_by_run() -> None:
+    """Run, tasks, pids, and the command that ends them."""
+    rows = [["A", "ps:0", 1, "x"], ["B", "", 2, "y"], ["A", "worker:0", 3, "z"]]
+    first, second = judge.leftovers("h1", rows)
+    assert "run A" in first.sentence and "ps:0, worker:0" in first.sentence
+    assert "pid 1, 3" in first.sentence and first.todo == "end them: tfmux kill A"
+    assert second.todo == "end them: tfmux kill B"
+
+
+# --- the matrix -------------------------------------------------------------------------------
+
+
+def test_every_host_must_reach_every_cluster_task_of_the_others() -> None:
+    """Helpers and evaluators stand in no spec; a host's only task need not be reached by it."""
+    cluster = plan(
+        '[jobs.ps]\ntasks = ["h1:2222"]\n[jobs.worker]\ntasks = ["h2:2222", "h2:2223"]\n'
+        '[jobs.evaluator]\ntasks = ["h3:auto"]\n'
+        '[jobs.board]\ntasks = ["h3:6006"]\nin_cluster = false\n'
+    )
+    assert matrix.sources(cluster) == ("h1", "h2")
+    wanted = {s: [str(t.id) for t in matrix.targets(cluster, s)] for s in ("h1", "h2", "h3")}
+    assert wanted == {
+        "h1": ["worker:0", "worker:1"],
+        "h2": ["ps:0", "worker:0", "worker:1"],
+        "h3": [],
+    }
+
+
+def answer(outcome: str, resolved: float = 0.01, connected: float = 0.01) -> dict[str, Any]:
+    """A probe's answer."""
+    times = {"resolved": resolved, "connected": connected}
+    return {"outcome": outcome, "text": "", "address": "10.0.0.1", **times}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        ("refused", "is refused at h1:2222 (10.0.0.1)"),
+        ("unresolved", "cannot resolve the name"),
+        ("filtered", "gets no answer within 4 s"),
+        ("no-route", "finds no way"),
+        ("stranger", "another program or machine than h1"),
+        ("failed", "cannot connect"),
+    ],
+)
+def test_each_way_to_fail_has_its_own_sentence(outcome: str, words: str) -> None:
+    """What happened, between whom, and what to do."""
+    task = plan('[jobs.ps]\ntasks = ["h1:2222"]').tasks[0]
+    pair = matrix.pair("h2", task, "h1:2222", answer(outcome))
+    found = matrix.finding(pair, answer(outcome))
+    assert found is not None
+    assert (found.severity, found.code, found.host) == (Severity.ERROR, f"reach-{outcome}", "h2")
+    assert words in found.sentence and "ps:0" in found.sentence and found.todo
+
+
+@pytest.mark.parametrize(
+    ("resolved", "connected", "words"), [(1.5, 0.1, "the name takes"), (0.1, 1.5, "the connection")]
+)
+def test_a_slow_way_says_what_is_slow(resolved: float, connected: float, words: str) -> None:
+    """The name server, or the network."""
+    slow = answer("ok", resolved, connected)
+    task = plan('[jobs.ps]\ntasks = ["h1:2222"]').tasks[0]
+    pair = matrix.pair("h2", task, "h1:2222", slow)
+    found = matrix.finding(pair, slow)
+    assert pair.reach is Reach.SLOW and found is not None
+    assert found.severity is Severity.WARN and words in found.sentence
+
+
+def test_what_was_not_tried_is_unknown_and_blames_nobody() -> None:
+    """A pair whose other end could not be asked."""
+    task = plan('[jobs.ps]\ntasks = ["h1:2222"]').tasks[0]
+    pair = matrix.pair("h2", task, "h1:2222", None)
+    assert pair == Pair("h2", TaskId("ps", 0), "h1", "h1:2222", Reach.UNKNOWN)
+    assert matrix.finding(pair, answer("ok")) is None
+
+
+# --- beside other hosts -----------------------------------------------------------------------
+
+
+def test_the_odd_tensorflow_is_the_one_that_is_warned_of() -> None:
+    """The version that most hosts have is taken for the wanted one."""
+    assert list(across.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
+    found = only(across.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
+    assert (found.host, found.code, found.check) == ("h2", "tensorflow-differs", Check.TENSORFLOW)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "settings", "others"),
+    [
+        ('[jobs.worker]\ntasks = ["h1:1", "h2:1"]', "", ()),
+        ('[jobs.worker]\ntasks = ["h1:1", "h2:1"]', 'on_failure = "restart"', ("h2",)),
+        ('[jobs.worker]\ntasks = ["h1:1", "h1:2"]', 'on_failure = "restart"', ()),
+        ('[jobs.worker]\ntasks = ["h1:1"]\n[jobs.evaluator]\ntasks = ["h3:auto"]', "", ("h3",)),
+        ('[jobs.ps]\ntasks = ["h1:1"]', 'on_failure = "restart"', ()),
+    ],
+)
+def test_who_must_share_the_chiefs_log_directory(
+    jobs: str, settings: str, others: tuple[str, ...]
+) -> None:
+    """An evaluator always, everybody when a restart must find the last checkpoint."""
+    assert across.sharers(plan(jobs, settings))[1] == others

@@ -1,0 +1,171 @@
+"""`tfmux check` as its users run it: table, matrix, JSON, exit codes, first contact."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import asyncssh
+import jsonschema
+import pytest
+
+from launcher.host_keys import accepted_keys
+from launcher.preflight import REPORT_SCHEMA
+from tests.beds import proc
+from tests.beds.inprocess import SshServer
+from tests.command import run, write
+
+JOBS = """
+[jobs.worker]
+tasks = [{tasks}]
+[run]
+command = ["{{python}}", "train.py"]
+workdir = ""
+"""
+
+
+def here(tmp_path: Path, *ports: object) -> str:
+    """The file of a cluster on this machine; returns its path."""
+    tasks = ", ".join(f'"localhost:{port}"' for port in ports)
+    return str(write(tmp_path, JOBS.format(tasks=tasks)))
+
+
+def there(tmp_path: Path, server: SshServer) -> str:
+    """The file of a cluster on a host whose key nobody knows."""
+    (tmp_path / "nobody").touch()
+    table = server.host_toml("far", sys.executable)
+    table = table.replace(str(server.known_hosts), str(tmp_path / "nobody"))
+    return str(write(tmp_path, table + JOBS.format(tasks='"far:auto"')))
+
+
+def agents() -> set[int]:
+    """The agents, guardians and bridges of preflights on this machine."""
+    tags = ((process.pid, process.environ.get("TFMUX_AGENT", "")) for process in proc.scan())
+    return {pid for pid, tag in tags if tag.startswith("check-")}
+
+
+def test_a_machine_that_is_fine_ends_with_0(tmp_path: Path, tfmux_home: Path) -> None:
+    """A table on stdout, nothing on stderr, nothing left of the agent."""
+    done = run("check", here(tmp_path, "auto", "auto"))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = {line.split()[0]: line for line in done.stdout.splitlines() if line}
+    assert "✓ 2." in lines["tensorflow"] and "✓ all 2" in lines["reach"]
+    assert "nothing stands in the way" in done.stdout.splitlines()[-1]
+    assert not list((tfmux_home / ".local/state/tfmux").iterdir())
+    assert not (tfmux_home / ".local/share/tfmux").exists()
+
+
+def test_a_taken_port_ends_with_3_and_names_its_holder(tmp_path: Path) -> None:
+    """Pid and command line, here those of this very test."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = run("check", here(tmp_path, port))
+    assert done.returncode == 3
+    assert f"port {port} is in use by pid {os.getpid()} (" in done.stdout
+    assert "[port-in-use]" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("1 error; a launch would fail")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may listen on any port")
+def test_a_port_below_1024_is_refused_to_an_ordinary_user(tmp_path: Path) -> None:
+    """The task would fail with the same reason, later."""
+    done = run("check", here(tmp_path, 81))
+    assert done.returncode == 3 and "[port-forbidden]" in done.stdout
+
+
+def test_json_fits_its_schema(tmp_path: Path) -> None:
+    """One object on stdout, whatever was found."""
+    done = run("check", here(tmp_path, "auto"), "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    jsonschema.validate(answer, REPORT_SCHEMA)
+    assert answer["ok"] and answer["hosts"] == ["localhost"] and answer["accepted"] == []
+
+
+def test_a_bad_file_ends_with_2(tmp_path: Path) -> None:
+    """Nothing is looked at."""
+    done = run("check", str(write(tmp_path, "[jobs.worker]\ntasks = 3\n")))
+    assert done.returncode == 2 and "jobs.worker.tasks" in done.stderr and done.stdout == ""
+
+
+def test_first_contact_is_refused_accepted_and_then_known(
+    tmp_path: Path, ssh_server: SshServer
+) -> None:
+    """Without --accept-new the fingerprint is told, with it the key is kept, then it is known."""
+    file = there(tmp_path, ssh_server)
+    key = asyncssh.import_public_key(ssh_server.host_key.public).get_fingerprint()
+    first = run("check", file)
+    assert first.returncode == 3 and key in first.stdout and "--accept-new" in first.stdout
+    assert not accepted_keys().exists()
+    second = run("check", file, "--accept-new")
+    assert second.returncode == 0, second.stdout
+    assert second.stdout.startswith(f"far: trusted from now on: [127.0.0.1]:{ssh_server.port} ")
+    assert key in second.stdout.splitlines()[0]
+    third = run("check", file, "--json")
+    assert third.returncode == 0 and json.loads(third.stdout)["accepted"] == []
+
+
+def test_a_changed_key_is_not_accepted(tmp_path: Path, ssh_server: SshServer) -> None:
+    """--accept-new is for unknown keys alone."""
+    file = there(tmp_path, ssh_server)
+    assert run("check", file, "--accept-new").returncode == 0
+    before = accepted_keys().read_text()
+    ssh_server.new_host_key()
+    done = run("check", file, "--accept-new")
+    assert done.returncode == 3 and "HAS CHANGED" in done.stdout
+    assert accepted_keys().read_text() == before
+
+
+def test_an_interpreter_that_is_too_old_is_told_by_its_version(
+    tmp_path: Path, ssh_server: SshServer
+) -> None:
+    """A real interpreter that says it is Python 3.6."""
+    old = tmp_path / "python3.6"
+    code = "import sys; sys.version_info = (3, 6, 8, 'final', 0); exec(sys.argv[-1])"
+    old.write_text(f'#!/bin/sh\nexec {sys.executable} -IS -c "{code}" "$@"\n')
+    old.chmod(0o755)
+    table = ssh_server.host_toml("far", str(old))
+    done = run("check", str(write(tmp_path, table + JOBS.format(tasks='"far:auto"'))))
+    assert done.returncode == 3 and "Python 3.6 is too old" in done.stdout
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_stays_when_a_check_is_ended(
+    tmp_path: Path, ssh_server: SshServer, end: signal.Signals
+) -> None:
+    """Ctrl-C sends the agents away; after a SIGKILL the local one goes at once by itself."""
+    slow = tmp_path / "python-slow"
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *tensorflow*) sleep 30;; esac\nexec {sys.executable} "$@"\n'
+    )
+    slow.chmod(0o755)
+    file = write(tmp_path, JOBS.format(tasks='"localhost:auto"').replace("{python}", str(slow)))
+    argv = [sys.executable, "-m", "tui.main", "check", str(file)]
+    before = agents()
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        until_new(before)
+        child.send_signal(end)
+        child.communicate(timeout=30)
+    proc_gone(before)
+
+
+def until_new(before: set[int]) -> None:
+    """Waits until a preflight's agent is there."""
+    deadline = time.monotonic() + 20
+    while len(agents() - before) < 3:  # bridge, guardian, agent
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def proc_gone(before: set[int]) -> None:
+    """Waits until none is left."""
+    deadline = time.monotonic() + 20
+    while agents() - before:
+        assert time.monotonic() < deadline, agents() - before
+        time.sleep(0.01)
