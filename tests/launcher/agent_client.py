@@ -17,7 +17,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -266,16 +267,15 @@ def socket_path(run_id: str, host: str = "here") -> str:
     return f"/tmp/tfmux-{os.getuid()}/{digest}.sock"
 
 
-def raw_channel(run_id: str) -> socket.socket:
-    """A channel to a living agent without a bridge: what is written goes to the agent as it is.
-
-    The agent's link stays open as long as the channel's own socket (`link`) does.
-    """
+@contextmanager
+def raw_channel(run_id: str) -> Iterator[socket.socket]:
+    """A channel to a living agent without a bridge: what is written goes to the agent as it
+    is."""
     ours, theirs = socket.socketpair()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+    with ours, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.connect(socket_path(run_id))
         rights = struct.pack("2i", theirs.fileno(), theirs.fileno())
         link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         theirs.close()
-    ours.settimeout(DEADLINE)
-    return ours
+        ours.settimeout(DEADLINE)
+        yield ours
