@@ -51,17 +51,32 @@ class Folders:
         self.lock = os.path.join(self.local, digest + ".lock")
         self.home = os.path.expanduser("~")
         state = environ.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
-        try:
-            base = private(os.path.join(state, "tfmux"))
-            if not os.access(base, os.W_OK):
-                raise FolderError(f"{base} cannot be written")
-        except FolderError:  # a read-only home: the host-local place must do
-            base = private(os.path.join(self.local, "state"))
+        base = self._writable(os.path.join(state, "tfmux"), "state")
+        self._cache = environ.get("XDG_CACHE_HOME") or os.path.join(self.home, ".cache")
         self.run = private(os.path.join(base, name))
         self.logs = logs or private(os.path.join(self.run, "logs"))
         self.state = os.path.join(self.run, "state.json")
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
+
+    @property
+    def cache(self) -> str:
+        """Where staged contents are kept for the next launch; made when it is first needed.
+
+        Raises:
+            FolderError: it cannot be made.
+        """
+        return self._writable(os.path.join(self._cache, "tfmux"), "cache")
+
+    def _writable(self, wanted: str, instead: str) -> str:
+        """A private folder: the wanted one, or on a read-only home one in the host-local place."""
+        try:
+            folder = private(wanted)
+            if os.access(folder, os.W_OK):
+                return folder
+        except FolderError:
+            pass  # the usual case of a read-only home: it cannot be made
+        return private(os.path.join(self.local, instead))
 
     def log(self, task: str) -> str:
         """The log file of a task."""

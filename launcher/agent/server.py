@@ -30,6 +30,7 @@ _LOOK_LISTENING = 0.03
 _ROSTER = 1.0
 _BEAT_GUARDIAN = 1.0
 _SIZE_PACE = 0.03
+_LOOK_AGAIN = 0.02
 _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
 _IDLE = 5.0
@@ -63,6 +64,7 @@ class Agent:
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
         self._drain = Drain(self._wake)
+        self._woken = 0.0
         self._said_sizes: dict[str, int] = {}
         self._last_beat = time.monotonic()
         self._sent_away: dict[str, str] = {}
@@ -90,6 +92,7 @@ class Agent:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._drain.start()
+        sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
         state.save(self._folders, self._attempts, self._census, self._ending)
@@ -134,6 +137,8 @@ class Agent:
             waits.append(_LOOK_AT_OUTPUT)
         if self._sizes_to_tell():
             waits.append(self._next["sizes"] - now)
+        if now - self._woken < _LOOK_AGAIN:
+            waits.append(_LOOK_AGAIN)
         return max(0.0, min(waits))
 
     def _due(self, what: str, now: float, every: float) -> bool:
@@ -182,6 +187,7 @@ class Agent:
             return  # the loop is awake already
 
     def _drain_wakeups(self) -> None:
+        self._woken = time.monotonic()
         try:
             while os.read(self._wake_read, 4096):
                 continue
@@ -459,16 +465,7 @@ class Agent:
         channel.send(wire.REPLY, {"id": said["id"], **figures})
 
     def _look(self, channel: Channel, said: dict[str, Any]) -> None:
-        def look() -> None:
-            answer: dict[str, Any] = {"id": said["id"]}
-            try:
-                answer.update(self._probe.answer(said))
-            except (OSError, ValueError, KeyError, TypeError) as error:
-                answer["error"] = _reason(error)
-            self._later.append(lambda: channel.send(wire.REPLY, answer))
-            self._wake()
-
-        threading.Thread(target=look, name="look", daemon=True).start()
+        self._apart(channel, said["id"], lambda: self._probe.answer(said))
 
     def _leave(self, channel: Channel, said: dict[str, Any]) -> None:
         if said.get("handover"):
@@ -483,21 +480,21 @@ class Agent:
     def _manifest(self, channel: Channel, said: dict[str, Any]) -> None:
         """Parts of a manifest; with the last one it is told what is missing, and where nothing
         is, the trees are built at once: an unchanged launch costs one round trip."""
-        if said.get("first"):
-            if self._stage is not None:
-                self._stage.close()
-            cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(self._folders.home, ".cache")
-            folder = os.path.join(cache, "tfmux")
-            self._stage = stage.Stage(folder, self._folders.stage, said["key"])
-        work = self._stage
-        if work is None:
-            raise wire.WireError("a manifest that never began")
         try:
+            if said.get("first"):
+                if self._stage is not None:
+                    self._stage.close()
+                self._stage = None
+                cache = self._folders.cache
+                self._stage = stage.Stage(cache, self._folders.stage, said["key"])
+            work = self._stage
+            if work is None:
+                raise wire.WireError("a manifest that never began")
             for fields in said["entries"]:
                 entry = tree.Entry(*fields)
                 stage.check(entry)
                 work.entries.append(entry)
-        except stage.StageError as error:
+        except (stage.StageError, FolderError) as error:
             self._stage = None
             channel.send(wire.REPLY, {"id": said["id"] or "stage", "error": _reason(error)})
             return
@@ -515,18 +512,19 @@ class Agent:
             channel.send(wire.REPLY, {"id": "stage", "error": _reason(error)})
 
     def _apart(self, channel: Channel, ident: int, work: Callable[[], dict[str, Any]]) -> None:
-        """Does what may block on a disk in a thread of its own, and replies with what it says."""
+        """Does what may block (a disk, a name server) in a thread of its own, and replies with
+        what it says."""
 
         def act() -> None:
             answer: dict[str, Any] = {"id": ident}
             try:
                 answer.update(work())
-            except (stage.StageError, FolderError, OSError) as error:
+            except (stage.StageError, FolderError, OSError, LookupError, ValueError) as error:
                 answer["error"] = _reason(error)
             self._later.append(lambda: channel.send(wire.REPLY, answer))
             self._wake()
 
-        threading.Thread(target=act, name="disk", daemon=True).start()
+        threading.Thread(target=act, name="apart", daemon=True).start()
 
     # --- what happens by itself -----------------------------------------------------------
 
