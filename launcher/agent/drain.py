@@ -12,9 +12,11 @@ import os
 import select
 import termios
 import threading
+import time
 from typing import Callable
 
 _CHUNK = 256 * 1024
+_CALL_SECONDS = 0.01
 
 
 class Log:
@@ -47,30 +49,30 @@ class Log:
             self.fd = os.open(self.path, flags, 0o600)
             self.size = os.fstat(self.fd).st_size
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: memoryview) -> None:
         """Appends what fits. Never raises: whatever is wrong with the disk, the tasks' pipes
         are read on."""
         room = self.limit - self.size
         if len(data) > room:
             self.cut += len(data) - max(0, room)
             data = data[: max(0, room)]
-        view = memoryview(data)
-        while view:
+        while data:
             try:
                 self.open()
-                written = os.write(self.fd, view)
+                written = os.write(self.fd, data)
             except OSError:
-                self.lost += len(view)
+                self.lost += len(data)
                 return
             self.size += written
-            view = view[written:]
+            data = data[written:]
 
 
 class Drain(threading.Thread):
     """Reads all tasks' pipes until each has no writer left.
 
-    `on_change` is called from this thread after a log has grown or ended; it only wakes the
-    agent's loop.
+    `on_change` is called from this thread when a log has grown or ended, at most a hundred
+    times a second while logs grow: the loop looks again by itself 20 ms after a call. Under a
+    flood a call a chunk would have the loop and this thread fight for the interpreter's lock.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
@@ -80,6 +82,8 @@ class Drain(threading.Thread):
         self._epoll = select.epoll()
         self._lock = threading.Lock()
         self._reading = False
+        self._buffer = bytearray(_CHUNK)  # one for all: a fresh one a read costs page faults
+        self._called = 0.0
 
     def add(self, fd: int, log: Log) -> None:
         """Drains `fd` into `log` from now on; closes it when it has ended."""
@@ -115,12 +119,16 @@ class Drain(threading.Thread):
             return
         self._reading = True
         try:
-            data = os.read(fd, _CHUNK)
+            count = os.readv(fd, [self._buffer])
         except OSError:  # a terminal whose last user has gone says EIO
-            data = b""
-        if data:
-            log.write(data)
+            count = 0
+        if count:
+            log.write(memoryview(self._buffer)[:count])
             self._reading = False
+            now = time.monotonic()
+            if now - self._called < _CALL_SECONDS:
+                return
+            self._called = now
         else:
             self._reading = False
             with self._lock:

@@ -37,6 +37,9 @@ _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and never started anything."""
 
 
+_LEFT = "the launcher has left"
+
+
 class Agent:
     """Owns a run's tasks on one host until nothing of them is left.
 
@@ -352,7 +355,7 @@ class Agent:
                 other.send(wire.GONE, {"by": who})
             self._flush_and_drop(other)
         self._config.update(rules)
-        if self._ending and self._ending != "leave" and not self._unguarded:
+        if self._ending and self._ending != _LEFT and not self._unguarded:
             self._ending = ""  # a launcher came while the agent was about to go by itself
         self._welcome(channel, said)
 
@@ -471,7 +474,7 @@ class Agent:
         if said.get("handover"):
             channel.leaving = True
             return
-        self._end("leave")
+        self._end(_LEFT)
         self._remove = bool(said["remove"])
         channel.send(wire.GONE, {"by": ""})
 
