@@ -22,6 +22,7 @@ from typing import Any, Callable, Dict
 
 from . import proc, state
 from .folders import Folders
+from .notes import say
 from .stats import memory
 
 Answer = Dict[str, Any]
@@ -450,4 +451,4 @@ def _unlink(path: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return  # it could not be made
     except OSError as error:
-        print(f"{path}: {error}", flush=True)
+        say(f"{path}: {error}")

@@ -16,6 +16,7 @@ from typing import Any
 
 from . import tree
 from .folders import private
+from .notes import say
 from .tree import Entry
 
 _KEEP_SECONDS = 30 * 24 * 3600.0
@@ -180,7 +181,7 @@ class Stage:
             try:
                 os.unlink(self._blob(self._missing[0].content) + self._suffix)
             except OSError as error:
-                print(f"stage: {error}", flush=True)
+                say(f"stage: {error}")
 
     def _finish_blob(self) -> None:
         while self._missing and self._got == self._missing[0].size:

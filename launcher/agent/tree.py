@@ -14,6 +14,8 @@ import os
 import shutil
 from typing import Any, Callable, Dict, NamedTuple
 
+from .notes import say
+
 KEEP_BYTES = 4 << 30
 """Trees that are larger are not kept: on a small disk they would stand in the way."""
 _LARGE = 1 << 20
@@ -92,7 +94,7 @@ def put_aside(folder: str, spare: str) -> None:
             json.dump(left, file)
         os.rename(folder, spare)
     except (OSError, ValueError) as error:
-        print(f"trees not kept: {error}", flush=True)
+        say(f"trees not kept: {error}")
 
 
 def _index(folder: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,7 @@ from launcher.spec import Cluster
 from tests.beds import faults
 from tests.beds.host import Host
 from tests.beds.namespaces import Bed
+from tests.command import run, write
 
 pytestmark = pytest.mark.bed
 
@@ -237,3 +239,49 @@ def process_end(host: Host) -> None:
     """Ends what a test has left on a host."""
     for process in host.leftovers():
         host.run(["kill", "-9", str(process.inner)], as_user=False)
+
+
+# --- the same faults, met by a launch ---------------------------------------------------------
+
+
+def launch(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """`tfmux up --headless` of a file, to its end."""
+    return run("up", str(write(tmp_path, text)), "--headless")
+
+
+def script(bed: Bed, host: str, body: str, settings: str = "") -> str:
+    """A cluster of one worker on a host that runs a program of one line."""
+    command = json.dumps([bed[host].python, "-c", body])
+    jobs = f'[jobs.worker]\ntasks = ["{host}:2222"]\nready = "started"\n'
+    return f"{bed.hosts_toml()}{jobs}[run]\ncommand = {command}\n{settings}"
+
+
+def test_a_read_only_home_keeps_nobody_from_launching(bed: Bed, tmp_path: Path) -> None:
+    """Staged files and tfmux's own folder find another place; logs come all the same."""
+    faults.read_only_home(bed["tf3"])
+    (tmp_path / "data.txt").write_text("staged\n")
+    body = "print(open('data.txt').read())"
+    done = launch(tmp_path, script(bed, "tf3", body, 'logdir = "/tmp/logs"\n'))
+    assert done.returncode == 0, done.stderr
+    assert "worker:0 | staged" in done.stdout
+    nothing_stays(bed)
+
+
+def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(bed: Bed, tmp_path: Path) -> None:
+    """Nothing was started, and each host's own reason and way out is on stderr."""
+    faults.new_host_key(bed["tf1"])
+    faults.refuse_keys(bed["tf2"])
+    faults.login_shell(bed["tf3"], "/usr/sbin/nologin")
+    faults.full_home(bed["tf4"])
+    done = launch(tmp_path, bed.hosts_toml() + JOBS)
+    assert done.returncode == 3
+    for words in (
+        "HAS CHANGED",
+        "refused the login of root: it takes none of",
+        "This account is currently not available",
+        "nothing was started",
+    ):
+        assert words in done.stderr, done.stderr
+    done = launch(tmp_path, script(bed, "tf4", "print(1)"))
+    assert done.returncode == 3 and "No space left on device" in done.stderr
+    nothing_stays(bed)
