@@ -42,17 +42,15 @@ class Template:
 
 
 ONE_MACHINE = Template(
-    "one-machine", "One machine", "1 ps + 2 workers here; runs as it is", remote=False
+    "one-machine", "One machine", "1 ps + 2 workers, runs as it is", remote=False
 )
 PS_WORKERS = Template(
-    "ps-workers", "ps + workers on SSH hosts", "the first host is the ps, the others work", True
+    "ps-workers", "ps + workers on SSH hosts", "first host ps, the rest workers", True
 )
 PS_STRATEGY = Template(
-    "ps-strategy", "TF 2 parameter-server strategy", "chief, ps and workers for your script", True
+    "ps-strategy", "TF 2 parameter-server strategy", "chief, ps, workers, your script", True
 )
-ALL_REDUCE = Template(
-    "all-reduce", "All-reduce", "workers of equal rank, MultiWorkerMirroredStrategy", True
-)
+ALL_REDUCE = Template("all-reduce", "All-reduce", "workers of equal rank, no ps", True)
 ANY_SCRIPT = Template("any-script", "Any script", "one command on every host", True)
 
 TEMPLATES = (ONE_MACHINE, PS_WORKERS, PS_STRATEGY, ALL_REDUCE, ANY_SCRIPT)

@@ -10,8 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
+
+from tui.widgets.line_input import LineInput
 
 
 class AskText(ModalScreen[str | None]):
@@ -30,6 +33,7 @@ class AskText(ModalScreen[str | None]):
         value: str = "",
         problem: Callable[[str], str] = lambda text: "",
         about: str = "",
+        suggester: Suggester | None = None,
     ) -> None:
         """`problem` returns what is wrong with a text, or nothing."""
         super().__init__()
@@ -37,12 +41,13 @@ class AskText(ModalScreen[str | None]):
         self._value = value
         self._problem = problem
         self._about = about
+        self._suggester = suggester
 
     def compose(self) -> ComposeResult:
         """Title, field, and one line for what is wrong."""
         with Vertical(classes="dialog wide"):
             yield Label(self._title, classes="dialog-title", markup=False)
-            yield Input(self._value)
+            yield LineInput(self._value, suggester=self._suggester)
             yield Label(self._about, classes="problem", markup=False)
             yield Label("Enter takes it, Esc leaves", classes="dialog-note")
 
@@ -82,7 +87,7 @@ class Choose(ModalScreen[str | None]):
 
     def on_key(self, event: events.Key) -> None:
         """A choice's own key answers at once."""
-        if event.character in (key for key, _ in self._choices):
+        if event.character in [key for key, _ in self._choices]:
             event.stop()
             self.dismiss(event.character)
 

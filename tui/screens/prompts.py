@@ -19,6 +19,7 @@ from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 from launcher.credentials import YES, Question, QuestionKind
+from tui.widgets.line_input import LineInput
 
 NO = "no"
 
@@ -40,7 +41,7 @@ class QuestionDialog(ModalScreen[str | None]):
         with Vertical(classes="dialog wide"):
             yield Label(f"{question.host} asks", classes="dialog-title", markup=False)
             yield Label(question.text, classes="dialog-text", markup=False)
-            yield Input(password=question.secret)
+            yield LineInput(password=question.secret)
             secret = "not shown, not stored; " if question.secret else ""
             yield Label(f"{secret}Enter answers, Esc refuses, F9 kills all", classes="dialog-note")
 

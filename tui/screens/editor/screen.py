@@ -1,16 +1,711 @@
-"""The cluster editor."""
+"""The cluster editor: hosts, jobs and rules in tables over the file, and a live plan beside."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import ClassVar
 
-from tui.screens.page import Page
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Static, TextArea
+
+from launcher import clusters
+from launcher.cluster_edit import ClusterText, EditError
+from launcher.cluster_file import loads
+from launcher.clusters import SaveError
+from launcher.draft import Disk, Draft, Examined, examine
+from launcher.errors import TfmuxError
+from launcher.paste import PasteError, entries, hosts, missing_hosts, spec
+from launcher.plan import Plan, make_plan
+from launcher.ssh_aliases import aliases
+from tui.screens.ask import AskText, Choose
+from tui.screens.editor.completion import Completion, matching
+from tui.screens.editor.fields import Field
+from tui.screens.editor.preview import PlanPreview
+from tui.screens.editor.sheets import (
+    HostSheet,
+    JobSheet,
+    RunSheet,
+    Sheet,
+    TaskSheet,
+    add_missing,
+    candidates,
+    paste,
+    undefined_hosts,
+)
+from tui.screens.editor.table import Body, EditTable
+from tui.screens.page import OpenRun, Page
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
+from tui.widgets.footer import KeyFooter
+
+PAGES = ("hosts", "jobs", "run", "file", "plan")
+SIDE_FROM = 140
+"""Cells of width from which on the plan stands beside the tables."""
+LOOK_AT_DISK = 1.5
+PAUSE = 0.12
+"""Seconds without a key after which what is typed is checked: a large cluster takes longer to
+check than a finger to the next key."""
+JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
 
 
 class EditorScreen(Page):
-    """Hosts and jobs in tables."""
+    """Edits one cluster file, and launches what it says."""
 
-    def __init__(self, path: Path, sessions: Sessions, asker: Asker) -> None:
+    CSS_PATH = "screen.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(
+            Binding(str(n), f"page('{page}')", f"{page.capitalize()} page", id=f"edit.{page}")
+            for n, page in enumerate(PAGES, 1)
+        ),
+        Binding("tab", "other_table", "The other table", id="edit.other"),
+        Binding("a", "add", "Add a row", id="edit.add"),
+        Binding("c", "copy_row", "Copy the row", id="edit.copy"),
+        Binding("x,delete", "remove", "Delete the row", id="edit.remove"),
+        Binding("backspace", "clear", "Empty the cell", id="edit.clear"),
+        Binding("p", "paste", "Paste a cluster spec or TF_CONFIG", id="edit.paste"),
+        Binding("m", "missing", "Add the hosts that tasks name", id="edit.missing"),
+        Binding("e", "problem", "Next problem", id="edit.problem"),
+        Binding("ctrl+z,u", "undo", "Undo", id="edit.undo"),
+        Binding("ctrl+y", "redo", "Redo", id="edit.redo"),
+        Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
+        Binding("S", "save_as", "Save under another name", id="edit.save_as"),
+        Binding("l,f5", "launch", "Launch", id="edit.launch"),
+        Binding("escape", "back", "Back", id="edit.back"),
+    ]
+
+    def __init__(
+        self, path: Path, sessions: Sessions, asker: Asker, *, page: str = "hosts"
+    ) -> None:
         super().__init__()
+        self.sessions = sessions
+        self.asker = asker
+        self._path = path
+        self._page = page
+        self._draft: Draft | None = None
+        self._trial: Examined | None = None
+        """The file with what is being typed, as far as it is checked."""
+        self._checked = ""
+        self._plan: Plan | None = None
+        self._told_disk = Disk.SAME
+        self._problem = -1
+        self._host = HostSheet()
+        self._job = JobSheet()
+        self._tasks = TaskSheet("")
+        self._run = RunSheet()
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield Static(id="title", markup=False)
+        with Horizontal():
+            with Vertical(id="tables"):
+                yield EditTable(self._host.nothing, id="hosts")
+                with Vertical(id="job-tables"):
+                    yield EditTable(self._job.nothing, id="jobs")
+                    yield EditTable(self._tasks.nothing, id="tasks")
+                yield EditTable(self._run.nothing, id="run")
+                with Vertical(id="file"):
+                    yield TextArea(show_line_numbers=True, tab_behavior="indent")
+                    yield Static(id="problems", markup=False)
+            yield PlanPreview(id="plan")
+        yield Static(id="about", markup=False)
+        yield KeyFooter()
+
+    def on_mount(self) -> None:
+        try:
+            self._draft = Draft(self._path)
+        except SaveError as error:
+            self.notify(str(error), severity="error", timeout=15, markup=False)
+            self.call_after_refresh(self.app.pop_screen)
+            return
+        if self.draft.now.document is None:
+            self._page = "file"
+        self._show_all()
+        self.action_page(self._page)
+        self.set_interval(LOOK_AT_DISK, self._look_at_disk)
+
+    @property
+    def draft(self) -> Draft:
+        """The file being edited."""
+        assert self._draft is not None
+        return self._draft
+
+    # showing
+
+    def _show_all(self, *, file_too: bool = True) -> None:
+        """Shows the draft everywhere."""
+        now = self._trial or self.draft.now
+        if now.document is not None:
+            jobs = self.query_one("#jobs", EditTable).body
+            self.query_one("#hosts", EditTable).body.show(self._host.titles, self._host.rows(now))
+            jobs.show(self._job.titles, self._job.rows(now))
+            self._tasks.job = jobs.rows[jobs.row].key if jobs.rows else ""
+            self.query_one("#tasks", EditTable).body.show(self._tasks.titles, self._tasks.rows(now))
+            self.query_one("#run", EditTable).body.show(self._run.titles, self._run.rows(now))
+        area = self.query_one(TextArea)
+        if file_too and area.text != self.draft.now.text:
+            at = area.cursor_location
+            area.load_text(self.draft.now.text)
+            area.move_cursor(at)
+        self._plan = None if now.cluster is None else make_plan(now.cluster, "RUN")
+        self.query_one(PlanPreview).show(self._plan, now.problems)
+        self._show_problems(now)
+        self._show_title(now)
+        self._show_about()
+
+    def _show_title(self, now: Examined) -> None:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(self.draft.path.stem, "bold")
+        text.append(" ● not saved" if self.draft.modified else "")
+        for number, page in enumerate(PAGES, 1):
+            here = page == self._page
+            text.append("   ")
+            text.append(f" {number} {page.capitalize()} ", "reverse bold" if here else "dim")
+        if now.problems:
+            count = len(now.problems)
+            text.append(f"   ⚠ {count} problem{'s' if count > 1 else ''}",
+                        f"bold {self.app.theme_variables.get('mood-bad', '')}")  # fmt: skip
+        else:
+            text.append("   ✓", f"bold {self.app.theme_variables.get('mood-good', '')}")
+        self.query_one("#title", Static).update(text)
+
+    def _show_problems(self, now: Examined) -> None:
+        colour = self.app.theme_variables.get("mood-bad", "")
+        text = Text()
+        for problem in now.problems[:8]:
+            line = f"line {problem.line}: " if problem.line else ""
+            text.append(f"⚠ {line}{problem}\n", colour)
+        if now.document is None:
+            text.append("nobody could read this file: it cannot be saved so\n", "bold")
+        self.query_one("#problems", Static).update(text)
+
+    def _show_about(self) -> None:
+        """The line above the footer: what the cell under the cursor is, or is wrong with it."""
+        line = self.query_one("#about", Static)
+        text = Text(no_wrap=True, overflow="ellipsis")
+        table = self._table
+        if table is not None and not table.editing():
+            cell = table.body.cell
+            field = self._sheet(table).field(table.body.row, table.body.column) if cell else None
+            if cell is not None and field is not None and not cell.fixed:
+                shown = cell.text or (f"{cell.default} (default)" if cell.default else "not set")
+                text.append(f"{field.title}: ", "bold")
+                text.append(shown)
+                text.append(f"   {field.about}", "dim")
+        line.update(text)
+        self.query_one(KeyFooter).show(self._keys())
+
+    def _keys(self) -> list[tuple[str, str]]:
+        table = self._table
+        if table is not None and table.editing():
+            keys = [("Enter", "take it"), ("Tab", "next cell"), ("Esc", "as it was")]
+            return [*keys, ("→", "complete"), ("F9", "kill all")]
+        if self._page == "file":
+            keys = [("Ctrl-S", "save"), ("Ctrl-Z", "undo"), ("F5", "launch"), ("Esc", "tables")]
+            return [*keys, ("F9", "kill all")]
+        keys = [("l", "launch"), ("Enter", "edit"), ("Ctrl-S", "save"), ("Esc", "back")]
+        if self._page == "plan":
+            keys.pop(1)
+        elif self._page == "run":
+            keys.append(("x", "default"))
+        else:
+            keys += [("a", "add"), ("x", "delete"), ("p", "paste")]
+        if self._missing():
+            keys.insert(2, ("m", "add missing hosts"))
+        if self.draft.now.problems:
+            keys.insert(2, ("e", "next problem"))
+        if self._page == "jobs":
+            keys.append(("Tab", "jobs/tasks"))
+        return [*keys, ("u", "undo"), ("1-5", "pages"), ("c", "copy row"), ("S", "save as")]
+
+    def _missing(self) -> list[str]:
+        document = self.draft.now.document
+        if document is None:
+            return []
+        return missing_hosts(undefined_hosts(document), document.table("hosts"))
+
+    def on_resize(self) -> None:
+        if self._draft is not None:
+            self._place()
+
+    def _place(self) -> None:
+        """Which parts are to be seen on this page and at this width."""
+        wide = self.size.width >= SIDE_FROM
+        plan = self._page == "plan"
+        self.query_one("#tables").display = wide or not plan
+        preview = self.query_one(PlanPreview)
+        preview.display = wide or plan
+        preview.styles.width = "40%" if wide and not plan else "1fr"
+        shown = {"hosts": "#hosts", "jobs": "#job-tables", "run": "#run", "file": "#file"}
+        for page, part in shown.items():
+            self.query_one(part).display = page == self._page or (plan and wide and page == "jobs")
+
+    # tables
+
+    @property
+    def _table(self) -> EditTable | None:
+        """The table that has the focus."""
+        above = self.focused.ancestors_with_self if self.focused is not None else ()
+        return next((widget for widget in above if isinstance(widget, EditTable)), None)
+
+    def _sheet(self, table: EditTable) -> Sheet:
+        sheets: dict[str | None, Sheet] = {
+            "hosts": self._host,
+            "jobs": self._job,
+            "tasks": self._tasks,
+            "run": self._run,
+        }
+        return sheets[table.id]
+
+    @on(Body.Moved)
+    def _moved(self) -> None:
+        table = self._table
+        if table is not None and table.id == "jobs" and table.body.rows:
+            job = table.body.rows[table.body.row].key
+            if job != self._tasks.job:
+                self._tasks.job = job
+                tasks = self.query_one("#tasks", EditTable).body
+                tasks.show(self._tasks.titles, self._tasks.rows(self.draft.now))
+        if table is not None and table.body.rows:
+            if table.id == "tasks":
+                self.query_one(PlanPreview).go_to(f"{self._tasks.job}:{table.body.row}")
+            elif table.id == "jobs":
+                self.query_one(PlanPreview).go_to(f"{self._tasks.job}:0")
+        self._show_about()
+
+    @on(Body.Chosen)
+    def _chosen(self) -> None:
+        table, document = self._table, self.draft.now.document
+        if table is None or document is None or table.body.cell is None:
+            return
+        if table.id == "run":
+            table.body.column = 1
+        field = self._sheet(table).field(table.body.row, table.body.column)
+        if field is None:
+            self.notify("this cell follows from its place")
+            return
+        known = candidates(field, document)
+        completion = Completion(lambda _: known) if known else None
+        table.open(table.body.cell.text, self._about(field, table.body.cell.text), completion)
+        self._show_about()
+
+    def _about(self, field: Field, typed: str) -> str:
+        """What the field is for, or how what is typed could go on."""
+        document = self.draft.now.document
+        known = candidates(field, document) if document else []
+        found = matching(typed, known)
+        if found:
+            return "→ " + "  ".join(found[:8])
+        if field.choices and not typed:
+            return f"{field.about}: {', '.join(word.strip() for word in field.choices)}"
+        return field.about
+
+    @on(EditTable.Typed)
+    def _typed(self, event: EditTable.Typed) -> None:
+        self._check(event.table, event.text)
+
+    @work(exclusive=True, group="check")
+    async def _check(self, table: EditTable, text: str) -> None:
+        """Checks what is typed after a short pause, off this loop."""
+        await asyncio.sleep(PAUSE)
+        document = self.draft.now.document
+        if document is None or not table.editing():
+            return
+        row, column, sheet = table.body.row, table.body.column, self._sheet(table)
+        field = sheet.field(row, column)
+        assert field is not None
+        try:
+            trial = await asyncio.to_thread(
+                lambda: examine(sheet.put(document, row, column, text).text, self.draft.path)
+            )
+        except (EditError, PasteError, ValueError) as error:
+            table.say(str(error), "")
+            return
+        if not table.editing():
+            return
+        self._trial = trial
+        self._show_all(file_too=False)
+        rows = sheet.rows(trial)
+        cells = rows[row].cells if row < len(rows) else ()
+        problem = cells[column].problem if column < len(cells) else ""
+        table.say(problem, self._about(field, text))
+
+    @on(EditTable.Done)
+    def _done(self, event: EditTable.Done) -> None:
+        table, document = event.table, self.draft.now.document
+        assert document is not None
+        body = table.body
+        self._trial = None
+        cell = body.cell
+        if cell is None or event.text != cell.text:
+            try:
+                changed = self._sheet(table).put(document, body.row, body.column, event.text)
+            except (EditError, PasteError, ValueError) as error:
+                table.say(str(error), "")
+                self.app.bell()
+                return
+            before = body.row
+            self._take(changed)
+            body.row = min(before, max(0, len(body.rows) - 1))
+        else:
+            self._show_all()
+        table.close()
+        if event.by:
+            self._next_cell(table, event.by)
+        self._show_about()
+
+    def _next_cell(self, table: EditTable, by: int) -> None:
+        """On to the next cell, which is opened at once."""
+        body = table.body
+        if table.id == "run":
+            body.go_to(body.row + by, 1)
+            return
+        column = body.column + by
+        row = body.row
+        if column >= len(body.titles):
+            row, column = row + 1, 0
+        elif column < 0:
+            row, column = row - 1, len(body.titles) - 1
+        if 0 <= row < len(body.rows):
+            body.go_to(row, column)
+
+    @on(EditTable.Cancelled)
+    def _cancelled(self) -> None:
+        self._trial = None
+        self._show_all()
+
+    def _take(self, document: ClusterText, kind: str = "") -> None:
+        """Takes an edit as one step."""
+        self._trial = None
+        self.draft.edit(examine(document.text, self.draft.path), kind)
+        self._show_all()
+
+    def _try(self, change: object) -> None:
+        """Makes an edit; what cannot be done is said."""
+        assert callable(change)
+        document = self.draft.now.document
+        if document is None:
+            self.notify("first make the file readable, on page 4")
+            return
+        try:
+            self._take(change(document))
+        except (EditError, PasteError, ValueError) as error:
+            self.notify(str(error), severity="error", timeout=10, markup=False)
+
+    # actions
+
+    def action_page(self, page: str) -> None:
+        """Goes to a page."""
+        if self.draft.now.document is None and page != "file":
+            self.notify("first make the file readable", severity="warning")
+            page = "file"
+        self._page = page
+        self._place()
+        if page == "file":
+            self.query_one(TextArea).focus()
+        elif page == "plan":
+            self.query_one("PlanPreview OptionList").focus()
+        else:
+            self.query_one(f"#{page}", EditTable).body.focus()
+        self._show_title(self.draft.now)
+        self.call_after_refresh(self._show_about)
+
+    def action_other_table(self) -> None:
+        """Between jobs and their tasks."""
+        if self._page == "jobs":
+            table = self._table
+            other = "#tasks" if table is not None and table.id == "jobs" else "#jobs"
+            self.query_one(other, EditTable).body.focus()
+            self.call_after_refresh(self._show_about)
+
+    def action_add(self) -> None:
+        """Adds hosts, a job, or tasks: many with one line."""
+        table, document = self._table, self.draft.now.document
+        if table is None or document is None:
+            return
+        body = table.body
+
+        def add(line: str | None) -> None:
+            if not line:
+                return
+            match table.id:
+                case "hosts":
+                    self._try(lambda d: self._host.add(d, hosts(line)))
+                case "jobs":
+                    self._try(lambda d: self._job.add(d, line.strip()))
+                case "tasks":
+                    self._try(lambda d: self._tasks.add(d, entries(line)))
+            body.go_to(len(body.rows) - 1, body.column if table.id == "tasks" else 0)
+
+        match table.id:
+            case "hosts":
+                title, about = "Add hosts", "as you log in: root@tf[1-4], gpu7 — one line for many"
+                dialog = AskText(title, "", _expands, about, Completion(lambda _: aliases()))
+            case "jobs":
+                free = [name for name in JOB_NAMES if name not in document.table("jobs")]
+                about = f"its name, such as {', '.join(free[:4]) or 'helper'}"
+                dialog = AskText(
+                    "Add a job",
+                    next(iter(free), ""),
+                    lambda _: "",
+                    about,
+                    Completion(lambda _: free),
+                )
+            case "tasks":
+                about = "host:port, … ; tf[2-6]:2222 is five tasks, localhost:auto*5 too"
+                known = [f"{host}:" for host in document.table("hosts")]
+                start = self._tasks.next(document)
+                dialog = AskText(
+                    f"Add tasks to {self._tasks.job}",
+                    start,
+                    _expands,
+                    about,
+                    Completion(lambda _: known),
+                )
+            case _:
+                return
+        self.app.push_screen(dialog, add)
+
+    def action_copy_row(self) -> None:
+        """One more host or job like this."""
+        table = self._table
+        if table is not None and table.body.rows and table.id in ("hosts", "jobs"):
+            sheet = self._host if table.id == "hosts" else self._job
+            self._try(lambda d: sheet.copy(d, table.body.row))
+            table.body.go_to(len(table.body.rows) - 1, 0)
+
+    def action_remove(self) -> None:
+        """Deletes the row; u brings it back."""
+        table = self._table
+        if table is not None and table.body.rows:
+            self._try(lambda d: self._sheet(table).remove(d, table.body.row))
+
+    def action_clear(self) -> None:
+        """Empties the cell."""
+        table = self._table
+        if table is not None and table.body.rows:
+            row, column = table.body.row, table.body.column
+            self._try(lambda d: self._sheet(table).put(d, row, column, ""))
+
+    def action_paste(self) -> None:
+        """Asks for a cluster spec in any form, and makes jobs, tasks and hosts of it."""
+
+        def take(line: str | None) -> None:
+            if not line:
+                return
+
+            def change(document: ClusterText) -> ClusterText:
+                found = spec(line)
+                if found is None:
+                    job = self._tasks.job or "worker"
+                    found = {job: entries(line)}
+                return paste(document, found)
+
+            self._try(change)
+
+        about = "a TF_CONFIG, ps=tf1:2222 worker=tf2:2222,tf3:2222, or tasks for "
+        about += f"{self._tasks.job or 'worker'}: tf1:2222,tf2:2222"
+        self.app.push_screen(AskText("Paste a cluster", "", _expands, about), take)
+
+    def action_missing(self) -> None:
+        """Defines the hosts that tasks name and that are nowhere defined."""
+        missing = self._missing()
+        if missing:
+            self._try(lambda d: add_missing(d, undefined_hosts(d)))
+            self.notify(f"added {', '.join(missing[:8])}, each reached by its own name")
+
+    def action_problem(self) -> None:
+        """To the next problem: its cell, or its line of the file."""
+        now = self.draft.now
+        if not now.problems:
+            self.notify("nothing is wrong")
+            return
+        self._problem = (self._problem + 1) % len(now.problems)
+        problem = now.problems[self._problem]
+        if now.document is not None:
+            if (
+                problem.path[:1] == ("jobs",)
+                and len(problem.path) > 3
+                and problem.path[2] == "tasks"
+            ):
+                self._tasks.job = str(problem.path[1])
+                self._show_all()
+            for page, name in (
+                ("jobs", "tasks"),
+                ("hosts", "hosts"),
+                ("jobs", "jobs"),
+                ("run", "run"),
+            ):
+                table = self.query_one(f"#{name}", EditTable)
+                place = self._sheet(table).place(problem, now.document)
+                if place is not None:
+                    if name == "tasks":
+                        jobs = self.query_one("#jobs", EditTable).body
+                        jobs.row = list(now.document.table("jobs")).index(self._tasks.job)
+                    self.action_page(page)
+                    table.body.focus()
+                    self.call_after_refresh(table.body.go_to, *place)
+                    return
+        self.action_page("file")
+        self.query_one(TextArea).move_cursor(((problem.line or 1) - 1, 0), center=True)
+
+    def action_undo(self) -> None:
+        """Takes the last step back."""
+        if self.draft.undo():
+            self._show_all()
+        else:
+            self.notify("nothing to undo")
+
+    def action_redo(self) -> None:
+        """Takes an undone step again."""
+        if self.draft.redo():
+            self._show_all()
+
+    # the file page
+
+    @on(TextArea.Changed)
+    def _text_changed(self, event: TextArea.Changed) -> None:
+        if self._draft is not None and event.text_area.text != self.draft.now.text:
+            self._check_text()
+
+    @work(exclusive=True, group="check")
+    async def _check_text(self) -> None:
+        await asyncio.sleep(PAUSE)
+        self._take_text()
+
+    def _take_text(self) -> None:
+        area = self.query_one(TextArea)
+        if area.text != self.draft.now.text:
+            self.draft.edit(examine(area.text, self.draft.path), "text")
+            self._show_all(file_too=False)
+
+    # the disk
+
+    def _look_at_disk(self) -> None:
+        disk = self.draft.disk()
+        if disk is self._told_disk or not self.is_current:
+            return
+        self._told_disk = disk
+        if disk is Disk.GONE:
+            self.notify("the file is gone from the disk; saving writes it anew", timeout=10)
+        elif disk is Disk.CHANGED:
+            self._ask_about_disk()
+
+    def _ask_about_disk(self, then_save: bool = False) -> None:
+        def answered(key: str | None) -> None:
+            if key == "r":
+                try:
+                    self.draft.reload()
+                except SaveError as error:
+                    self.notify(str(error), severity="error", markup=False)
+                self._told_disk = Disk.SAME
+                self._show_all()
+            elif key == "k":
+                self.draft.accept_disk()
+                self._told_disk = Disk.SAME
+                self._show_title(self.draft.now)
+                if then_save:
+                    self._save()
+
+        what = "replace it when saving" if not then_save else "replace it now"
+        choices = [("r", "Read it again; u brings the text from here back")]
+        choices += [("k", f"Keep the text from here, and {what}")]
+        self.app.push_screen(Choose("The file was changed by someone else", choices), answered)
+
+    def action_save(self) -> None:
+        """Saves; a file that someone else has changed meanwhile is asked about."""
+        self._take_text()
+        if self.draft.disk() is Disk.CHANGED:
+            self._ask_about_disk(then_save=True)
+        else:
+            self._save()
+
+    def _save(self, path: Path | None = None) -> bool:
+        try:
+            self.draft.save(path)
+        except SaveError as error:
+            self.notify(str(error), title="Not saved", severity="error", timeout=12, markup=False)
+            return False
+        self._told_disk = Disk.SAME
+        self.notify(f"saved in {self.draft.path}", timeout=3, markup=False)
+        self._show_all()
+        return True
+
+    def action_save_as(self) -> None:
+        """Saves under another name among the saved clusters, or in another file."""
+
+        def named(answer: str | None) -> None:
+            if answer is None:
+                return
+            path = Path(answer).expanduser() if _is_path(answer) else clusters.path_of(answer)
+            if path.exists() and path != self.draft.path:
+                self.notify(f"{path} is there already: choose another name", severity="error")
+                return
+            self._save(path)
+
+        def wrong(answer: str) -> str:
+            return "" if _is_path(answer) else clusters.name_problem(answer)
+
+        start = clusters.free_name(self.draft.path.stem)
+        dialog = AskText("Save as", start, wrong, "a name, or the path of a .toml file")
+        self.app.push_screen(dialog, named)
+
+    # leaving and launching
+
+    def action_back(self) -> None:
+        """From the text to the tables, from there home."""
+        if self._page == "file" and self.draft.now.document is not None:
+            self._take_text()
+            self.action_page("hosts")
+        else:
+            self.leave()
+
+    def leave(self) -> None:
+        """Asks about what is not saved."""
+        if self._draft is None:
+            self.app.pop_screen()
+            return
+        self._take_text()
+        if not self.draft.modified:
+            self.app.pop_screen()
+            return
+
+        def answered(key: str | None) -> None:
+            if key == "d" or (key == "s" and self._save()):
+                self.app.pop_screen()
+
+        choices = [("s", "Save and leave"), ("d", "Leave without saving")]
+        self.app.push_screen(Choose("This is not saved", choices), answered)
+
+    def action_launch(self) -> None:
+        """Launches what is on the screen, saved or not."""
+        self._take_text()
+        text = self.draft.now.text
+        try:
+            base = self.draft.path.absolute().parent
+            cluster = loads(text, str(self.draft.path), base, for_launch=True)
+            session = self.sessions.launch(cluster, text, self.asker)
+        except (TfmuxError, OSError) as error:
+            self.notify(
+                str(error), title="Not launched", severity="error", timeout=12, markup=False
+            )
+            return
+        self.post_message(OpenRun(session))
+
+
+def _expands(line: str) -> str:
+    """What is wrong with a line that stands for many entries."""
+    try:
+        if spec(line) is None:
+            entries(line)
+    except PasteError as error:
+        return str(error)
+    return ""
+
+
+def _is_path(answer: str) -> bool:
+    return "/" in answer or answer.endswith(".toml")

@@ -20,6 +20,7 @@ from launcher.paste import PasteError, hosts
 from launcher.ssh_aliases import aliases
 from launcher.templates import TEMPLATES, Template, render
 from tui.screens.editor.completion import Completion
+from tui.widgets.line_input import LineInput
 
 
 class TemplateDialog(ModalScreen[Path | None]):
@@ -38,12 +39,12 @@ class TemplateDialog(ModalScreen[Path | None]):
         with Vertical(classes="dialog wide"):
             yield Label("New cluster", classes="dialog-title")
             yield OptionList(
-                *(Option(f"{number}  {t.title:<32}{t.about}") for number, t in _numbered())
+                *(Option(f"{number}  {t.title:<31} {t.about}") for number, t in _numbered())
             )
             yield Label("Name", classes="field")
-            yield Input(id="name", classes="field")
+            yield LineInput(id="name", classes="field")
             yield Label("Hosts, as you log in to them: root@tf[1-4], gpu7", classes="field remote")
-            yield Input(
+            yield LineInput(
                 id="hosts", classes="field remote", suggester=Completion(lambda _: aliases())
             )
             yield Label(classes="problem field", markup=False)

@@ -1,0 +1,201 @@
+"""How a value of the file stands in a line of text, and how a line becomes a value.
+
+A line that cannot be a value of its kind becomes a text where a text will be explained by the
+cluster file's own checks ("abc" for a number), and an error only where it stands for nothing
+at all, such as a quote that is not closed. Control characters have visible stand-ins, so that
+a line is always one line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from launcher.paste import entries
+
+_PICTURES = 0x2400
+_INTEGER = re.compile(r"[-+]?\d{1,18}")
+_FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d{1,3})?")
+_PLAIN_WORD = re.compile(r"[^\s'\"\\]+")
+_YES = ("yes", "true", "on", "y")
+_NO = ("no", "false", "off", "n")
+EMPTY = '""'
+"""A text that is there and empty; an empty line takes the key out."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`line` makes a line of a value (None: the key is not there), `value` a value of a line.
+
+    `value` raises `ValueError` with a sentence where a line stands for nothing.
+    """
+
+    line: Callable[[Any], str]
+    value: Callable[[str], Any]
+
+
+def visible(text: str) -> str:
+    """Control characters as their pictures: a newline is ␊."""
+    return "".join(
+        chr(_PICTURES + ord(c)) if ord(c) < 0x20 else "␡" if c == "\x7f" else c for c in text
+    )
+
+
+def invisible(line: str) -> str:
+    """The text that `visible` has shown."""
+    return "".join(
+        chr(ord(c) - _PICTURES) if 0 <= ord(c) - _PICTURES < 0x20 else "\x7f" if c == "␡" else c
+        for c in line
+    )
+
+
+def words(line: str) -> list[str]:
+    """The words of a line: blanks part them, quotes keep blanks together, a backslash takes the
+    next character as it is (not in single quotes).
+
+    Raises:
+        ValueError: a quote is not closed.
+    """
+    found: list[str] = []
+    word: str | None = None
+    quote = ""
+    characters = iter(line)
+    for c in characters:
+        if quote:
+            if c == quote:
+                quote = ""
+            elif c == "\\" and quote == '"':
+                word = (word or "") + next(characters, "")
+            else:
+                word = (word or "") + c
+        elif c in "'\"":
+            quote, word = c, word or ""
+        elif c == "\\":
+            word = (word or "") + next(characters, "")
+        elif c.isspace():
+            if word is not None:
+                found.append(word)
+            word = None
+        else:
+            word = (word or "") + c
+    if quote:
+        raise ValueError(f"a quote is not closed: write another {quote} at the end")
+    if word is not None:
+        found.append(word)
+    return [invisible(word) for word in found]
+
+
+def line_of(found: list[str]) -> str:
+    """A line whose words are these."""
+    return " ".join(_word(visible(word)) for word in found)
+
+
+def _word(word: str) -> str:
+    if _PLAIN_WORD.fullmatch(word):
+        return word
+    if "'" not in word:
+        return f"'{word}'"
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _other(value: Any) -> str:
+    """A value of another kind than expected, as well as it goes."""
+    if isinstance(value, str):
+        return visible(value) or EMPTY
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return line_of([str(inner) for inner in value])
+    if isinstance(value, dict):
+        return line_of([f"{key}={inner}" for key, inner in value.items()])
+    return "" if value is None else visible(str(value))
+
+
+def _text(line: str) -> Any:
+    if line == EMPTY:
+        return ""
+    return invisible(line) or None
+
+
+def _number(line: str) -> Any:
+    word = line.strip()
+    if _INTEGER.fullmatch(word) and word.isascii():
+        return int(word)
+    if _FLOAT.fullmatch(word) and word.isascii():
+        return float(word)
+    return _text(line)
+
+
+def _flag(line: str) -> Any:
+    word = line.strip().lower()
+    return True if word in _YES else False if word in _NO else _text(line)
+
+
+def _list(line: str) -> Any:
+    return words(line) or None
+
+
+def _env(line: str) -> Any:
+    pairs: dict[str, str] = {}
+    for word in words(line):
+        name, equals, value = word.partition("=")
+        if not equals:
+            shown = word if len(word) <= 40 else word[:39] + "…"
+            raise ValueError(f"{shown} has no value: write NAME=value, with blanks between pairs")
+        if name in pairs:
+            raise ValueError(f"{name} stands twice: keep one of them")
+        pairs[name] = value
+    return pairs or None
+
+
+def _tasks_line(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(task, str) for task in value):
+        if not any(set(",; \t\n") & set(task) for task in value):
+            return visible(", ".join(value))
+    return _other(value)
+
+
+def _tasks(line: str) -> Any:
+    return entries(invisible(line))
+
+
+def _ready_line(value: Any) -> str:
+    if isinstance(value, dict) and len(value) == 1:
+        key, inner = next(iter(value.items()))
+        return visible(f"{key} {inner}")
+    return _other(value)
+
+
+def _ready(line: str) -> Any:
+    word, _, rest = line.strip().partition(" ")
+    if word == "log":
+        return {"log": invisible(rest.strip())}
+    if word == "after":
+        return {"after": _number(rest)}
+    return _text(line.strip())
+
+
+def _order_line(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(stage, list) for stage in value):
+        return " > ".join(", ".join(map(str, stage)) for stage in value)
+    return _other(value)
+
+
+def _order(line: str) -> Any:
+    if not line.strip():
+        return None
+    stages = [[entry.strip() for entry in stage.split(",")] for stage in line.split(">")]
+    return [[entry for entry in stage if entry] for stage in stages]
+
+
+TEXT = Kind(_other, _text)
+NUMBER = Kind(_other, _number)
+FLAG = Kind(_other, _flag)
+WORDS = Kind(_other, _list)
+ENV = Kind(_other, _env)
+TASKS = Kind(_tasks_line, _tasks)
+READY = Kind(_ready_line, _ready)
+ORDER = Kind(_order_line, _order)

@@ -1,0 +1,123 @@
+"""The live preview: the start order, and one task's exact command, environment and TF_CONFIG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from launcher.errors import Problem
+from launcher.plan import Plan, TaskPlan
+from launcher.spec import ready_value
+from tui.screens.editor.kinds import READY, line_of
+
+_MOST_PROBLEMS = 20
+
+
+class PlanPreview(Vertical):
+    """Shows a plan, or why there is none."""
+
+    DEFAULT_CSS = """
+    PlanPreview { height: 1fr; }
+    PlanPreview #order { height: auto; max-height: 6; padding: 0 1; }
+    PlanPreview OptionList {
+        height: auto; max-height: 40%; border: none; padding: 0; background: $surface;
+    }
+    PlanPreview VerticalScroll { height: 1fr; padding: 0 1; }
+    """
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._plan: Plan | None = None
+        self._names: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        """Order, tasks, and one of them."""
+        yield Static(id="order", markup=False)
+        yield OptionList()
+        with VerticalScroll():
+            yield Static(id="task", markup=False)
+
+    def show(self, plan: Plan | None, problems: Sequence[Problem]) -> None:
+        """Takes up a plan; None with the problems that stand in its way."""
+        self._plan = plan
+        tasks = self.query_one(OptionList)
+        tasks.display = plan is not None
+        order = self.query_one("#order", Static)
+        if plan is None:
+            order.update(self._wrong(problems))
+            self.query_one("#task", Static).update("")
+            return
+        order.update(self._order(plan))
+        names = [f"{task.id}  on {task.host}  {task.address}" for task in plan.tasks]
+        if names != self._names:
+            self._names = names
+            at = tasks.highlighted
+            tasks.clear_options()
+            tasks.add_options([Option(Text(name, no_wrap=True)) for name in names])
+            tasks.highlighted = min(at or 0, len(names) - 1)
+        self._tell()
+
+    def go_to(self, task: str) -> None:
+        """Shows one task, `worker:0`, when it is in the plan."""
+        if self._plan is not None:
+            names = [str(entry.id) for entry in self._plan.tasks]
+            if task in names:
+                self.query_one(OptionList).highlighted = names.index(task)
+
+    @on(OptionList.OptionHighlighted)
+    def _tell(self) -> None:
+        at = self.query_one(OptionList).highlighted
+        if self._plan is not None and at is not None and at < len(self._plan.tasks):
+            self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
+
+    def _wrong(self, problems: Sequence[Problem]) -> Text:
+        colour = self.app.theme_variables.get("mood-bad", "")
+        text = Text("no plan before this is right:\n", "dim")
+        for problem in problems[:_MOST_PROBLEMS]:
+            text.append(f"⚠ {problem}\n", colour)
+        return text
+
+    @staticmethod
+    def _order(plan: Plan) -> Text:
+        text = Text("starts ", "dim")
+        for number, stage in enumerate(plan.stages):
+            text.append("  then " if number else "", "dim")
+            names = [str(task) for task in stage]
+            more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+            text.append(" ".join(names[:8]) + more, "bold")
+        return text
+
+
+def _task(task: TaskPlan, plan: Plan) -> Text:
+    text = Text()
+
+    def title(word: str) -> None:
+        text.append(f"\n{word}\n", "bold")
+
+    text.append(f"{task.id}", "bold")
+    text.append(f" on {task.host}, {task.address}, ready: {READY.line(ready_value(task.ready))}\n")
+    title("command")
+    text.append(line_of(list(task.argv)) + "\n")
+    title("directories")
+    text.append(f"works in {task.cwd or 'the copy of workdir'}, logs to {task.logdir}\n")
+    if task.setup:
+        title("setup")
+        text.append(f"{task.setup}\n")
+    title("environment")
+    for name, value in task.env.items():
+        if name != "TF_CONFIG":
+            text.append(f"{name}=", "dim")
+            text.append(f"{value}\n")
+    for name in task.env_from:
+        text.append(f"{name}=", "dim")
+        text.append("(this shell's own, not shown)\n", "dim")
+    if "TF_CONFIG" in task.env:
+        title("TF_CONFIG")
+        text.append(task.env["TF_CONFIG"] + "\n")
+    return text

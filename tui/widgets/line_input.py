@@ -1,0 +1,32 @@
+"""A line of text whose keys keep their order."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.widgets import Input
+
+from tui.screens.editor.kinds import visible
+
+
+class LineInput(Input):
+    """An `Input` for lines that may be typed faster than the screen follows.
+
+    Textual runs a field's bindings only after the key has wandered up to the app, while letters
+    are taken at once: of "backspace, x" in one burst the x came first. A pasted text of several
+    lines stays one line, its line ends shown as ␊.
+    """
+
+    async def on_key(self, event: events.Key) -> None:
+        """Runs the field's own bindings here and now."""
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            event.stop()
+            event.prevent_default()
+            await self.run_action(binding.action)
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Pastes all lines as one."""
+        event.stop()
+        event.prevent_default()
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
+        start, end = sorted(self.selection)
+        self.replace(visible(text), start, end)
