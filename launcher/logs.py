@@ -31,8 +31,10 @@ class LogFile:
     are bytes, times are seconds since the epoch on this machine (time of receipt).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """`read_only`: somebody else writes log and index, we only look."""
         self.path = path
+        self._read_only = read_only
         self._index_path = path.with_suffix(".idx")
         self._lock = threading.Lock()
         self._size = 0
@@ -40,6 +42,8 @@ class LogFile:
         self._offsets: list[int] = []
         self._lines: list[int] = []
         self._times: list[float] = []
+        self._saved = 0
+        """Marks that are in the index file."""
         self._write_fd = -1
         self._index_fd = -1
         self._read_fd = -1
@@ -160,10 +164,24 @@ class LogFile:
         self._offsets.append(offset)
         self._lines.append(lines)
         self._times.append(now)
+        try:
+            self._save_marks()
+        except OSError:
+            return  # a full disk: the marks are kept here, and saved with the next one
+
+    def _save_marks(self) -> None:
+        if self._read_only:
+            return
         if self._index_fd < 0:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._index_fd = os.open(self._index_path, flags, 0o600)
-        os.write(self._index_fd, _MARK.pack(offset, lines, now))
+        marks = zip(*(each[self._saved :] for each in self._marks()), strict=True)
+        raw = b"".join(_MARK.pack(*mark) for mark in marks)
+        written = os.pwrite(self._index_fd, raw, self._saved * _MARK.size)
+        self._saved += written // _MARK.size
+
+    def _marks(self) -> tuple[list[int], list[int], list[float]]:
+        return self._offsets, self._lines, self._times
 
     def _load(self) -> None:
         """Takes up the log of an earlier launcher: its marks, then a count of what follows."""
@@ -180,6 +198,7 @@ class LogFile:
                 self._offsets.append(offset)
                 self._lines.append(lines)
                 self._times.append(time)
+        self._saved = len(self._offsets)
         if self._offsets:
             self._size, self._newlines = self._offsets[-1], self._lines[-1]
         self.grown(on_disk, self.path.stat().st_mtime)
@@ -188,8 +207,9 @@ class LogFile:
 class LogStore:
     """All logs of a run, in the run's folder. `open` is safe from any thread."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
+        self._read_only = read_only
         self._lock = threading.Lock()
         self._files: dict[TaskId, LogFile] = {}
 
@@ -197,7 +217,9 @@ class LogStore:
         """The log of a task; it is empty until the first byte has come."""
         with self._lock:
             if task not in self._files:
-                self._files[task] = LogFile(self.folder / f"{task.stem}.log")
+                self._files[task] = LogFile(
+                    self.folder / f"{task.stem}.log", read_only=self._read_only
+                )
             return self._files[task]
 
     def close(self) -> None:

@@ -25,6 +25,8 @@ class Replay:
     def __init__(self, plan: Plan, records: Iterable[Mapping[str, Any]]) -> None:
         self.ports: dict[TaskId, int] = {}
         self.resume: str | None = None
+        self.met: set[str] | None = None
+        """Hosts that the earlier launcher has reached; None when it left no events at all."""
         self.series = {task.id: Series() for task in plan.tasks}
         self._hosts = {
             host.name: HostView(host.name, str(host.ssh or "this machine"), HostState.CLOSED)
@@ -40,19 +42,25 @@ class Replay:
             started=0.0,
             total_steps=plan.total_steps,
         )
-        readers = {
-            "run": self._run,
-            "host": self._host,
-            "task": self._task,
-            "metric": self._metric,
-            "receipt": self._receipt,
-        }
         for record in records:
-            if not self._snapshot.started:
-                self._snapshot = replace(self._snapshot, started=record["time"])
-            reader = readers.get(record["event"])
-            if reader is not None:
-                reader(record)
+            self.read(record)
+
+    def read(self, record: Mapping[str, Any]) -> None:
+        """Takes in the next record; one of an unknown kind says nothing here."""
+        self.met = self.met or set()
+        if not self._snapshot.started:
+            self._snapshot = replace(self._snapshot, started=record["time"])
+        match record["event"]:
+            case "run":
+                self._run(record)
+            case "host":
+                self._host(record)
+            case "task":
+                self._task(record)
+            case "metric":
+                self._metric(record)
+            case "receipt":
+                self._receipt(record)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -92,6 +100,8 @@ class Replay:
         name = record["host"]
         if name in self._hosts:
             state = HostState(record["state"])
+            if state is HostState.UP and self.met is not None:
+                self.met.add(name)
             self._hosts[name] = replace(self._hosts[name], state=state, reason=record["reason"])
 
     def _task(self, record: Mapping[str, Any]) -> None:

@@ -28,6 +28,7 @@ from .runs import Journal, RunFolder, Tending
 from .snapshot import Snapshot
 from .spec import Cluster
 from .ssh import Question
+from .wishes import open_door
 
 Records = queue.SimpleQueue[dict[str, Any] | None]
 
@@ -182,7 +183,8 @@ class Session:
         with Tending(self.folder) as tending:
             locking = asyncio.create_task(_lock(tending))
             try:
-                await self._engine.main()
+                async with open_door(self.folder.run_id, self):
+                    await self._engine.main()
             finally:
                 locking.cancel()
 
