@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+_PREAMBLE = re.compile(r"From /job:|Graph execution error:|\d+ root error")
+
 
 class TrainerError(Exception):
     """A failure whose message is complete in itself: path or host, and the reason."""
@@ -39,11 +41,9 @@ def reason(error: BaseException) -> str:
     """
     text = str(getattr(error, "message", "") or getattr(error, "strerror", "") or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for number, line in enumerate(lines):
-        if line.startswith("Node: ") and number + 1 < len(lines):
-            lines = lines[number + 1 :]
-            break
-    while len(lines) > 1 and lines[0].endswith(("error:", "root error(s) found.")):
+    nodes = [number for number, line in enumerate(lines[:-1]) if line.startswith("Node: ")]
+    lines = lines[nodes[-1] + 1 :] if nodes else lines
+    while len(lines) > 1 and _PREAMBLE.match(lines[0]):
         lines = lines[1:]
     line = re.sub(r"^\(\d+\) (\w+: )?", "", lines[0] if lines else type(error).__name__)
     return re.sub(r"\{\{.*?\}\} | \[Op:.*", "", line)

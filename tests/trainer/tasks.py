@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 DEADLINE = 90.0
@@ -91,8 +91,13 @@ class Tasks:
                 task.process.kill()
             task.process.wait()
 
-    def run(self, *arguments: object, env: Mapping[str, str] | None = None) -> Task:
-        """Starts `python -m trainer` with `arguments`."""
+    def run(
+        self,
+        *arguments: object,
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> Task:
+        """Starts `python -m trainer` with `arguments`, by way of the command `prefix`."""
         log = self._directory / f"task-{len(self._started)}.log"
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("TF")},
@@ -102,7 +107,7 @@ class Tasks:
         }
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "trainer", *map(str, arguments)],
+                [*prefix, sys.executable, "-m", "trainer", *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -130,13 +135,20 @@ class Cluster:
         }
 
     def start(
-        self, job: str, index: int = 0, *flags: object, env: Mapping[str, str] | None = None
+        self,
+        job: str,
+        index: int = 0,
+        *flags: object,
+        env: Mapping[str, str] | None = None,
+        prefix: Sequence[str] = (),
     ) -> Task:
         """Starts one task, with the classic flags."""
         hosts = [f"--{name}_hosts={','.join(tasks)}" for name, tasks in self.spec.items()]
         role = [f"--job_name={job}", f"--task_index={index}", *hosts]
         environment = {"TFMUX_RUN_ID": self._run_id, **(env or {})}
-        return self._tasks.run(self._mode, *role, *self._flags, *flags, env=environment)
+        return self._tasks.run(
+            self._mode, *role, *self._flags, *flags, env=environment, prefix=prefix
+        )
 
     def start_by_tf_config(self, job: str, index: int = 0, *flags: object) -> Task:
         """Starts one task, its role in TF_CONFIG."""

@@ -145,3 +145,37 @@ def test_term_while_waiting_for_the_ps(tasks: Tasks) -> None:
     worker.says("CreateSession still waiting for response from worker: /job:ps")
     worker.signal(signal.SIGTERM)
     assert worker.wait(5) == 143
+
+
+def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
+    """Fetching and pushing every 8 steps reaches 0.95 too, and no step is lost or counted twice."""
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = ("--steps=3000", "--fetch-every=8", "--push-every=8", *data)
+    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
+    cluster.start("ps")
+    workers = [cluster.start("worker", index) for index in range(2)]
+    assert [worker.wait(150) for worker in workers] == [0, 0]
+    assert workers[0].accuracy >= 0.95
+    counts = [re.search(r"^Done: (\d+) .*\((\d+) global", w.text, re.MULTILINE) for w in workers]
+    assert counts[0] and counts[1]
+    assert int(counts[0][1]) + int(counts[1][1]) == max(int(counts[0][2]), int(counts[1][2]))
+
+
+def test_two_devices_a_worker(tasks: Tasks) -> None:
+    """`--devices=2` gives each of two workers two logical devices, a batch for each."""
+    flags = ("--steps=60", "--devices=2", "--log-every=20")
+    for mode in ("async", "sync"):
+        cluster = Cluster(tasks, mode, *flags, ps=1, worker=2)
+        cluster.start("ps")
+        workers = [cluster.start("worker", index) for index in range(2)]
+        assert [worker.wait() for worker in workers] == [0, 0]
+        assert workers[0].accuracy > 0.8
+
+
+def test_placement(tasks: Tasks) -> None:
+    """`placement` shows where operations ran, and what an impossible placement says."""
+    run = tasks.run("placement", "--devices=2")
+    assert run.wait() == 0
+    ran = re.findall(r"^  product +\S+(device:\S+)$", run.text, re.MULTILINE)
+    assert ran == ["device:CPU:0", "device:CPU:1", "device:CPU:0"]
+    assert "Cannot assign a device for operation product" in run.text.splitlines()[-1]

@@ -1,0 +1,34 @@
+"""TensorFlow's messages, cut down to the line that says what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from trainer.errors import reason
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("socket closed\nAdditional GRPC error information", "socket closed"),
+        (
+            "Graph execution error:\n\nDetected at node 'a' defined at (most recent call last):\n"
+            "    File \"a.py\", line 5, in <module>\nNode: 'a'\n"
+            "Detected at node 'a' defined at (most recent call last):\nNode: 'a'\n"
+            "From /job:worker/replica:0/task:0:\n/full/a.ckpt; No space left on device\n"
+            "\t [[{{node a}}]]\nHint: more",
+            "/full/a.ckpt; No space left on device",
+        ),
+        ("2 root error(s) found.\n  (0) ABORTED: gone\n  (1) ABORTED: gone", "gone"),
+        (
+            "{{function_node x}} corrupted record at 7 [Op:IteratorGetNext] name: ",
+            "corrupted record at 7",
+        ),
+    ],
+)
+def test_the_reason_of_an_error(message: str, line: str) -> None:
+    """The reason stands after nodes, tasks and counts, without names of nodes."""
+    assert reason(tf.errors.AbortedError(None, None, message)) == line
+    assert reason(OSError(28, "No space left on device")) == "No space left on device"
+    assert reason(KeyError()) == "KeyError"
