@@ -62,7 +62,7 @@ class Engine:
         resume: str | None = None,
         past: Replay | None = None,
     ) -> None:
-        self.run = Run.attach(plan, past.snapshot) if past else Run(plan, time.time())
+        self.run = Run.attach(plan, past.snapshot, past.met) if past else Run(plan, time.time())
         self.series = past.series if past else {task.id: Series() for task in plan.tasks}
         self._attached = past is not None
         self._cluster = cluster
@@ -126,7 +126,7 @@ class Engine:
         tasks = tuple(
             replace(
                 view,
-                last_output=self._last_output.get(view.id),
+                last_output=self._last_output.get(view.id, view.last_output),
                 log_size=self._logs.open(view.id).size,
                 url=self._url(view),
             )
@@ -234,6 +234,8 @@ class Engine:
     def link_lost(self, host: str, reason: str) -> None:
         link = self._links[host]
         until = time.time() + self.run.plan.settings.lease
+        if facts["eof"]:
+            self._ended(task, facts)
         until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
         self.feed(ev.HostLost(time.time(), host, reason, until))
 
@@ -252,6 +254,8 @@ class Engine:
     # --- what agents say ------------------------------------------------------------------
 
     def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None:
+        for task in list(self._exits):  # the run goes on without what finds no room
+            self._complete_exit(task)
         now = time.time()
         if kind == wire.RECEIPT:
             self._receipt(host, body)
@@ -280,7 +284,7 @@ class Engine:
         elif kind == wire.EXITED:
             self._exited(task, body)
         elif kind == wire.EOF:
-            self._ends[task] = body
+            self._ended(task, body)
             for what, why in (("lost", "the disk there is full"), ("cut", "log_limit")):
                 if body[what]:
                     text = f"{task}: {body[what]} bytes of its log were dropped on {host} ({why})"
@@ -301,18 +305,30 @@ class Engine:
         self.feed(ev.Receipted(time.time(), receipt, named))
 
     def _exited(self, task: TaskId, facts: dict[str, Any]) -> None:
+        if tasks is None and not body["ids"]:
+            return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         """A task is told to have exited only when its output is here to the last byte."""
         self._exits[task] = facts
-        log = self._logs.open(task)
-        if self._links[self._hosts_of[task]].settings.local:
-            now = time.time()
-            self.log_grew(task, log.grown(facts["size"], now), now)
+        self._count_local(task, facts["size"])
         self._complete_exit(task)
 
     def _complete_exit(self, task: TaskId) -> None:
         facts = self._exits.get(task)
-        if facts is None or self._logs.open(task).size < facts["size"]:
+        if facts is None:
             return
+        missing = self._logs.open(task).size < facts["size"]
+        if missing and not self._links[self._hosts_of[task]].stuck:
+            return
+    def _ended(self, task: TaskId, facts: dict[str, Any]) -> None:
+        """Nobody will write to the log of this attempt any more."""
+        self._ends[task] = facts
+        self._count_local(task, facts["size"])
+
+    def _count_local(self, task: TaskId, size: int) -> None:
+        link = self._links[self._hosts_of[task]]
+        if link.settings.local:
+            link.grown(task, size)
+
         del self._exits[task]
         tail = log_tail(self._logs.open(task))
         status, signal = facts["status"], facts["signal"]
@@ -550,14 +566,11 @@ class Engine:
 
     async def _collect(self, host: str) -> bool:
         """Waits until all logs of a host are here; False when nothing came for ten seconds."""
-        tasks = [task.id for task in self.run.plan.on_host(host)]
+        views = [view for view in self.run.snapshot().tasks if view.host == host and view.attempts]
         last, since = -1, time.monotonic()
         while True:
-            sizes = {task: self._logs.open(task).size for task in tasks}
-            wanted = {task: self._ends[task]["size"] for task in tasks if task in self._ends}
-            if all(sizes[task] >= size for task, size in wanted.items()) and not any(
-                task in self._exits for task in tasks
-            ):
+            sizes = {view.id: self._logs.open(view.id).size for view in views}
+            if all(self._is_whole(view) for view in views):
                 return True
             if sum(sizes.values()) != last:
                 last, since = sum(sizes.values()), time.monotonic()
@@ -583,6 +596,13 @@ def _facts(
     return HostFacts(
         home=welcome["home"],
         workdir=f"{stage}/{WORK}" if plan.workdir or host.data else welcome["home"],
+    def _is_whole(self, view: TaskView) -> bool:
+        """The end of the last attempt's output is known, and all up to it is here."""
+        end = self._ends.get(view.id)
+        if end is None or end["attempt"] < view.attempts[-1].number or view.id in self._exits:
+            return False
+        return self._logs.open(view.id).size >= int(end["size"])
+
         trainer=f"{stage}/{TRAINER}",
         tools=f"{stage}/{TOOLS}",
         gpus=gpus,

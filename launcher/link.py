@@ -14,6 +14,7 @@ import os
 import random
 import secrets
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,6 +25,7 @@ from .environment import EXTENDED
 from .errors import AgentError, HostError, InterpreterError
 from .ids import TaskId
 from .logs import LogStore
+from .records import safe
 from .transport import Transport
 
 WINDOW = 1 << 20
@@ -31,6 +33,9 @@ START_SECONDS = 30.0
 REPLY_SECONDS = 20.0
 _MARK_LIMIT = 1 << 16
 _FULL_DISK_PAUSE = 1.0
+
+Sink = Callable[[int, bytes], Awaitable[None]]
+"""Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
 
 Open = Callable[[str, str], Awaitable[Transport]]
 """Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
@@ -110,11 +115,17 @@ class Link:
         self._listener = listener
         self._transport: Transport | None = None
         self._token = secrets.token_hex(8)
+        self.sessions = 0
+        """How many times an agent has greeted us."""
         self._numbers: dict[int, TaskId] = {}
+        self._sinks: dict[int, Sink] = {}
         self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ids = itertools.count(1)
         self._written = 0
         self._granted = 0
+        self._unwritten: deque[tuple[TaskId, int, bytes]] = deque()
+        """Log bytes that found no room on our disk: at most what the host has credit for."""
+        self._writing: asyncio.Task[None] | None = None
         self._closing = False
         self._leaving = False
 
@@ -122,6 +133,11 @@ class Link:
     def closed(self) -> bool:
         """The link has ended and will not come back."""
         return self._closing
+
+    @property
+    def stuck(self) -> bool:
+        """Log bytes wait for room on our disk."""
+        return bool(self._unwritten)
 
     # --- what the launcher does -----------------------------------------------------------
 
@@ -203,6 +219,13 @@ class Link:
             body = {"task": str(task), "number": number, "log_limit": log_limit}
             self.send(wire.OPEN, {**body, "from": size})
 
+    def receive(self, number: int, sink: Sink | None) -> None:
+        """Hands the bytes that come under a number, which no log has, to `sink` from now on."""
+        if sink is None:
+            self._sinks.pop(number, None)
+        else:
+            self._sinks[number] = sink
+
     async def forward(self, port: int, wanted: int = 0) -> int:
         """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
         that is free.
@@ -245,6 +268,7 @@ class Link:
         self._transport.write(wire.encode(wire.HELLO, self.settings.hello(self._token)))
         decoder = wire.Decoder()
         self._written = self._granted = 0
+        self._unwritten.clear()  # asked for anew: logs are opened from where their files end
         self.last_heard = time.monotonic()
         beats = asyncio.create_task(self._beat(self._transport))
         try:
@@ -254,14 +278,14 @@ class Link:
                 for frame in decoder.feed(data):
                     await self._handle(frame)
                 data = await self._transport.read()
-        except (wire.WireError, KeyError, TypeError) as error:
+        except (wire.WireError, KeyError, TypeError, ValueError) as error:
             raise AgentError(host, f"what came is not an agent's: {error}") from error
         finally:
             beats.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beats
         if not self.connected:
-            said = self._transport.complaint if self._transport else ""
+            said = safe(self._transport.complaint) if self._transport else ""
             raise AgentError(host, f"the agent did not greet us{': ' + said if said else ''}")
 
     async def _read_greeting(self, transport: Transport) -> bytes:
@@ -276,7 +300,7 @@ class Link:
         """Beats, and gives the connection up when nothing came back for three beats."""
         every = self.settings.beat
         silence = max(3 * every, 1.5)
-        woke = time.monotonic()
+        woke = began = time.monotonic()
         while True:
             await asyncio.sleep(every)
             now = time.monotonic()
@@ -286,10 +310,15 @@ class Link:
             if self.connected and now - self.last_heard > silence:
                 await transport.aclose()
                 return
+            if not self.connected and now - began > START_SECONDS:
+                await transport.aclose()  # half a greeting, and then nothing
+                return
             transport.write(wire.encode(wire.BEAT))
 
     async def _drop(self) -> None:
         transport, self._transport = self._transport, None
+        if self._closing and self._writing is not None:
+            self._writing.cancel()
         for future in self._replies.values():
             if not future.done():
                 error = AgentError(self.settings.host, "the connection ended")
@@ -303,11 +332,16 @@ class Link:
     async def _handle(self, frame: wire.Frame) -> None:
         host = self.settings.host
         if frame.type == wire.DATA:
-            await self._data(*frame.data())
+            number, offset, chunk = frame.data()
+            if number in self._numbers:
+                self._data(number, offset, chunk)
+            else:
+                await self._to_sink(number, offset, chunk)
             return
         body = frame.json()
         if frame.type == wire.WELCOME:
             self.connected = True
+            self.sessions += 1
             self._listener.link_up(host, body)
             self._grant()
         elif frame.type == wire.REPLY:
@@ -323,27 +357,55 @@ class Link:
         elif frame.type == wire.ERROR and not self.connected:
             raise AgentError(host, body["text"], code=body.get("code", ""))
         elif frame.type == wire.SIZE:
-            task = TaskId.parse(body["task"])
-            now = time.time()
-            self._listener.log_grew(task, self._logs.open(task).grown(body["size"], now), now)
+            self.grown(TaskId.parse(body["task"]), body["size"])
         elif frame.type != wire.PONG:
             self._listener.agent_said(host, frame.type, body)
 
-    async def _data(self, number: int, offset: int, chunk: bytes) -> None:
+    def _data(self, number: int, offset: int, chunk: bytes) -> None:
         task = self._numbers[number]
+        if self._unwritten or not self._store(task, offset, chunk):
+            # No credit until there is room: the host keeps its copy. Receipts, and whatever
+            # else comes behind, are not held up.
+            self._unwritten.append((task, offset, chunk))
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.create_task(self._write_later())
+
+    def _store(self, task: TaskId, offset: int, chunk: bytes) -> bool:
         now = time.time()
         log = self._logs.open(task)
-        while not self._closing:
-            try:
-                log.append(offset, chunk, now)
-                break
-            except OSError as error:
-                # No credit until there is room: the host keeps its copy, tasks and UI go on.
-                self._listener.disk_full(f"{log.path.name}: {error.strerror}")
-                await asyncio.sleep(_FULL_DISK_PAUSE)
-                self.last_heard = time.monotonic()
+        try:
+            log.append(offset, chunk, now)
+        except OSError as error:
+            self._listener.disk_full(f"{log.path.name}: {error.strerror}")
+            return False
         self._written += len(chunk)
         self._listener.log_grew(task, chunk, now)
+        if self._granted - self._written <= WINDOW // 2:
+            self._grant()
+        return True
+
+    async def _write_later(self) -> None:
+        while self._unwritten:
+            await asyncio.sleep(_FULL_DISK_PAUSE)
+            while self._unwritten and self._store(*self._unwritten[0]):
+                self._unwritten.popleft()
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """The log of a task of this machine, which its agent writes here itself, has grown."""
+        now = time.time()
+        log = self._logs.open(task)
+        try:
+            data = log.grown(size, now)
+        except OSError as error:
+            self._listener.disk_full(f"{log.path.name}: {error.strerror}")
+            return
+        self._listener.log_grew(task, data, now)
+
+    async def _to_sink(self, number: int, offset: int, chunk: bytes) -> None:
+        sink = self._sinks.get(number)
+        if sink is not None:  # else somebody has lost interest in what is still on its way
+            await sink(offset, chunk)
+        self._written += len(chunk)
         if self._granted - self._written <= WINDOW // 2:
             self._grant()
 
@@ -417,4 +479,4 @@ async def _await_marker(transport: Transport, marker: bytes, host: str) -> bytes
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return safe(lines[-1])[:300] if lines else ""

@@ -7,7 +7,7 @@ compare instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
@@ -62,6 +62,11 @@ class Run:
         self._hung: set[TaskId] = set()
         self._watched: set[TaskId] = set()
         self._failure: Failure | None = None
+        self._unanswered: dict[TaskId, float] = {}
+        """Kills of single tasks (by their grace) whose receipt has not come: what comes after
+        them waits for it, and a host that was cut off is asked again."""
+        self._due: set[TaskId] = set()
+        """Tasks whose next attempt only waits for such a receipt."""
         self._cause: Cause | None = None
         self._kill_deadline: float | None = None
         self._hurried = False
@@ -74,9 +79,10 @@ class Run:
         self._total = plan.total_steps
         self._attaching = False
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
-            ev.Begin: lambda _: [],
+            ev.Begin: self._begin,
             ev.HostUp: self._host_up,
             ev.HostRefused: self._host_refused,
+        self._was_killing = False
             ev.HostLost: self._host_lost,
             ev.Superseded: self._superseded,
             ev.Checked: self._checked,
@@ -97,12 +103,14 @@ class Run:
         }
 
     @classmethod
-    def attach(cls, plan: Plan, past: Snapshot) -> Run:
+    def attach(cls, plan: Plan, past: Snapshot, met: Collection[str] | None = None) -> Run:
         """A run that another launcher began, as `past` tells it; what its tasks do now the
-        agents will say. Every host may hold something, so every host owes a receipt."""
+        agents will say. Every host that the earlier launcher has `met` (None: any) may hold
+        something, so each of them owes a receipt."""
         run = cls(plan, past.started)
         run._attaching = True
-        run._met = set(run._hosts)
+        run._met = set(run._hosts) if met is None else run._hosts.keys() & met
+        run._was_killing = past.state is RunState.KILLING
         for view in past.tasks:
             if view.id in run._tasks:
                 seen = TaskState.READY if view.state is TaskState.LOST else view.state
@@ -148,6 +156,15 @@ class Run:
         self._host(host, state=HostState.UP, reason="", lease_until=None, last_heard=event.time)
         if self._attaching and not came_back:
             out = self._adopt(event)
+    def _begin(self, _: ev.Begin) -> list[Instruction]:
+        """Attached to a run whose launcher died while it killed: that is gone on with."""
+        if not self._was_killing:
+            return []
+        states = {view.state for view in self._deciding()}
+        if TaskState.FAILED in states:
+            return self._end_all(Cause.FAILURE)
+        return self._end_all(Cause.RULE if states == {TaskState.EXITED} else Cause.PERSON)
+
             return out or self._when_all_answered()
         if self.state is RunState.CONNECTING:
             return self._when_all_answered()
@@ -157,6 +174,8 @@ class Run:
         return self._take_back(host, event)
 
     def _take_back(self, host: str, event: ev.HostUp) -> list[Instruction]:
+            if event.was:
+                self._note(f"{host}, meanwhile: {event.was}")
         """After a cut: tasks have their true state again, and what got no answer is repeated."""
         held = {(str(facts["task"]), int(facts["attempt"])) for facts in event.tasks}
         out: list[Instruction] = []
@@ -170,8 +189,9 @@ class Run:
                 out.append(ev.StartTask(self.plan.task(view.id), view.attempt))
             else:
                 exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
+        killing = self.state is RunState.KILLING
                 out += self._task_exited(exited, reason=event.was or "the host's agent died")
-        if self.state is RunState.KILLING and host not in self._receipts:
+        if killing and host not in self._receipts:
             out.append(ev.KillHost(host, None, self._grace_left()))
         elif self.state is RunState.STAGING and host not in self._staged:
             out.append(ev.StageHost(host))
@@ -185,6 +205,12 @@ class Run:
         out: list[Instruction] = []
         newest: dict[TaskId, int] = {}
         for facts in event.tasks:
+        if self.state is not RunState.KILLING:
+            out += [
+                ev.KillHost(host, (task,), grace)
+                for task, grace in self._unanswered.items()
+                if self._tasks[task].host == host
+            ]
             task = TaskId.parse(str(facts["task"]))
             newest[task] = max(newest.get(task, 0), int(facts["attempt"]))
         for view in [v for v in self._tasks.values() if v.host == event.host]:
@@ -211,7 +237,8 @@ class Run:
             return []
         if self._attaching:
             self.state = RunState.STAGING
-            return [ev.CheckHosts(ports=False)]
+            begun = any(view.attempt for view in self._tasks.values())
+            return [ev.CheckHosts(ports=not begun)]
         if HostState.LOST in states:
             return []
         if HostState.REFUSED in states:
@@ -438,7 +465,7 @@ class Run:
             self._task(task, state=TaskState.BACKOFF)
             self._note(f"{task} on {plan.host}: {how}; attempt {view.attempt + 1} in {delay:g} s")
             return [
-                ev.KillHost(plan.host, (task,), 0.0),  # what the attempt has left behind
+                self._kill_task(task, 0.0),  # what the attempt has left behind
                 ev.SetTimer(f"again:{task}:{view.attempt}", delay),
             ]
         if plan.role in (Role.EVALUATOR, Role.HELPER):
@@ -465,7 +492,11 @@ class Run:
             return []
         self._restarting.add(event.task)
         grace = 0.0 if event.hard or not view.state.live else self.plan.settings.grace
-        return [ev.KillHost(view.host, (event.task,), grace)]
+        return [self._kill_task(event.task, grace)]
+
+    def _kill_task(self, task: TaskId, grace: float) -> Instruction:
+        self._unanswered[task] = grace
+        return ev.KillHost(self._tasks[task].host, (task,), grace)
 
     def _signal_task(self, event: ev.SignalTask) -> list[Instruction]:
         view = self._tasks[event.task]
@@ -473,7 +504,7 @@ class Run:
             return []
         self._by_person.add(event.task)
         grace = self.plan.settings.grace if event.name == "TERM" else 0.0
-        return [ev.KillHost(view.host, (event.task,), grace)]
+        return [self._kill_task(event.task, grace)]
 
     # --- the end --------------------------------------------------------------------------
 
@@ -514,17 +545,21 @@ class Run:
         self._hung.add(event.task)
         reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
         self._task(event.task, reason=reason)
-        return [ev.KillHost(view.host, (event.task,), self.plan.settings.grace)]
+        return [self._kill_task(event.task, self.plan.settings.grace)]
 
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
         if self.state is RunState.KILLING:
             self._hurried = True
             self._kill_deadline = event.time
             return [
-                ev.KillHost(host, None, 0.0) for host in self._met if host not in self._receipts
+                ev.KillHost(host, None, 0.0)
+                for host in self._met_in_order()
+                if host not in self._receipts
             ]
         return self._end_all(Cause.PERSON if event.by_person else Cause.TERM)
 
+        if view.state is TaskState.LOST:  # it is we who hear nothing
+            return [ev.WatchSilence(event.task, self.plan.settings.finish_timeout)]
     def _end_all(self, cause: Cause) -> list[Instruction]:
         """One broadcast to all hosts at once, never host after host."""
         if self.state is RunState.KILLING:
@@ -533,7 +568,7 @@ class Run:
         self._cause = cause
         self._kill_deadline = self._now + self.plan.settings.grace
         grace = self.plan.settings.grace
-        kills: list[Instruction] = [ev.KillHost(host, None, grace) for host in self._met]
+        kills: list[Instruction] = [ev.KillHost(host, None, grace) for host in self._met_in_order()]
         if not kills:
             return self._finish()
         return [*kills, ev.SetTimer("give-up", grace + KILL_PATIENCE)]
@@ -550,13 +585,24 @@ class Run:
         return self._finish() if self._receipts.keys() >= self._met else []
 
     def _task_is_gone(self, task: TaskId) -> list[Instruction]:
-        if task not in self._restarting or self.state is RunState.KILLING:
+        self._unanswered.pop(task, None)
+        wanted = task in self._restarting or task in self._due
+        if not wanted or self.state is RunState.KILLING:
             return []
+    def _met_in_order(self) -> list[str]:
+        return [host for host in self._hosts if host in self._met]
+
         self._restarting.discard(task)
         return self._start(task, self._tasks[task].attempt + 1)
 
     def _give_up(self) -> list[Instruction]:
-        """A host that did not come back in time is named as unconfirmed."""
+        if self.state is not RunState.KILLING:
+            return []  # an agent that acted alone: what it ended, its tasks' ends say
+        """A host that did not come back in time is named as unconfirmed; one that is still being
+        logged in to has its time."""
+        missing = self._met - self._receipts.keys()
+        if any(self._hosts[host].state is HostState.CONNECTING for host in missing):
+            return [ev.SetTimer("give-up", 1.0)]
         for host in self._met - self._receipts.keys():
             until = self._hosts[host].lease_until or self._now + self.plan.settings.lease
             self._receipts[host] = HostReceipt(
@@ -567,6 +613,7 @@ class Run:
     def _finish(self) -> list[Instruction]:
         order = [host for host in self._hosts if host in self._receipts]
         self._receipt = Receipt(tuple(self._receipts[host] for host in order))
+        self._due.discard(task)
         outcome, code = self._verdict()
         leaves: list[Instruction] = [
             ev.LeaveHost(host) for host in order if self._receipts[host].confirmed
@@ -605,9 +652,12 @@ class Run:
         if what == "after":
             return self._task_ready(ev.TaskReady(event.time, task, attempt))
         waits = self._tasks[task].state is TaskState.BACKOFF and self._current(task, attempt)
-        if waits and self.state is not RunState.KILLING:
-            return self._start(task, attempt + 1)
-        return []
+        if not waits or self.state is RunState.KILLING or task in self._restarting:
+            return []
+        if task in self._unanswered:
+            self._due.add(task)
+            return []
+        return self._start(task, attempt + 1)
 
     def _noted(self, event: ev.Noted) -> list[Instruction]:
         self._note(event.text)

@@ -1,0 +1,773 @@
+"""The run as a pure machine: events in, instructions out, no clock, no process, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import events as ev
+from launcher.cluster_file import loads
+from launcher.events import Event, Instruction
+from launcher.ids import TaskId
+from launcher.plan import HostFacts, Plan, make_plan
+from launcher.run import MAX_BACKOFF, Run
+from launcher.snapshot import HostReceipt, Snapshot, Survivor, TaskView
+from launcher.states import HostState, Outcome, RunState, TaskState
+
+CLUSTER = """
+name = "t"
+[hosts.a]
+ssh = "a"
+[hosts.b]
+ssh = "b"
+[jobs.ps]
+tasks = ["a:2222"]
+[jobs.worker]
+tasks = ["a:2223", "b:2222", "b:2223"]
+[run]
+command = ["x"]
+grace = 5
+lease = 60
+"""
+
+
+def plan_of(settings: str = "", jobs: str = "", text: str = CLUSTER) -> Plan:
+    """The plan of the cluster above (ps and chief on `a`, two workers on `b`)."""
+    cluster = loads(text + settings + jobs, "cluster.toml", Path("/srv"))
+    return make_plan(cluster, "r", {"a": HostFacts(home="/h"), "b": HostFacts(home="/h")})
+
+
+def name(text: str) -> TaskId:
+    return TaskId.parse(text)
+
+
+class Story:
+    """A run that is told what happens, a second after each other."""
+
+    def __init__(self, settings: str = "", jobs: str = "", text: str = CLUSTER) -> None:
+        self.plan = plan_of(settings, jobs, text)
+        self.now = 1000.0
+        self.run = Run(self.plan, self.now)
+        self.log: list[Instruction] = []
+
+    def tell(self, kind: type[Event], *words: Any, **fields: Any) -> list[Instruction]:
+        """Lets something happen; returns what the run wants done."""
+        self.now += 1
+        out = self.run.handle(kind(self.now, *words, **fields))
+        self.log += out
+        return out
+
+    @property
+    def seen(self) -> Snapshot:
+        return self.run.snapshot()
+
+    def phase(self) -> RunState:
+        return self.seen.state
+
+    def task(self, task: str) -> TaskView:
+        return self.seen.task(name(task))
+
+    def state(self, task: str) -> TaskState:
+        return self.task(task).state
+
+    def up(self, *hosts: str, tasks: Sequence[dict[str, Any]] = (), was: str = "") -> Any:
+        return [i for host in hosts for i in self.tell(ev.HostUp, host, tuple(tasks), was)]
+
+    def lost(self, host: str, lease: float = 60.0) -> list[Instruction]:
+        return self.tell(ev.HostLost, host, "silence", self.now + 1 + lease)
+
+    def staged(self) -> list[Instruction]:
+        """All hosts up, checked and staged; the first stage starts."""
+        self.tell(ev.Begin)
+        self.up("a", "b")
+        self.tell(ev.Checked, self.plan)
+        return [i for host in ("a", "b") for i in self.tell(ev.Staged, host)]
+
+    def begun(self, *tasks: str, attempt: int = 1) -> list[Instruction]:
+        return [
+            i
+            for n, t in enumerate(tasks, 100)
+            for i in self.tell(ev.TaskStarted, name(t), attempt, n)
+        ]
+
+    def ready(self, *tasks: str, attempt: int = 1) -> list[Instruction]:
+        """Tasks start and become ready, one after the other."""
+        out = []
+        for task in tasks:
+            self.begun(task, attempt=attempt)
+            out += self.tell(ev.TaskReady, name(task), attempt)
+        return out
+
+    def running(self) -> None:
+        """The whole cluster is ready."""
+        self.staged()
+        self.ready("ps:0", "worker:0", "worker:1", "worker:2")
+
+    def exited(
+        self, task: str, status: int | None = 0, signal: str | None = None, attempt: int = 1
+    ) -> list[Instruction]:
+        return self.tell(ev.TaskExited, name(task), attempt, status, signal)
+
+    def receipt(self, host: str, tasks: Sequence[str] | None = None, **fields: Any) -> Any:
+        named = None if tasks is None else tuple(name(t) for t in tasks)
+        return self.tell(ev.Receipted, HostReceipt(host, confirmed=True, **fields), named)
+
+    def timer(self, text: str) -> list[Instruction]:
+        return self.tell(ev.Timer, text)
+
+
+def starts(out: Sequence[Instruction]) -> list[tuple[str, int]]:
+    return [(str(i.task.id), i.attempt) for i in out if isinstance(i, ev.StartTask)]
+
+
+def kills(out: Sequence[Instruction]) -> list[tuple[str, list[str] | None, float]]:
+    return [
+        (i.host, None if i.tasks is None else [str(t) for t in i.tasks], i.grace)
+        for i in out
+        if isinstance(i, ev.KillHost)
+    ]
+
+
+def timers(out: Sequence[Instruction]) -> dict[str, float]:
+    return {i.name: i.seconds for i in out if isinstance(i, ev.SetTimer)}
+
+
+def ends(out: Sequence[Instruction]) -> list[tuple[Outcome, int]]:
+    return [(i.outcome, i.exit_code) for i in out if isinstance(i, ev.End)]
+
+
+# --- order and readiness ------------------------------------------------------------------------
+
+
+def test_checks_come_when_all_hosts_have_answered_and_staging_after_them() -> None:
+    story = Story()
+    assert story.tell(ev.Begin) == []
+    assert story.up("a") == []
+    assert story.up("b") == [ev.CheckHosts()]
+    assert story.tell(ev.Checked, story.plan) == [ev.StageHost("a"), ev.StageHost("b")]
+    assert story.tell(ev.Staged, "b") == []
+    assert starts(story.tell(ev.Staged, "a")) == [("ps:0", 1)]
+
+
+def test_each_stage_waits_for_the_one_before() -> None:
+    """ps until it listens, the chief until it listens, then all others at once."""
+    story = Story()
+    assert starts(story.staged()) == [("ps:0", 1)]
+    assert starts(story.begun("ps:0")) == []
+    assert starts(story.tell(ev.TaskReady, name("ps:0"), 1)) == [("worker:0", 1)]
+    assert starts(story.ready("worker:0")) == [("worker:1", 1), ("worker:2", 1)]
+    assert story.phase() is RunState.STARTING
+    story.ready("worker:1", "worker:2")
+    assert story.phase() is RunState.RUNNING
+    assert {view.state for view in story.seen.tasks} == {TaskState.READY}
+
+
+def test_who_waits_for_whom_is_said() -> None:
+    story = Story()
+    assert story.seen.waiting == "a, b"
+    story.staged()
+    assert story.seen.waiting == "ps:0 on a:2222"
+
+
+def test_a_task_that_is_not_ready_in_time_has_failed() -> None:
+    """The deadline of a ready task, or of an earlier attempt, means nothing."""
+    story = Story(settings="[start]\ntimeout = 7")
+    assert timers(story.staged()) == {"ready:ps:0:1": 7.0}
+    story.ready("ps:0")
+    assert story.timer("ready:ps:0:1") == []
+    story.begun("worker:0")
+    assert kills(story.timer("ready:worker:0:1")) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.state("worker:0") is TaskState.FAILED
+    failure = story.seen.first_failure
+    assert failure is not None and failure.how == "not ready after 7 s"
+
+
+def test_a_port_that_somebody_holds_is_the_reason() -> None:
+    story = Story()
+    story.staged()
+    story.tell(ev.TaskStarted, name("ps:0"), 1, 99, held="pid 7 of other/ps:0/1 (python)")
+    story.tell(ev.TaskExited, name("ps:0"), 1, 1, None, "pid 7 of other/ps:0/1 (python)")
+    failure = story.seen.first_failure
+    assert failure is not None
+    assert "exit 1, its port is held by pid 7 of other/ps:0/1 (python)" in failure.how
+
+
+def test_ready_by_time_and_by_start() -> None:
+    """`{ after = s }` sets a timer from the start; `started` is ready at once."""
+    text = CLUSTER + '[start.ready]\nps = { after = 3.0 }\nworker = "started"\n'
+    story = Story(text=text)
+    story.staged()
+    assert timers(story.begun("ps:0")) == {"after:ps:0:1": 3.0}
+    assert starts(story.timer("after:ps:0:1")) == [("worker:0", 1)]
+    assert starts(story.begun("worker:0")) == [("worker:1", 1), ("worker:2", 1)]
+
+
+def test_a_task_that_is_done_before_it_was_ready_does_not_hold_the_start_up() -> None:
+    story = Story(settings='on_failure = "keep"')
+    story.staged()
+    story.ready("ps:0")
+    story.begun("worker:0")
+    assert starts(story.exited("worker:0", 0)) == [("worker:1", 1), ("worker:2", 1)]
+
+
+def test_a_metric_line_makes_ready_running_and_nothing_else() -> None:
+    story = Story()
+    story.staged()
+    story.tell(ev.MetricSeen, name("ps:0"), {"step": 3.0, "loss": 0.5}, None)
+    assert story.state("ps:0") is TaskState.STARTING
+    story.ready("ps:0")
+    story.tell(ev.MetricSeen, name("ps:0"), {"step": 4.0}, 2.0)
+    view = story.task("ps:0")
+    assert (view.state, view.step, view.loss, view.rate) == (TaskState.RUNNING, 4, 0.5, 2.0)
+
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped() -> None:
+    story = Story()
+    story.running()
+    out = story.exited("worker:0")
+    assert story.phase() is RunState.FINISHING
+    assert out == [
+        ev.WatchSilence(name("worker:1"), 60.0),
+        ev.WatchSilence(name("worker:2"), 60.0),
+    ]
+    assert story.exited("worker:1") == []
+    assert kills(story.exited("worker:2")) == [("a", None, 5.0), ("b", None, 5.0)]
+    story.exited("ps:0", None, "TERM")
+    assert story.receipt("a") == []
+    out = story.receipt("b")
+    assert out == [ev.LeaveHost("a"), ev.LeaveHost("b"), ev.End(Outcome.SUCCESS, 0)]
+    assert story.state("ps:0") is TaskState.STOPPED
+    assert story.state("worker:1") is TaskState.EXITED
+
+
+def test_success_all_waits_for_everybody() -> None:
+    """Without a deciding chief silence is watched only once a task of the job has ended."""
+    story = Story(settings='success = "all"')
+    story.running()
+    assert story.exited("worker:0") == [
+        ev.WatchSilence(name("worker:1"), 60.0),
+        ev.WatchSilence(name("worker:2"), 60.0),
+    ]
+    assert story.phase() is RunState.RUNNING
+    story.exited("worker:2")
+    assert kills(story.exited("worker:1"))
+    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.SUCCESS, 0)]
+
+
+def test_a_program_that_hangs_at_its_end_is_named_and_has_failed() -> None:
+    story = Story()
+    story.running()
+    story.exited("worker:0")
+    story.exited("worker:1")
+    out = story.tell(ev.Silent, name("worker:2"), 60.0)
+    assert kills(out) == [("b", ["worker:2"], 5.0)]
+    assert "hangs at its end" in story.task("worker:2").reason
+    assert kills(story.exited("worker:2", None, "TERM")) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.FAILED, 1)]
+
+
+def test_silence_of_a_lost_host_is_not_a_hang() -> None:
+    """It is we who hear nothing; the watch goes on."""
+    story = Story()
+    story.running()
+    story.exited("worker:0")
+    story.lost("b")
+    assert story.tell(ev.Silent, name("worker:2"), 60.0) == [
+        ev.WatchSilence(name("worker:2"), 60.0)
+    ]
+    assert story.state("worker:2") is TaskState.LOST
+
+
+def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:
+    story = Story(settings='on_failure = "keep"')
+    story.running()
+    assert kills(story.exited("ps:0", 3)) == [("a", None, 5.0), ("b", None, 5.0)]
+    failure = story.seen.first_failure
+    assert failure is not None and (str(failure.task), failure.how) == ("ps:0", "exit 3")
+
+
+def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
+    story = Story(settings='on_failure = "keep"')
+    story.running()
+    assert kills(story.exited("worker:1", 1)) == []
+    story.exited("worker:0")
+    assert kills(story.exited("worker:2"))
+    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.FAILED, 1)]
+
+
+def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
+    story = Story(settings='on_failure = "keep"')
+    story.running()
+    story.tell(ev.TaskExited, name("worker:2"), 1, None, "SEGV", "", ("last words",))
+    story.exited("worker:1", 1)
+    failure = story.seen.first_failure
+    assert failure is not None
+    assert (str(failure.task), failure.how, failure.tail) == (
+        "worker:2",
+        "killed by SEGV",
+        ("last words",),
+    )
+    assert failure.others == (name("worker:1"),)
+
+
+def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:
+    jobs = '[jobs.board]\ntasks = ["b:6006"]\nin_cluster = false\ncommand = ["y"]\n'
+    story = Story(jobs=jobs)
+    story.running()
+    story.begun("board:0")
+    assert kills(story.exited("board:0", 9)) == []
+    assert story.state("board:0") is TaskState.FAILED
+    assert story.seen.first_failure is None
+    assert any("board:0" in note for note in story.seen.notes)
+    story.exited("worker:0")
+    story.exited("worker:1")
+    assert kills(story.exited("worker:2"))
+    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.SUCCESS, 0)]
+
+
+def test_the_end_of_an_earlier_attempt_says_nothing_of_the_present_one() -> None:
+    story = Story(settings='on_failure = "restart"')
+    story.running()
+    story.exited("worker:1", 1)
+    story.receipt("b", ["worker:1"])
+    story.timer("again:worker:1:1")
+    assert story.exited("worker:1", 1, attempt=1) == []
+    assert story.state("worker:1") is TaskState.STARTING
+
+
+# --- restarts -----------------------------------------------------------------------------------
+
+
+def test_a_failed_task_is_started_again_after_a_growing_pause() -> None:
+    """What the attempt left behind is killed; attempts are counted; the pause doubles."""
+    story = Story(settings='on_failure = "restart"\nmax_restarts = 2')
+    story.running()
+    out = story.exited("worker:1", 1)
+    assert kills(out) == [("b", ["worker:1"], 0.0)]
+    assert timers(out) == {"again:worker:1:1": 1.0}
+    assert story.state("worker:1") is TaskState.BACKOFF
+    story.receipt("b", ["worker:1"])
+    assert starts(story.timer("again:worker:1:1")) == [("worker:1", 2)]
+    story.ready("worker:1", attempt=2)
+    assert timers(story.exited("worker:1", 1, attempt=2)) == {"again:worker:1:2": 2.0}
+    story.receipt("b", ["worker:1"])
+    story.timer("again:worker:1:2")
+    story.ready("worker:1", attempt=3)
+    assert [a.number for a in story.task("worker:1").attempts] == [1, 2, 3]
+    assert kills(story.exited("worker:1", 1, attempt=3)) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.state("worker:1") is TaskState.FAILED
+
+
+def test_the_pause_is_bounded() -> None:
+    story = Story(settings='on_failure = "restart"\nmax_restarts = 9')
+    story.running()
+    pauses: list[float] = []
+    for attempt in range(1, 9):
+        out = story.exited("worker:1", 1, attempt=attempt)
+        pauses += timers(out).values()
+        story.receipt("b", ["worker:1"])
+        story.timer(f"again:worker:1:{attempt}")
+        story.ready("worker:1", attempt=attempt + 1)
+    assert pauses == [1, 2, 4, 8, 16, MAX_BACKOFF, MAX_BACKOFF, MAX_BACKOFF]
+
+
+def test_the_next_attempt_waits_until_the_last_one_is_seen_gone() -> None:
+    """A kill that takes longer than the pause must not hit the next attempt."""
+    story = Story(settings='on_failure = "restart"')
+    story.running()
+    story.exited("worker:1", 1)
+    assert story.timer("again:worker:1:1") == []
+    assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+
+
+def test_a_restart_by_hand_ends_the_task_first() -> None:
+    """With the grace, or hard; the end of the old attempt is no failure."""
+    for hard, grace in ((False, 5.0), (True, 0.0)):
+        story = Story()
+        story.running()
+        out = story.tell(ev.Restart, name("worker:1"), hard)
+        assert kills(out) == [("b", ["worker:1"], grace)]
+        assert story.tell(ev.Restart, name("worker:1"), hard) == []  # pressed twice
+        assert story.exited("worker:1", None, "TERM") == []
+        assert story.state("worker:1") is TaskState.BACKOFF
+        assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+        assert story.seen.first_failure is None
+
+
+def test_a_restart_by_hand_during_the_pause_does_not_start_twice() -> None:
+    story = Story(settings='on_failure = "restart"')
+    story.running()
+    story.exited("worker:1", 1)
+    story.tell(ev.Restart, name("worker:1"))
+    assert story.timer("again:worker:1:1") == []
+    assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+    assert story.receipt("b", ["worker:1"]) == []
+
+
+def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does() -> None:
+    story = Story()
+    story.running()
+    assert kills(story.tell(ev.SignalTask, name("worker:2"), "KILL")) == [("b", ["worker:2"], 0.0)]
+    assert kills(story.exited("worker:2", None, "KILL")) == []
+    assert story.state("worker:2") is TaskState.KILLED
+    assert kills(story.tell(ev.SignalTask, name("worker:0"), "TERM")) == [("a", ["worker:0"], 5.0)]
+    assert kills(story.exited("worker:0", None, "TERM")) == [("a", None, 5.0), ("b", None, 5.0)]
+
+
+# --- kill-all -----------------------------------------------------------------------------------
+
+
+def test_kill_all_is_one_broadcast_and_ends_in_a_receipt() -> None:
+    story = Story()
+    story.running()
+    out = story.tell(ev.KillAll)
+    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.seen.kill_deadline == story.now + 5
+    story.exited("ps:0", None, "TERM")
+    assert story.receipt("a", signalled=2) == []
+    assert ends(story.receipt("b", signalled=3)) == [(Outcome.KILLED, 130)]
+    receipt = story.seen.receipt
+    assert receipt is not None and receipt.clean
+    assert [(h.host, h.signalled) for h in receipt.hosts] == [("a", 2), ("b", 3)]
+    assert {view.state for view in story.seen.tasks} == {TaskState.KILLED}
+
+
+def test_a_second_press_kills_now_only_where_something_is_left() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.KillAll)
+    story.receipt("a")
+    assert kills(story.tell(ev.KillAll)) == [("b", None, 0.0)]
+    assert kills(story.tell(ev.KillAll)) == [("b", None, 0.0)]
+    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert story.tell(ev.KillAll) == []
+
+
+def test_by_term_the_exit_code_is_another() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.KillAll, by_person=False)
+    story.receipt("a")
+    assert ends(story.receipt("b")) == [(Outcome.TERMINATED, 143)]
+
+
+def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
+    story = Story(settings='on_failure = "restart"')
+    story.staged()
+    story.begun("ps:0")
+    story.tell(ev.KillAll)
+    assert story.tell(ev.TaskReady, name("ps:0"), 1) == []
+    assert story.exited("ps:0", 1) == []
+    assert story.timer("again:ps:0:1") == []
+    assert story.receipt("a") == []
+    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert story.state("worker:1") is TaskState.PENDING
+
+
+def test_kill_before_any_host_was_met_ends_at_once() -> None:
+    story = Story()
+    story.tell(ev.Begin)
+    assert ends(story.tell(ev.KillAll)) == [(Outcome.KILLED, 130)]
+
+
+def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
+    story = Story()
+    story.tell(ev.Begin)
+    story.up("a", "b")
+    story.tell(ev.Checked, story.plan)
+    assert kills(story.tell(ev.KillAll)) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.tell(ev.Staged, "a") == []
+    story.receipt("a")
+    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+
+
+def test_survivors_are_reported_and_the_exit_code_says_unconfirmed() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.KillAll)
+    story.receipt("a")
+    out = story.receipt("b", survivors=(Survivor(7, "stuck", "D"),))
+    assert ends(out) == [(Outcome.KILLED, 4)]
+    assert story.state("worker:1") is not TaskState.KILLED
+
+
+def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill() -> None:
+    """Its lease had ended while we slept: its receipt is not ours to end the run with."""
+    story = Story()
+    story.running()
+    assert story.receipt("a") == [] and story.receipt("b") == []
+    assert story.phase() is RunState.RUNNING
+
+
+# --- lost hosts ---------------------------------------------------------------------------------
+
+
+def test_a_lost_host_is_shown_apart_and_comes_back() -> None:
+    """Its tasks are `lost`, not failed, and have their true state again afterwards."""
+    story = Story()
+    story.running()
+    story.tell(ev.MetricSeen, name("worker:1"), {"step": 1.0}, None)
+    out = story.lost("b", lease=60)
+    assert timers(out) == {"lease:b": pytest.approx(60 + 5 + 8)}
+    assert story.state("worker:1") is TaskState.LOST
+    assert story.state("worker:0") is TaskState.READY
+    held = [facts("worker:1"), facts("worker:2")]
+    assert story.up("b", tasks=held) == []
+    assert story.state("worker:1") is TaskState.RUNNING
+    assert story.state("worker:2") is TaskState.READY
+    assert story.timer("lease:b") == []
+
+
+def facts(task: str, attempt: int = 1) -> dict[str, Any]:
+    return {"task": task, "attempt": attempt}
+
+
+def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None:
+    story = Story()
+    story.staged()
+    story.ready("ps:0")
+    story.ready("worker:0")
+    story.begun("worker:2")
+    story.lost("b")
+    assert starts(story.up("b", tasks=[facts("worker:2")])) == [("worker:1", 1)]
+
+
+def test_a_task_that_a_new_agent_does_not_know_has_ended() -> None:
+    """The agent died meanwhile, and its tasks with it."""
+    story = Story()
+    story.running()
+    story.lost("b")
+    out = story.up("b", was="the agent died")
+    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    failure = story.seen.first_failure
+    assert failure is not None and failure.how == "ended unseen, the agent died"
+    assert any("meanwhile: the agent died" in note for note in story.seen.notes)
+
+
+def test_a_cut_while_staging_stages_again() -> None:
+    story = Story()
+    story.tell(ev.Begin)
+    story.up("a", "b")
+    story.tell(ev.Checked, story.plan)
+    story.tell(ev.Staged, "a")
+    story.lost("b")
+    assert story.up("b") == [ev.StageHost("b")]
+    story.lost("a")
+    assert story.up("a") == []
+
+
+def test_a_kill_of_one_task_that_got_lost_is_repeated() -> None:
+    story = Story()
+    story.running()
+    story.lost("b")
+    story.tell(ev.Restart, name("worker:1"))
+    out = story.up("b", tasks=[facts("worker:1"), facts("worker:2")])
+    assert kills(out) == [("b", ["worker:1"], 5.0)]
+    story.exited("worker:1", None, "TERM")
+    assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+    story.lost("b")
+    assert kills(story.up("b", tasks=[facts("worker:1", 2), facts("worker:2")])) == []
+
+
+def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed() -> None:
+    story = Story()
+    story.running()
+    story.lost("b")
+    out = story.timer("lease:b")
+    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    story.receipt("a")
+    assert ends(story.timer("give-up")) == [(Outcome.FAILED, 4)]
+    receipt = story.seen.receipt
+    assert receipt is not None and not receipt.clean
+    away = receipt.hosts[1]
+    assert (away.host, away.confirmed) == ("b", False)
+    assert away.unreachable_until is not None
+    failure = story.seen.first_failure
+    assert failure is not None and failure.how == "lost"
+
+
+def test_under_keep_a_lost_host_ends_nothing() -> None:
+    story = Story(settings='on_disconnect = "keep"')
+    story.running()
+    story.lost("b")
+    assert story.timer("lease:b") == []
+    assert story.state("worker:1") is TaskState.LOST
+
+
+def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back() -> None:
+    """With what is left of the grace, and at once after a second press."""
+    story = Story()
+    story.running()
+    story.lost("b")
+    story.tell(ev.KillAll)
+    story.receipt("a")
+    (kill,) = kills(story.up("b", tasks=[facts("worker:1"), facts("worker:2")]))
+    assert kill[:2] == ("b", None) and 0 < kill[2] < 5
+    story.lost("b")
+    story.tell(ev.KillAll)
+    assert kills(story.up("b", tasks=[facts("worker:1")])) == [("b", None, 0.0)]
+    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+
+
+def test_a_host_that_is_refused_before_the_start_ends_the_run_as_preflight() -> None:
+    story = Story()
+    story.tell(ev.Begin)
+    story.up("a")
+    out = story.tell(ev.HostRefused, "b", "no login")
+    assert kills(out) == [("a", None, 5.0)]
+    assert ends(story.receipt("a")) == [(Outcome.PREFLIGHT, 3)]
+    assert story.seen.hosts[1].state is HostState.REFUSED
+
+
+# --- taking over --------------------------------------------------------------------------------
+
+
+def test_another_launcher_that_takes_over_ends_this_one_well() -> None:
+    story = Story()
+    story.running()
+    assert ends(story.tell(ev.Superseded, "a", "elsewhere:7")) == [(Outcome.DETACHED, 0)]
+    assert any("elsewhere:7" in note for note in story.seen.notes)
+    assert story.tell(ev.KillAll) == []
+
+
+def attached(story: Story, met: set[str] | None = None) -> Story:
+    """A second launcher that has read everything the first one wrote."""
+    other = Story()
+    other.plan = story.plan
+    other.run = Run.attach(story.plan, story.seen, met)
+    other.tell(ev.Begin)
+    return other
+
+
+def test_attach_goes_on_where_the_run_stands() -> None:
+    """Nothing is started anew, no port is looked at, all rules hold."""
+    story = Story()
+    story.running()
+    other = attached(story)
+    held = [facts("ps:0"), facts("worker:0")]
+    assert other.up("a", tasks=held) == []
+    assert other.up("b", tasks=[facts("worker:1"), facts("worker:2")]) == [ev.CheckHosts(False)]
+    assert starts(other.tell(ev.Checked, other.plan)) == []
+    assert other.phase() is RunState.RUNNING
+    other.exited("worker:0")
+    other.exited("worker:1")
+    assert kills(other.exited("worker:2")) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert ends(other.receipt("a") + other.receipt("b")) == [(Outcome.SUCCESS, 0)]
+
+
+def test_attach_goes_on_with_the_start() -> None:
+    story = Story()
+    story.staged()
+    story.ready("ps:0")
+    story.begun("worker:0")
+    other = attached(story)
+    other.up("a", tasks=[facts("ps:0"), facts("worker:0")])
+    other.up("b")
+    assert starts(other.tell(ev.Checked, other.plan)) == []
+    assert starts(other.tell(ev.TaskReady, name("worker:0"), 1)) == [
+        ("worker:1", 1),
+        ("worker:2", 1),
+    ]
+
+
+def test_attach_to_a_run_that_never_began_looks_at_ports() -> None:
+    story = Story()
+    other = attached(story)
+    other.up("a")
+    assert other.up("b") == [ev.CheckHosts()]
+    assert other.tell(ev.Checked, other.plan) == [ev.StageHost("a"), ev.StageHost("b")]
+
+
+def test_attach_takes_an_attempt_that_the_events_do_not_know() -> None:
+    """The launcher was killed between the start and the note of it."""
+    story = Story()
+    story.staged()
+    other = attached(story)
+    other.up("a", tasks=[facts("ps:0", 2)])
+    assert other.task("ps:0").attempt == 2
+
+
+def test_attach_tells_what_ended_meanwhile() -> None:
+    story = Story()
+    story.running()
+    other = attached(story)
+    other.up("a", tasks=[facts("ps:0"), facts("worker:0")])
+    other.up("b", was="no launcher for 60 s")
+    assert any("b, meanwhile: no launcher for 60 s" in note for note in other.seen.notes)
+    assert other.state("worker:1") is TaskState.FAILED
+    assert other.phase() is RunState.KILLING
+
+
+def test_attach_waits_for_no_host_that_is_lost() -> None:
+    story = Story()
+    story.running()
+    other = attached(story)
+    other.up("a", tasks=[facts("ps:0"), facts("worker:0")])
+    assert ev.CheckHosts(False) in other.lost("b")
+    assert other.state("worker:1") is TaskState.LOST
+
+
+def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.KillAll)
+    other = Story()
+    other.run = Run.attach(story.plan, story.seen)
+    assert kills(other.tell(ev.Begin)) == [("a", None, 5.0), ("b", None, 5.0)]
+    (kill,) = kills(other.up("a", tasks=[facts("ps:0")]))
+    assert kill[:2] == ("a", None)
+    other.receipt("a")
+    assert ends(other.receipt("b")) == [(Outcome.KILLED, 130)]
+
+
+def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success() -> None:
+    story = Story()
+    story.running()
+    for task in ("worker:0", "worker:1", "worker:2"):
+        story.exited(task)
+    assert story.phase() is RunState.KILLING
+    other = attached(story)
+    other.receipt("a")
+    assert ends(other.receipt("b")) == [(Outcome.SUCCESS, 0)]
+
+
+def test_a_host_that_was_never_met_owes_no_receipt() -> None:
+    story = Story()
+    story.running()
+    other = attached(story, met={"a"})
+    assert kills(other.tell(ev.KillAll)) == [("a", None, 5.0)]
+    assert ends(other.receipt("a")) == [(Outcome.KILLED, 130)]
+
+
+def test_a_host_that_is_still_being_logged_in_to_is_not_given_up() -> None:
+    story = Story()
+    story.running()
+    other = attached(story)
+    other.tell(ev.KillAll)
+    assert timers(other.timer("give-up")) == {"give-up": 1.0}
+    other.lost("a")
+    other.lost("b")
+    assert ends(other.timer("give-up")) == [(Outcome.KILLED, 4)]
+
+
+def test_detach_ends_the_launcher_and_kills_nothing() -> None:
+    story = Story()
+    story.running()
+    out = story.tell(ev.Detach)
+    assert out == [ev.End(Outcome.DETACHED, 0)]
+
+
+def test_a_replaced_view_keeps_what_it_is_told() -> None:
+    """Times of the past come from the past's clock, which is this machine's."""
+    story = Story()
+    story.running()
+    view = replace(story.task("ps:0"), started=5.0)
+    past = replace(story.seen, tasks=(view, *story.seen.tasks[1:]))
+    assert Run.attach(story.plan, past).snapshot().task(name("ps:0")).started == 5.0
