@@ -18,6 +18,7 @@ from typing import Any
 from . import events as ev
 from . import staging
 from .agent import wire
+from .collecting import Results
 from .doors import door, link_settings
 from .errors import AgentError, HostError, TfmuxError
 from .holders import holder_words, port_words
@@ -88,6 +89,7 @@ class Engine:
         """The ports of this machine's loopback that lead to tasks."""
         self._ports = dict(past.ports) if past else {}
         self._manifests = staging.Manifests()
+        self._results = Results(logs.folder, self.feed)
         self._leaving: list[str] = []
         self._over = asyncio.Event()
         self._publishing = False
@@ -112,6 +114,8 @@ class Engine:
 
     def feed(self, event: ev.Event) -> None:
         """Gives the run an event and does what it says."""
+        if isinstance(event, ev.KillAll) and self.run.state is RunState.ENDED:
+            self._results.stop()
         instructions = self.run.handle(event)
         after = self.run.snapshot()
         self._record_changes(self._written, after)
@@ -230,12 +234,12 @@ class Engine:
             self._listens(task, facts["attempt"])
         if facts["ended"]:
             self._exited(task, facts)
+        if facts["eof"]:
+            self._ended(task, facts)
 
     def link_lost(self, host: str, reason: str) -> None:
         link = self._links[host]
         until = time.time() + self.run.plan.settings.lease
-        if facts["eof"]:
-            self._ended(task, facts)
         until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
         self.feed(ev.HostLost(time.time(), host, reason, until))
 
@@ -250,12 +254,12 @@ class Engine:
         if now - self._last_full > 30 or not self._last_full:
             self._last_full = now
             self.feed(ev.Noted(time.time(), f"log not stored here for now: {reason}"))
+        for task in list(self._exits):  # the run goes on without what finds no room
+            self._complete_exit(task)
 
     # --- what agents say ------------------------------------------------------------------
 
     def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None:
-        for task in list(self._exits):  # the run goes on without what finds no room
-            self._complete_exit(task)
         now = time.time()
         if kind == wire.RECEIPT:
             self._receipt(host, body)
@@ -301,24 +305,17 @@ class Engine:
             seconds=body["seconds"],
         )
         tasks = body["tasks"]
+        if tasks is None and not body["ids"]:
+            return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         named = None if tasks is None else tuple(TaskId.parse(task) for task in tasks)
         self.feed(ev.Receipted(time.time(), receipt, named))
 
     def _exited(self, task: TaskId, facts: dict[str, Any]) -> None:
-        if tasks is None and not body["ids"]:
-            return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         """A task is told to have exited only when its output is here to the last byte."""
         self._exits[task] = facts
         self._count_local(task, facts["size"])
         self._complete_exit(task)
 
-    def _complete_exit(self, task: TaskId) -> None:
-        facts = self._exits.get(task)
-        if facts is None:
-            return
-        missing = self._logs.open(task).size < facts["size"]
-        if missing and not self._links[self._hosts_of[task]].stuck:
-            return
     def _ended(self, task: TaskId, facts: dict[str, Any]) -> None:
         """Nobody will write to the log of this attempt any more."""
         self._ends[task] = facts
@@ -329,6 +326,13 @@ class Engine:
         if link.settings.local:
             link.grown(task, size)
 
+    def _complete_exit(self, task: TaskId) -> None:
+        facts = self._exits.get(task)
+        if facts is None:
+            return
+        missing = self._logs.open(task).size < facts["size"]
+        if missing and not self._links[self._hosts_of[task]].stuck:
+            return
         del self._exits[task]
         tail = log_tail(self._logs.open(task))
         status, signal = facts["status"], facts["signal"]
@@ -559,10 +563,22 @@ class Engine:
     async def _leave(self, host: str) -> None:
         link = self._links[host]
         whole = await self._collect(host)
-        link.leave(remove=whole)
+        whole = await self._bring_results(host) and whole
+        receipt = self.run.snapshot().receipt
+        survived = {one.host for one in receipt.hosts if one.survivors} if receipt else set()
+        # What knows the survivors stays there, for the next `tfmux kill`.
+        link.leave(remove=whole and host not in survived)
         with suppress(TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
                 await asyncio.wait([self._link_tasks[host]])
+
+    async def _bring_results(self, host: str) -> bool:
+        """False when results stay on the host, and its folder with them."""
+        plan = next(entry for entry in self.run.plan.hosts if entry.name == host)
+        views = [view for view in self.run.snapshot().tasks if view.host == host]
+        if not plan.collect or not any(view.attempt for view in views) or self.run.hurried:
+            return True
+        return await self._results.bring(plan, self._links[host])
 
     async def _collect(self, host: str) -> bool:
         """Waits until all logs of a host are here; False when nothing came for ten seconds."""
@@ -580,6 +596,13 @@ class Engine:
                 return False
             await asyncio.sleep(0.02)
 
+    def _is_whole(self, view: TaskView) -> bool:
+        """The end of the last attempt's output is known, and all up to it is here."""
+        end = self._ends.get(view.id)
+        if end is None or end["attempt"] < view.attempts[-1].number or view.id in self._exits:
+            return False
+        return self._logs.open(view.id).size >= int(end["size"])
+
 
 def _facts(
     welcome: dict[str, Any],
@@ -596,13 +619,6 @@ def _facts(
     return HostFacts(
         home=welcome["home"],
         workdir=f"{stage}/{WORK}" if plan.workdir or host.data else welcome["home"],
-    def _is_whole(self, view: TaskView) -> bool:
-        """The end of the last attempt's output is known, and all up to it is here."""
-        end = self._ends.get(view.id)
-        if end is None or end["attempt"] < view.attempts[-1].number or view.id in self._exits:
-            return False
-        return self._logs.open(view.id).size >= int(end["size"])
-
         trainer=f"{stage}/{TRAINER}",
         tools=f"{stage}/{TOOLS}",
         gpus=gpus,

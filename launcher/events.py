@@ -82,6 +82,15 @@ class StageProgress(Event):
 
 
 @dataclass(frozen=True)
+class CollectProgress(Event):
+    """So many bytes of a host's results, of so many, have come back; the run has ended."""
+
+    host: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Staged(Event):
     """A host has all files."""
 

@@ -225,10 +225,11 @@ class _Planner:
     def _host(self, name: str) -> HostPlan:
         cluster, entry = self._cluster, self._entry(name)
         tables: list[RunSettings | Job] = [cluster.run, *self._jobs_on(name)]
+        facts = self._facts[name]
         collect = {
-            expand(path, values | {"logdir": self._logdir(name, values)}, self._shared): None
+            os.path.join(facts.workdir, _at_home(expand(path, values, self._shared), facts.home))
             for task in self._on[name]
-            for values in [self._values(task)]
+            for values in [self._with_logdir(name, task)]
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
         }
         data = dict.fromkeys(path for table in tables for path in table.data)
@@ -240,9 +241,13 @@ class _Planner:
             env=entry.env,
             gpus=entry.gpus,
             data=tuple(self._cluster.local_path(path) for path in data),
-            collect=tuple(collect),
+            collect=tuple(sorted(collect)),
             prepare=self._prepare_lines(name),
         )
+
+    def _with_logdir(self, host: str, task: TaskId) -> dict[str, str]:
+        values = self._values(task)
+        return values | {"logdir": self._logdir(host, values)}
 
     def _target(self, entry: Host) -> SshTarget | None:
         if entry.ssh is None:

@@ -26,6 +26,10 @@ the agent's own patience with KILL, and a reconnect."""
 MAX_BACKOFF = 30.0
 
 
+_STILL_HEARD = (ev.TaskExited, ev.Noted, ev.CollectProgress)
+"""Events that matter although the run has ended."""
+
+
 class Cause(Enum):
     """Why a run is being ended."""
 
@@ -58,15 +62,15 @@ class Run:
         self._stage = -1
         self._stage_since = now
         self._restarting: set[TaskId] = set()
-        self._by_person: set[TaskId] = set()
-        self._hung: set[TaskId] = set()
-        self._watched: set[TaskId] = set()
-        self._failure: Failure | None = None
         self._unanswered: dict[TaskId, float] = {}
         """Kills of single tasks (by their grace) whose receipt has not come: what comes after
         them waits for it, and a host that was cut off is asked again."""
         self._due: set[TaskId] = set()
         """Tasks whose next attempt only waits for such a receipt."""
+        self._by_person: set[TaskId] = set()
+        self._hung: set[TaskId] = set()
+        self._watched: set[TaskId] = set()
+        self._failure: Failure | None = None
         self._cause: Cause | None = None
         self._kill_deadline: float | None = None
         self._hurried = False
@@ -78,15 +82,16 @@ class Run:
         self._notes: tuple[str, ...] = ()
         self._total = plan.total_steps
         self._attaching = False
+        self._was_killing = False
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: self._begin,
             ev.HostUp: self._host_up,
             ev.HostRefused: self._host_refused,
-        self._was_killing = False
             ev.HostLost: self._host_lost,
             ev.Superseded: self._superseded,
             ev.Checked: self._checked,
             ev.StageProgress: self._stage_progress,
+            ev.CollectProgress: self._collect_progress,
             ev.Staged: self._host_staged,
             ev.TaskStarted: self._task_started,
             ev.TaskReady: self._task_ready,
@@ -118,10 +123,15 @@ class Run:
         run._failure = past.first_failure
         return run
 
+    @property
+    def hurried(self) -> bool:
+        """Somebody has pressed kill-all twice: nothing is waited for."""
+        return self._hurried
+
     def handle(self, event: Event) -> list[Instruction]:
         """Takes an event; says what is to be done."""
         self._now = event.time
-        if self.state is RunState.ENDED and not isinstance(event, ev.TaskExited | ev.Noted):
+        if self.state is RunState.ENDED and not isinstance(event, _STILL_HEARD):
             return []
         return self._handlers[type(event)](event)
 
@@ -146,16 +156,6 @@ class Run:
             notes=self._notes,
         )
 
-    # --- hosts ----------------------------------------------------------------------------
-
-    def _host_up(self, event: ev.HostUp) -> list[Instruction]:
-        host = event.host
-        came_back = host in self._greeted
-        self._greeted.add(host)
-        self._met.add(host)
-        self._host(host, state=HostState.UP, reason="", lease_until=None, last_heard=event.time)
-        if self._attaching and not came_back:
-            out = self._adopt(event)
     def _begin(self, _: ev.Begin) -> list[Instruction]:
         """Attached to a run whose launcher died while it killed: that is gone on with."""
         if not self._was_killing:
@@ -165,6 +165,18 @@ class Run:
             return self._end_all(Cause.FAILURE)
         return self._end_all(Cause.RULE if states == {TaskState.EXITED} else Cause.PERSON)
 
+    # --- hosts ----------------------------------------------------------------------------
+
+    def _host_up(self, event: ev.HostUp) -> list[Instruction]:
+        host = event.host
+        came_back = host in self._greeted
+        self._greeted.add(host)
+        self._met.add(host)
+        self._host(host, state=HostState.UP, reason="", lease_until=None, last_heard=event.time)
+        if self._attaching and not came_back:
+            if event.was:
+                self._note(f"{host}, meanwhile: {event.was}")
+            out = self._adopt(event)
             return out or self._when_all_answered()
         if self.state is RunState.CONNECTING:
             return self._when_all_answered()
@@ -174,11 +186,10 @@ class Run:
         return self._take_back(host, event)
 
     def _take_back(self, host: str, event: ev.HostUp) -> list[Instruction]:
-            if event.was:
-                self._note(f"{host}, meanwhile: {event.was}")
         """After a cut: tasks have their true state again, and what got no answer is repeated."""
         held = {(str(facts["task"]), int(facts["attempt"])) for facts in event.tasks}
         out: list[Instruction] = []
+        killing = self.state is RunState.KILLING
         for view in [v for v in self._tasks.values() if v.host == host]:
             if view.state is TaskState.LOST:
                 self._task(view.id, state=self._before_lost.pop(view.id, TaskState.READY))
@@ -189,12 +200,17 @@ class Run:
                 out.append(ev.StartTask(self.plan.task(view.id), view.attempt))
             else:
                 exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
-        killing = self.state is RunState.KILLING
                 out += self._task_exited(exited, reason=event.was or "the host's agent died")
         if killing and host not in self._receipts:
             out.append(ev.KillHost(host, None, self._grace_left()))
         elif self.state is RunState.STAGING and host not in self._staged:
             out.append(ev.StageHost(host))
+        if self.state is not RunState.KILLING:
+            out += [
+                ev.KillHost(host, (task,), grace)
+                for task, grace in self._unanswered.items()
+                if self._tasks[task].host == host
+            ]
         return out
 
     def _adopt(self, event: ev.HostUp) -> list[Instruction]:
@@ -205,12 +221,6 @@ class Run:
         out: list[Instruction] = []
         newest: dict[TaskId, int] = {}
         for facts in event.tasks:
-        if self.state is not RunState.KILLING:
-            out += [
-                ev.KillHost(host, (task,), grace)
-                for task, grace in self._unanswered.items()
-                if self._tasks[task].host == host
-            ]
             task = TaskId.parse(str(facts["task"]))
             newest[task] = max(newest.get(task, 0), int(facts["attempt"]))
         for view in [v for v in self._tasks.values() if v.host == event.host]:
@@ -312,6 +322,10 @@ class Run:
             staged_files=event.files,
             staged_total_files=event.total_files,
         )
+        return []
+
+    def _collect_progress(self, event: ev.CollectProgress) -> list[Instruction]:
+        self._host(event.host, collected_bytes=event.done, collected_total=event.total)
         return []
 
     def _host_staged(self, event: ev.Staged) -> list[Instruction]:
@@ -494,10 +508,6 @@ class Run:
         grace = 0.0 if event.hard or not view.state.live else self.plan.settings.grace
         return [self._kill_task(event.task, grace)]
 
-    def _kill_task(self, task: TaskId, grace: float) -> Instruction:
-        self._unanswered[task] = grace
-        return ev.KillHost(self._tasks[task].host, (task,), grace)
-
     def _signal_task(self, event: ev.SignalTask) -> list[Instruction]:
         view = self._tasks[event.task]
         if not view.state.live:
@@ -505,6 +515,10 @@ class Run:
         self._by_person.add(event.task)
         grace = self.plan.settings.grace if event.name == "TERM" else 0.0
         return [self._kill_task(event.task, grace)]
+
+    def _kill_task(self, task: TaskId, grace: float) -> Instruction:
+        self._unanswered[task] = grace
+        return ev.KillHost(self._tasks[task].host, (task,), grace)
 
     # --- the end --------------------------------------------------------------------------
 
@@ -542,6 +556,8 @@ class Run:
         view = self._tasks[event.task]
         if not view.state.live or self.state is RunState.KILLING:
             return []
+        if view.state is TaskState.LOST:  # it is we who hear nothing
+            return [ev.WatchSilence(event.task, self.plan.settings.finish_timeout)]
         self._hung.add(event.task)
         reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
         self._task(event.task, reason=reason)
@@ -558,8 +574,6 @@ class Run:
             ]
         return self._end_all(Cause.PERSON if event.by_person else Cause.TERM)
 
-        if view.state is TaskState.LOST:  # it is we who hear nothing
-            return [ev.WatchSilence(event.task, self.plan.settings.finish_timeout)]
     def _end_all(self, cause: Cause) -> list[Instruction]:
         """One broadcast to all hosts at once, never host after host."""
         if self.state is RunState.KILLING:
@@ -573,10 +587,15 @@ class Run:
             return self._finish()
         return [*kills, ev.SetTimer("give-up", grace + KILL_PATIENCE)]
 
+    def _met_in_order(self) -> list[str]:
+        return [host for host in self._hosts if host in self._met]
+
     def _receipted(self, event: ev.Receipted) -> list[Instruction]:
         host = event.receipt.host
         if event.tasks is not None:
             return [i for task in event.tasks for i in self._task_is_gone(task)]
+        if self.state is not RunState.KILLING:
+            return []  # an agent that acted alone: what it ended, its tasks' ends say
         self._receipts[host] = event.receipt
         gone = not event.receipt.survivors
         for view in [v for v in self._tasks.values() if v.host == host]:
@@ -589,15 +608,11 @@ class Run:
         wanted = task in self._restarting or task in self._due
         if not wanted or self.state is RunState.KILLING:
             return []
-    def _met_in_order(self) -> list[str]:
-        return [host for host in self._hosts if host in self._met]
-
         self._restarting.discard(task)
+        self._due.discard(task)
         return self._start(task, self._tasks[task].attempt + 1)
 
     def _give_up(self) -> list[Instruction]:
-        if self.state is not RunState.KILLING:
-            return []  # an agent that acted alone: what it ended, its tasks' ends say
         """A host that did not come back in time is named as unconfirmed; one that is still being
         logged in to has its time."""
         missing = self._met - self._receipts.keys()
@@ -613,7 +628,6 @@ class Run:
     def _finish(self) -> list[Instruction]:
         order = [host for host in self._hosts if host in self._receipts]
         self._receipt = Receipt(tuple(self._receipts[host] for host in order))
-        self._due.discard(task)
         outcome, code = self._verdict()
         leaves: list[Instruction] = [
             ev.LeaveHost(host) for host in order if self._receipts[host].confirmed

@@ -14,13 +14,15 @@ from collections import deque
 from typing import Any
 
 from . import wire
+from .collect import Archive
 from .drain import Log
 
 
 class OpenLog:
-    """A log that the launcher reads: `position` is the next byte to send."""
+    """A log (or an archive of results) that the launcher reads: `position` is the next byte to
+    send."""
 
-    def __init__(self, number: int, log: Log, position: int) -> None:
+    def __init__(self, number: int, log: Log | Archive, position: int) -> None:
         self.number = number
         self.log = log
         self.position = position
@@ -117,7 +119,7 @@ class Channel:
         if log is None:
             return b""
         limit = min(wire.DATA_BYTES, self.credit - self.sent, log.log.size - log.position)
-        chunk = os.pread(log.log.fd, limit, log.position)
+        chunk = log.log.pread(limit, log.position)
         if not chunk:
             return b""
         frame = wire.encode_data(log.number, log.position, chunk)

@@ -49,6 +49,10 @@ class Log:
             self.fd = os.open(self.path, flags, 0o600)
             self.size = os.fstat(self.fd).st_size
 
+    def pread(self, limit: int, offset: int) -> bytes:
+        """At most `limit` bytes from `offset` on."""
+        return os.pread(self.fd, limit, offset)
+
     def write(self, data: memoryview) -> None:
         """Appends what fits. Never raises: whatever is wrong with the disk, the tasks' pipes
         are read on."""

@@ -18,7 +18,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from . import ports, probe, proc, stage, state, stats, tree, wire
+from . import collect, ports, probe, proc, stage, state, stats, tree, wire
 from .channel import Channel, OpenLog
 from .drain import Drain, Log
 from .folders import FolderError, Folders
@@ -63,6 +63,7 @@ class Agent:
         self._stats = stats.Stats()
         self._probe = probe.Probe(folders)
         self._stage: stage.Stage | None = None
+        self._archive: collect.Archive | None = None
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
@@ -324,6 +325,7 @@ class Agent:
                 wire.STAGED: self._manifest,
                 wire.LEAVE: self._leave,
                 wire.PROBE: self._look,
+                wire.COLLECT: self._collect,
             }
             if frame.type not in handlers:
                 raise wire.WireError(f"unexpected {wire.NAMES[frame.type]}")
@@ -477,6 +479,30 @@ class Agent:
         self._end(_LEFT)
         self._remove = bool(said["remove"])
         channel.send(wire.GONE, {"by": ""})
+
+    def _collect(self, channel: Channel, said: dict[str, Any]) -> None:
+        """Results for the launcher: it asks for an archive, opens it, and says when it has all."""
+        if "open" in said and self._archive is not None:
+            number = said["open"]
+            channel.open_logs[number] = OpenLog(number, self._archive, said["from"])
+        elif said.get("done"):
+            problems = []
+            if self._archive is not None:
+                problems = self._archive.problems
+                for number in [n for n, o in channel.open_logs.items() if o.log is self._archive]:
+                    del channel.open_logs[number]
+                self._archive.close()
+            channel.send(wire.REPLY, {"id": said["id"], "problems": problems})
+        elif "paths" in said:
+            self._apart(channel, said["id"], lambda: self._archived(said["paths"]))
+
+    def _archived(self, paths: list[list[str]]) -> dict[str, Any]:
+        """The archive of these paths; asked again after a cut it is the same one."""
+        wanted = [(name, path) for name, path in paths]
+        archive = self._archive
+        if archive is None or archive.wanted != wanted:
+            self._archive = archive = collect.Archive(wanted)
+        return {"size": archive.size, "files": archive.files, "absent": archive.absent}
 
     # --- staging --------------------------------------------------------------------------
 
