@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 
 from ..addresses import join
 from ..errors import AgentError
@@ -111,13 +113,12 @@ class _Preflight:
         here = await checks[source].open
         answer = None
         if ready is not None and here is not None and task.id in ready.tokens and port:
-            gate = self._gates.setdefault(source, asyncio.Semaphore(PROBES_AT_ONCE))
-            token = ready.tokens[task.id]
-            try:
-                async with gate:
-                    answer = await checks[source].connect(name, port, token, matrix.CONNECT_SECONDS)
-            except AgentError as error:
-                self._tell(judge.unanswered(Check.REACH, Severity.ERROR, error))
+            connect = partial(self._connect, checks[source], name, port, ready.tokens[task.id])
+            answer = await connect()
+            if answer is not None and answer["outcome"] == Reach.REFUSED:
+                # The name may lead to another host, which is found out when it listens, too.
+                await asyncio.gather(*(check.open for check in checks.values()))
+                answer = await connect()
         pair = matrix.pair(source, task, address, answer)
         self._pairs[source, str(task.id)] = pair
         self._on_result(pair)
@@ -130,6 +131,17 @@ class _Preflight:
         if finding is not None and said not in self._said:
             self._said.add(said)
             self._tell(finding)
+
+    async def _connect(
+        self, source: HostCheck, name: str, port: int, token: str
+    ) -> dict[str, Any] | None:
+        gate = self._gates.setdefault(source.name, asyncio.Semaphore(PROBES_AT_ONCE))
+        try:
+            async with gate:
+                return await source.connect(name, port, token, matrix.CONNECT_SECONDS)
+        except AgentError as error:
+            self._tell(judge.unanswered(Check.REACH, Severity.ERROR, error))
+            return None
 
     async def _compare(
         self, checks: dict[str, HostCheck], chief: str, others: tuple[str, ...], why: str
