@@ -19,7 +19,7 @@ from launcher.host_keys import accepted_keys
 from launcher.preflight import REPORT_SCHEMA
 from tests.beds import proc
 from tests.beds.inprocess import SshServer
-from tests.command import run, write
+from tests.command import Up, run, write
 
 JOBS = """
 [jobs.worker]
@@ -169,3 +169,49 @@ def proc_gone(before: set[int]) -> None:
     while agents() - before:
         assert time.monotonic() < deadline, agents() - before
         time.sleep(0.01)
+
+
+_DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        print("daemon", os.getpid(), flush=True)
+        time.sleep(1000)
+    os._exit(0)
+time.sleep(1000)
+"""
+
+
+def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_path: Path) -> None:
+    """Launcher, guardian and agent are killed at once; a daemon with the run's tag lives on."""
+    (tmp_path / "run").mkdir()
+    text = JOBS.format(tasks='"localhost:auto"') + "lease = 600\n"
+    text = text.replace('"train.py"', f'"-c", {json.dumps(_DAEMON)}')
+    file = write(tmp_path / "run", text.replace("[run]", 'ready = "started"\n[run]'))
+    with Up("up", str(file), "--json") as up:
+        pid = int(up.log("worker:0", "daemon")["text"].split()[-1])
+        run_id = up.run_id
+        tag = f"{run_id};"
+        doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
+        launcher = proc.look(up.process.pid)
+        assert launcher is not None and len(doomed) == 3
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
+            for each in (launcher, *doomed):
+                proc.signal_process(each, number)
+    daemon = proc.look(pid)
+    assert daemon is not None and daemon.alive
+    try:
+        done = run("check", here(tmp_path, "auto"), "--json")
+        (found,) = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "leftovers"]
+        assert done.returncode == 0 and found["severity"] == "warn"
+        assert (
+            run_id in found["sentence"] and f"worker:0 still live: pid {pid} " in found["sentence"]
+        )
+        *_, command, name = found["todo"].split()
+        assert run(command, name).returncode == 0
+        assert proc.wait_gone(daemon, 20)
+    finally:
+        proc.signal_process(daemon, signal.SIGKILL)
+    done = run("check", here(tmp_path, "auto"), "--json")
+    assert not [f for f in json.loads(done.stdout)["findings"] if f["code"] == "leftovers"]
