@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from trainer import data, over, shared_session
+from trainer import data, over
 from trainer.checkpoint import Checkpoints
 from trainer.mirror import Mirror
 from trainer.model import MLP
@@ -46,7 +46,7 @@ class Coordinator:
 
     def train(self, stop: Stop) -> None:
         """Trains, saves, and prints a last line with the test accuracy."""
-        shared_session.wait_for(self._role, ("ps", "worker"), stop)
+        # Listens at once, as a launcher expects of a chief, and waits for workers that come later.
         strategy = tf.distribute.ParameterServerStrategy(_resolver(self._role))
         coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
         summaries = Summaries(self._checkpoints.directory)

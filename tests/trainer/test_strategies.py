@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests.trainer.tasks import STARTED, Cluster, Tasks
+from tests.trainer.tasks import STARTED, Cluster, Tasks, listens
 from trainer.checkpoint import read
 
 pytestmark = pytest.mark.slow
@@ -22,6 +22,7 @@ def test_ps_strategy_survives_a_killed_worker(tasks: Tasks, digits_directory: st
     flags = ("--steps=1600", "--learning-rate=0.5", "--log-every=50", *data)
     cluster = Cluster(tasks, "ps-strategy", *flags, ps=1, chief=1, worker=2)
     chief, ps = cluster.start("chief"), cluster.start("ps")
+    chief.until(lambda _: listens(cluster.spec["chief"][0]))  # a launcher starts workers after it
     first, second = cluster.start("worker", 0), cluster.start("worker", 1)
     chief.says("After 100 training")
     second.signal(signal.SIGKILL)
