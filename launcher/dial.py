@@ -181,10 +181,9 @@ async def _readable(link: socket.socket) -> None:
 def _no_greeting(name: str, place: str, seen: bytes) -> UnreachableError:
     said = seen.split(b"\n")[0].decode(errors="replace").strip()[:60]
     if said:
-        said = "".join(character if character.isprintable() else "?" for character in said)
         return UnreachableError(
             name,
-            f"what listens on {place} is no SSH server: it says {said!r}",
+            f"what listens on {place} is no SSH server: it says '{said}'",
             code="not-ssh",
             todo="correct the port in ssh",
         )

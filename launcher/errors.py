@@ -20,6 +20,11 @@ from dataclasses import dataclass, field
 from .ids import TaskId
 
 
+def printable(text: str) -> str:
+    """Text from elsewhere with nothing in it that a terminal would act on."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
 class TfmuxError(Exception):
     """The base of all errors that are meant for a person; its text is a whole sentence."""
 
@@ -73,7 +78,7 @@ class HostError(TfmuxError):
 
     def __init__(self, host: str, what: str, *, code: str = "", todo: str = "") -> None:
         self.host = host
-        self.what = what
+        self.what = what = printable(what)  # hosts and their programs have a say in it
         self.todo = todo
         self.reason = f"{what}; {todo}" if todo else what
         self.code = code or self.code

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .errors import printable
+
 
 def holder_words(held: dict[str, Any] | None) -> str:
     """`pid 12 of worker:0 of the run R (python -m trainer …)`; empty when nobody does."""
@@ -13,7 +15,7 @@ def holder_words(held: dict[str, Any] | None) -> str:
         return "another user's process"
     run, _, rest = str(held.get("task") or "").partition("/")
     by = f" of {rest.rpartition('/')[0]} of the run {run}" if run else ""
-    return f"pid {held['pid']}{by} ({held['command']})"
+    return printable(f"pid {held['pid']}{by} ({held['command']})")
 
 
 def holding_run(held: dict[str, Any]) -> str:

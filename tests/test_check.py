@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import asyncssh
@@ -16,10 +17,12 @@ import jsonschema
 import pytest
 
 from launcher.host_keys import accepted_keys
-from launcher.preflight import REPORT_SCHEMA
+from launcher.ids import TaskId
+from launcher.preflight import REPORT_SCHEMA, Pair, Reach, Report
 from tests.beds import proc
 from tests.beds.inprocess import SshServer
 from tests.command import Up, run, write
+from tui.commands.check import lines
 
 JOBS = """
 [jobs.worker]
@@ -70,6 +73,36 @@ def test_a_taken_port_ends_with_3_and_names_its_holder(tmp_path: Path) -> None:
     assert f"port {port} is in use by pid {os.getpid()} (" in done.stdout
     assert "[port-in-use]" in done.stdout
     assert done.stdout.splitlines()[-1].endswith("1 error; a launch would fail")
+
+
+def test_what_programs_call_themselves_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    """A command line with escape sequences in it is shown without them."""
+    code = "import socket, sys\ns = socket.create_server(('', 0))\n"
+    code += "print(s.getsockname()[1], flush=True)\nsys.stdin.read()"
+    argv = [sys.executable, "-c", code, "\x1b]52;c;cm0=\x07\x1b[2J"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        port = int(holder.stdout.readline())
+        done = run("check", here(tmp_path, port))
+    assert f"port {port} is in use by pid {holder.pid}" in done.stdout
+    assert "\x1b" not in done.stdout and "\x07" not in done.stdout
+
+
+def test_a_large_matrix_shows_what_is_wrong_alone() -> None:
+    """Tasks that are reached from everywhere are one line; each table fits the width."""
+    hosts = ("one-host", "another")
+    pairs = tuple(
+        Pair(host, TaskId("worker", number), "far", f"far:{2000 + number}", Reach.OK)
+        for host in hosts
+        for number in range(40)
+    )
+    bad = replace(pairs[7], reach=Reach.FILTERED)
+    report = Report("x", hosts, (), (*pairs[:7], bad, *pairs[8:]), (), 1.0)
+    text = list(lines(report, 40))
+    assert "39 of 40 tasks are reached from everywhere" in text
+    assert [line for line in text if "worker:" in line and "filtered" in line]
+    assert not [line for line in text if "worker:8 " in line]
+    assert max(map(len, text)) <= 60
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may listen on any port")

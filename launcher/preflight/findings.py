@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ..errors import printable
 from ..ids import TaskId
 
 OK = "ok"
@@ -68,6 +69,11 @@ class Finding:
     brief: str
     sentence: str
     todo: str = ""
+
+    def __post_init__(self) -> None:
+        """Words of hosts and of programs there reach no terminal as they are."""
+        for name in ("brief", "sentence", "todo"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
 
 class Reach(StrEnum):

@@ -91,13 +91,13 @@ def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Findi
             "our command all the same",
         )
     if said:
-        shown = "".join(c if c.isprintable() else "?" for c in said[0])[:60]
+        shown = said[0][:60]
         yield warning(
             Check.SHELL,
             "shell-noise",
             host,
             "prints text",
-            f"the start-up files of the login shell print text ({shown!r}) in sessions without a "
+            f"the start-up files of the login shell print text ('{shown}') in sessions without a "
             "terminal: tfmux skips it, scp, sftp and rsync fail of it",
             "let ~/.bashrc or its like print only in interactive sessions",
         )

@@ -29,6 +29,8 @@ _REACHES = {
     Reach.UNKNOWN: "?",
 }
 _CELL = 22
+_ROWS = 24
+"""A matrix of more tasks shows only those that are not reached from everywhere."""
 
 
 def check(file: Path, *, as_json: bool, accept_new: bool) -> int:
@@ -80,9 +82,16 @@ def _matrix(report: Report, width: int) -> Iterator[str]:
     """Who connects across, whom to down."""
     if not report.pairs:
         return
-    rows = list(dict.fromkeys((str(pair.task), pair.address) for pair in report.pairs))
+    every = list(dict.fromkeys((str(pair.task), pair.address) for pair in report.pairs))
+    bad = {str(pair.task) for pair in report.pairs if pair.reach is not Reach.OK}
+    rows = every if len(every) <= _ROWS else [row for row in every if row[0] in bad]
     found = {(pair.source, str(pair.task)): pair for pair in report.pairs}
     sources = list(dict.fromkeys(pair.source for pair in report.pairs))
+    if len(rows) < len(every):
+        yield ""
+        yield f"{len(every) - len(rows)} of {len(every)} tasks are reached from everywhere"
+    if not rows:
+        return
     cells = {
         f"from {source}": [_reach(found.get((source, task))) for task, _ in rows]
         for source in sources
