@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -27,6 +28,7 @@ from tui.screens.task_actions import Confirm
 
 SCREENS = (RunScreen, MetricsScreen, HostsScreen)
 
+SWITCH_SECONDS = 0.001
 RECEIPT_SECONDS = 1.5
 """How long a clean receipt is shown before the app leaves by itself."""
 
@@ -88,6 +90,9 @@ class TfmuxApp(App[int]):
         if self._first is not None and self._pages:
             self.open_run(self._first)
         self.set_interval(0.1, self._watch_end)
+        # The launcher's thread shares the interpreter with the screen: under a flood a key would
+        # wait for it 5 ms at every turn.
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._configure()
 
     def get_default_screen(self) -> Screen[Any]:

@@ -74,9 +74,12 @@ def figure(number: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago: `2 s`, `4 min`, `3 h`."""
-    if seconds < 100:
+    """How long ago: `2 s`, `45 s`, `4 min`, `3 h`; beyond ten seconds in steps of five, which
+    is calmer to look at."""
+    if seconds < 10:
         return f"{max(0, int(seconds))} s"
+    if seconds < 100:
+        return f"{int(seconds / 5) * 5} s"
     if seconds < 6000:
         return f"{int(seconds / 60)} min"
     return f"{int(seconds / 3600)} h"

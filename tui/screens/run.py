@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from typing import ClassVar
@@ -29,9 +30,13 @@ from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.prompt import Prompt
 from tui.widgets.status_strip import StatusStrip
 from tui.widgets.task_list import TaskList
-from tui.widgets.titles import TitlePart, task_title
+from tui.widgets.titles import TitlePart, sparkline, task_title
 
 FRAME = 1 / 30
+QUIET_FRAME = 1 / 10
+QUIET_AFTER = 30
+"""Frames without news after which the clock slows down."""
+MAX_REST = 0.25
 MERGED_LIST_FROM = 110
 """Cells of width from which on the merged log has the list of tasks beside it."""
 
@@ -96,8 +101,12 @@ class RunScreen(LogActions, TaskActions):
         self._off: set[TaskId] = set()
         """Tasks switched off in the merged log."""
         self._stalled: dict[TaskId, float] = {}
+        self._sparks: dict[TaskId, str] = {}
+        self._titles: dict[TaskId | None, tuple[TitlePart, ...]] = {}
         self._placed: object = None
+        self._sizes: object = None
         self._second = 0.0
+        self._rest_until = 0.0
         self._notes = len(self.snapshot.notes)
 
     def compose(self) -> ComposeResult:
@@ -113,11 +122,12 @@ class RunScreen(LogActions, TaskActions):
 
     def on_mount(self) -> None:
         self._grid = self.query_one(PaneGrid)
+        self._area = self.query_one(Horizontal)
         self._list = self.query_one(TaskList)
         self._list.display = False
         self.query_one(OutcomePanel).display = False
         self.control.subscribe(self._hand_over)
-        self.set_interval(FRAME, self._frame)
+        self.run_worker(self._clock(), group="clock")
         # What is mounted stays: the collector need not walk it again and again (its pauses were
         # the longest that a key waited for).
         self.call_after_refresh(gc.freeze)
@@ -130,25 +140,47 @@ class RunScreen(LogActions, TaskActions):
 
     # the clock
 
-    def _frame(self) -> None:
+    async def _clock(self) -> None:
+        """Thirty frames a second while anything happens, ten in quiet hours."""
+        quiet = 0
+        while True:
+            quiet = 0 if self._frame() else quiet + 1
+            await asyncio.sleep(FRAME if quiet < QUIET_AFTER else QUIET_FRAME)
+
+    def _frame(self) -> bool:
+        """Shows what is new; False when nothing was."""
         now = time.time()
-        if self._latest is not self.snapshot:
+        changed = self._latest is not self.snapshot
+        if changed:
             self._take(self._latest)
             self._show_states(now)
         elif now - self._second >= 1.0:
             self._second = now
-            self._stalled = self._find_stalled(now)
+            self._look_at_series(now)
             self._show_states(now)
-        self._place()
+        if self._sizes != (self._area.size, self._grid.size):
+            self._place()
+        if time.monotonic() < self._rest_until:
+            return changed
         if self.app.screen is self or self.app.screen.is_modal:
-            for pane in self._grid.panes:
-                pane.poll()
+            grown = [pane.poll() for pane in self._grid.panes]
             self.follow_searches()
-            self._show_titles(now)
+            self._show_titles()
+            if any(grown):
+                changed = True
+                self.call_after_refresh(self._painted, time.monotonic())
+        return changed
+
+    def _painted(self, began: float) -> None:
+        """A frame that took long, on a busy machine or a large screen, is followed by as long
+        a rest: keys come first, however fast logs grow."""
+        now = time.monotonic()
+        self._rest_until = now + min(MAX_REST, now - began)
 
     def _take(self, snapshot: Snapshot) -> None:
         before, self.snapshot = self.snapshot, snapshot
         self.board.update(snapshot, self._stalled)
+        self._place()
         for note in snapshot.notes[self._notes :]:
             self.notify(note, timeout=8)
         self._notes = len(snapshot.notes)
@@ -156,17 +188,23 @@ class RunScreen(LogActions, TaskActions):
         if snapshot.state is RunState.ENDED and before.state is not RunState.ENDED and by_itself:
             self.query_one(OutcomePanel).show(snapshot)
 
-    def _find_stalled(self, now: float) -> dict[TaskId, float]:
-        found = {}
+    def _look_at_series(self, now: float) -> None:
+        """Once a second: who has stalled, and the sparklines of the panes in sight."""
+        self._stalled = {}
         for task in self.snapshot.tasks:
             if task.state.live and task.step is not None:
                 late = stalled_for(self.control.series(task.id).points, now)
                 if late is not None:
-                    found[task.id] = late
-        return found
+                    self._stalled[task.id] = late
+        for pane in self._grid.panes:
+            if pane.view and pane.view.task:
+                points = self.control.series(pane.view.task).points
+                losses = [p.values["loss"] for p in points if "loss" in p.values]
+                self._sparks[pane.view.task] = sparkline(losses)
 
     def _show_states(self, now: float) -> None:
         self.query_one(RunHeader).show(self.snapshot, len(self._stalled))
+        self._make_titles(now)
         self._show_focus(now)
         self.query_one(KeyFooter).show(self._keys())
 
@@ -176,27 +214,29 @@ class RunScreen(LogActions, TaskActions):
             off = self._off if self.board.shown is Arrangement.MERGED else None
             self._list.show(self.snapshot, self.board.focused, now, off)
 
-    def _show_titles(self, now: float) -> None:
+    def _make_titles(self, now: float) -> None:
+        """Titles of the panes in sight; the sparklines in them are those of the last second."""
         states = {task.id: task for task in self.snapshot.tasks}
+        self._titles.clear()
         for pane in self._grid.panes:
-            view = pane.view
-            if view is None:
-                continue
-            if view.task is None:
-                on_count = len(self.merged_tasks())
-                text = f"all logs, {on_count} of {len(states)} tasks, by time of receipt"
-                parts: tuple[TitlePart, ...] = (TitlePart(0, text, "name"),)
-            elif view.task in states:
-                parts = task_title(
-                    states[view.task],
+            name = pane.view.task if pane.view else None
+            if name is None:
+                count = len(self.merged_tasks())
+                text = f"all logs, {count} of {len(states)} tasks, by time of receipt"
+                self._titles[None] = (TitlePart(0, text, "name"),)
+            elif name in states:
+                self._titles[name] = task_title(
+                    states[name],
                     now,
-                    self.control.series(view.task).points,
-                    self._stalled.get(view.task),
-                    view.task in self.board.pinned,
+                    self._sparks.get(name, ""),
+                    self._stalled.get(name),
+                    name in self.board.pinned,
                 )
-            else:
-                continue
-            pane.set_title(parts, self.note_of(view))
+
+    def _show_titles(self) -> None:
+        for pane in self._grid.panes:
+            if pane.view and pane.view.task in self._titles:
+                pane.set_title(self._titles[pane.view.task], self.note_of(pane.view))
 
     def _keys(self) -> list[tuple[str, str]]:
         """The footer's keys, the most important first."""
@@ -257,18 +297,22 @@ class RunScreen(LogActions, TaskActions):
 
     def _place(self) -> None:
         """Puts views into panes, when anything about their places has changed."""
+        self._sizes = (self._area.size, self._grid.size)
+        if not self._area.size or not self._grid.size:
+            return
+        # The whole area decides on pages: the list beside a pane must not, or it would keep
+        # itself alive.
+        self.board.width, self.board.height = self._area.size
         shown = self.board.shown
         merged = shown is Arrangement.MERGED
         wide = self.size.width >= MERGED_LIST_FROM
         self._list.display = not self.board.zoomed and (
             shown is Arrangement.LIST or (merged and wide)
         )
-        self.board.width, self.board.height = self._grid.size
-        if not self._grid.size:
-            return
         places: list[tuple[TaskId | None, Box]] = list(self.board.place())
-        if merged:
-            places = [(None, Box(0, 0, self.board.width, self.board.height))]
+        if merged or len(places) == 1:  # one pane has what the list leaves
+            task = None if merged else places[0][0]
+            places = [(task, Box(0, 0, *self._grid.size))]
         if places == self._placed:
             return
         self._placed = places
@@ -276,7 +320,8 @@ class RunScreen(LogActions, TaskActions):
         for (task, _), pane in zip(places, panes, strict=True):
             pane.show(self._view(task))
         now = time.time()
-        self._show_titles(now)
+        self._make_titles(now)
+        self._show_titles()
         self._show_focus(now)
         self._focus_pane()
 

@@ -25,16 +25,27 @@ class RunHeader(Widget):
         super().__init__()
         self._snapshot: Snapshot | None = None
         self._stalled = 0
+        self._row = Text()
 
     def show(self, snapshot: Snapshot, stalled: int = 0) -> None:
         """Takes up a snapshot, and how many tasks have stalled."""
         self._snapshot, self._stalled = snapshot, stalled
+        row = self._make()
+        if row != self._row:
+            self._row = row
+            self.refresh()
+
+    def on_resize(self) -> None:
+        self._row = self._make()
         self.refresh()
 
     def render(self) -> Text:
-        """The parts of the row that fit."""
+        """The row."""
+        return self._row
+
+    def _make(self) -> Text:
         if self._snapshot is None:
-            return Text("")
+            return Text()
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
         parts = header_parts(self._snapshot, time.time(), colours)
         if self._stalled and self._snapshot.state is not RunState.ENDED:

@@ -62,6 +62,7 @@ class LogPane(Widget, can_focus=True):
         self._note = ""
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
+        self._styled: dict[tuple[str, bool], Style] = {}
         self._rows: dict[int, list[Strip]] = {}
         self._drag_from: int | None = None
 
@@ -82,14 +83,16 @@ class LogPane(Widget, can_focus=True):
             self._parts, self._note = parts, note
             self._refresh_title()
 
-    def poll(self) -> None:
-        """Redraws when the log has grown."""
-        if self.view and self.view.lines.refresh():
-            if self.port.following or self.port.count < self.size.height:
-                self.refresh()
-            else:
-                self._update_port()
-                self._refresh_title()
+    def poll(self) -> bool:
+        """Redraws when the log has grown; False when it has not."""
+        if not self.view or not self.view.lines.refresh():
+            return False
+        if self.port.following or self.port.count < self.size.height:
+            self.refresh()
+        else:
+            self._update_port()
+            self._refresh_title()
+        return True
 
     def redraw(self) -> None:
         """Forgets what was drawn: options, selection, theme or size have changed."""
@@ -136,6 +139,7 @@ class LogPane(Widget, can_focus=True):
 
     def notify_style_update(self) -> None:
         self._painter = None
+        self._styled.clear()
         self._rows.clear()
         super().notify_style_update()
 
@@ -143,25 +147,33 @@ class LogPane(Widget, can_focus=True):
         self._rows.clear()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """All rows; one strip is built for each line that has newly come into sight."""
+        """The rows asked for; one strip is built for each line that has newly come into sight,
+        and those that have left it are forgotten."""
         width = self.size.width
         rows = [self._title(width)]
-        painter = self._paint()
-        left, room = self._margins()
-        blank = Strip([*left, Segment(" " * room, painter.base)], width)
-        if self.view:
-            self._update_port()
-            before, self._rows = self._rows, {}
-            last = self.view.lines.count - 1
-            for number, sub in self.port.rows():
-                strips = self._rows.get(number) or before.get(number) or self._strips(number)
-                if number < last:  # the last line may still grow
-                    self._rows[number] = strips
-                rows.append(strips[sub] if sub < len(strips) else blank)
-        rows.extend([blank] * (self.size.height - len(rows)))
+        if crop.bottom > 1:
+            left, room = self._margins()
+            blank = Strip([*left, Segment(" " * room, self._paint().base)], width)
+            rows += self._log_rows(blank)
+            rows.extend([blank] * (self.size.height - len(rows)))
         rows = rows[crop.y : crop.bottom]
         if crop.x or crop.width != width:
             rows = [row.crop(crop.x, crop.right) for row in rows]
+        return rows
+
+    def _log_rows(self, blank: Strip) -> list[Strip]:
+        if self.view is None:
+            return []
+        self._update_port()
+        rows = []
+        seen: dict[int, list[Strip]] = {}
+        last = self.view.lines.count - 1
+        for number, sub in self.port.rows():
+            strips = seen.get(number) or self._rows.get(number) or self._strips(number)
+            seen[number] = strips
+            rows.append(strips[sub] if sub < len(strips) else blank)
+        seen.pop(last, None)  # the last line may still grow
+        self._rows = seen
         return rows
 
     def _update_port(self) -> None:
@@ -202,9 +214,15 @@ class LogPane(Widget, can_focus=True):
             row = [Piece(piece.text, Look(attr=Attr.REVERSE)) for piece in row]
         result = []
         for part in wrapped(row, room, indent) if self.view.options.wrap else [row]:
-            segments = [Segment(piece.text, painter.style(piece.look)) for piece in part]
-            strip = Strip(segments).adjust_cell_length(room, base)
-            result.append(Strip([*left, *strip], room + len(left)))
+            segments = [*left]
+            used = 0
+            for text, look in part:
+                segments.append(Segment(text, painter.style(look)))
+                used += cell_len(text)
+            if used < room:
+                segments.append(Segment(" " * (room - used), base))
+            strip = Strip(segments, len(left) + max(used, room))
+            result.append(strip if used <= room else strip.crop(0, len(left) + room))
         return result
 
     def _paint(self) -> Painter:
@@ -218,6 +236,13 @@ class LogPane(Widget, can_focus=True):
         return self._painter
 
     def _style(self, name: str) -> Style:
+        """The style of one of the component classes; reckoning it costs more than a line."""
+        key = (name, self.has_focus)
+        if key not in self._styled:
+            self._styled[key] = self._make_style(name)
+        return self._styled[key]
+
+    def _make_style(self, name: str) -> Style:
         style = self.get_component_rich_style(f"log-pane--{name}")
         for line_filter in self.get_line_filters():
             segments = line_filter.apply([Segment(" ", style)], self.background_colors[1])

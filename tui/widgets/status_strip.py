@@ -31,10 +31,15 @@ class StatusStrip(Widget):
         super().__init__()
         self._snapshot: Snapshot | None = None
         self._focused: TaskId | None = None
+        self._shown: object = None
         self._places: dict[tuple[int, int], TaskId] = {}
 
     def show(self, snapshot: Snapshot, focused: TaskId | None) -> None:
         """Takes up a snapshot and which task has the focus."""
+        looks = [(task.state, task.exit_code, task.id) for task in snapshot.tasks]
+        if (looks, focused) == self._shown:
+            return
+        self._shown = (looks, focused)
         self._snapshot, self._focused = snapshot, focused
         rows = self._rows(self.size.width or self.app.size.width)
         if self.styles.height is None or self.styles.height.value != rows:
@@ -43,6 +48,7 @@ class StatusStrip(Widget):
 
     def on_resize(self) -> None:
         if self._snapshot:
+            self._shown = None
             self.show(self._snapshot, self._focused)
 
     def _named(self, width: int) -> bool:

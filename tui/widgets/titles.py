@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from launcher.metrics import Point
 from launcher.snapshot import TaskView
 from tui.words import Mood, age, figure, mood, thousands
 
@@ -22,7 +21,7 @@ class TitlePart(NamedTuple):
 
 
 def task_title(
-    task: TaskView, now: float, points: list[Point], stalled: float | None, pinned: bool
+    task: TaskView, now: float, spark: str, stalled: float | None, pinned: bool
 ) -> tuple[TitlePart, ...]:
     """`worker:1 @tf3  running  step 4 113  loss 0.21  ⏱ 2 s`."""
     parts = [
@@ -41,7 +40,7 @@ def task_title(
         parts.append(TitlePart(2, f"  step {thousands(task.step)}", "title"))
     if task.loss is not None:
         parts.append(TitlePart(3, f"  loss {figure(task.loss)}", "title"))
-        if (spark := sparkline([p.values["loss"] for p in points if "loss" in p.values])) != "":
+        if spark:
             parts.append(TitlePart(7, f" {spark}", "title"))
     if task.last_output is not None and task.state.live:
         parts.append(TitlePart(5, f"  ⏱ {age(now - task.last_output)}", "title"))
