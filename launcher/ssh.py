@@ -242,7 +242,8 @@ class Logins:
     async def _options(
         self, name: str, target: Target, deadline: Deadline
     ) -> asyncssh.SSHClientConnectionOptions:
-        given: dict[str, Any] = {"host": target.host}
+        # Without `config` options made by hand read no ssh_config, and no alias means anything.
+        given: dict[str, Any] = {"host": target.host, "config": ()}
         if target.port is not None:
             given["port"] = target.port
         if target.user is not None:
