@@ -8,7 +8,7 @@ from rich.text import Text
 
 from launcher.hints import Hint, hint_for
 from launcher.snapshot import Failure, HostReceipt, Snapshot
-from launcher.states import Outcome
+from launcher.states import HostState, Outcome
 from tui.words import Mood, clock
 
 Colours = dict[Mood, str]
@@ -23,6 +23,10 @@ def outcome_text(snapshot: Snapshot, colours: Colours, *, tail: int = 20) -> Tex
     if snapshot.ended is not None:
         text.append(f"  after {clock(snapshot.ended - snapshot.started)}")
     text.append(f"  {snapshot.run_id}\n", "dim")
+    for host in snapshot.hosts:
+        if host.state is HostState.REFUSED:
+            text.append(f"\n{host.name} ({host.destination}): ", style)
+            text.append(f"{host.reason}\n")
     failure = snapshot.first_failure
     if failure is not None:
         text.append(f"\nfirst: {failure.task} @{failure.host} {failure.how}\n", style)
