@@ -26,10 +26,11 @@ _SKIPPED = ("__pycache__",)
 def main(words: list[str]) -> int:
     """Returns the status of the first line that failed, else 0."""
     fresh, lines = words[0] == "fresh", words[1:]
-    digest = content(lines, "" if fresh else os.getcwd())
+    place = "" if fresh else os.getcwd()
+    digest = content(lines, place)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(base, "tfmux", "prepared")
-    stamp = os.path.join(folder, f"{digest}.{socket.gethostname()}")
+    stamp = _stamp(folder, digest)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         lock = open(os.path.join(folder, digest + ".lock"), "w")
@@ -51,7 +52,8 @@ def main(words: list[str]) -> int:
             say("done, but it wrote into the workdir, which is new at each launch: it will run")
             say("again then. Let it write to a place that stays, such as ~/…")
             return 0
-        with open(stamp, "w") as file:
+        # As the next launch will find it: a line may have written what it names.
+        with open(_stamp(folder, content(lines, place)), "w") as file:
             file.write("\n".join(lines) + "\n")
         say("done")
         return 0
@@ -80,6 +82,10 @@ def run(lines: list[str]) -> int:
 def say(text: str) -> None:
     """A line of our own in the log."""
     print(f"prepare: {text}", flush=True)
+
+
+def _stamp(folder: str, digest: str) -> str:
+    return os.path.join(folder, f"{digest}.{socket.gethostname()}")
 
 
 def _wait_for(lock: int) -> None:
