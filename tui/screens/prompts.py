@@ -7,8 +7,10 @@ The launcher asks on its own loop and waits there; the dialog lives on the scree
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextvars
 import threading
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import App, ComposeResult
@@ -27,6 +29,7 @@ NO = "no"
 class QuestionDialog(ModalScreen[str | None]):
     """One question; answers None when it was left. F9 is the app's and works here too."""
 
+    DEFAULT_CSS = "QuestionDialog .dialog-text { width: 1fr; margin: 1 0; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Refuse", show=False),
     ]
@@ -53,6 +56,7 @@ class QuestionDialog(ModalScreen[str | None]):
 class HostKeyDialog(ModalScreen[str | None]):
     """First contact: shows the key, and trusts it only when that is chosen."""
 
+    DEFAULT_CSS = "HostKeyDialog .dialog-text { width: 1fr; margin: 1 0; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", "Trust", show=False),
         Binding("n,escape", "answer('no')", "Refuse", show=False),
@@ -94,31 +98,50 @@ class Asker:
     """Answers a launcher's questions with dialogs of one app, one after the other."""
 
     def __init__(self) -> None:
-        self._app: App[int] | None = None
+        self._app: App[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._context = contextvars.copy_context()
         self._ready = threading.Event()
         self._turn = asyncio.Lock()
+        self._asking: set[asyncio.Task[None]] = set()
 
-    def serve(self, app: App[int]) -> None:
+    def serve(self, app: App[Any]) -> None:
         """The app that shows the dialogs; called on its loop."""
         self._app = app
         self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()  # Textual finds its app in there
         self._ready.set()
 
     async def __call__(self, question: Question) -> str | None:
         """Asks; awaited on the launcher's loop. When that gives up, the dialog goes too."""
         await asyncio.to_thread(self._ready.wait)
-        assert self._loop is not None
+        loop = self._loop
+        assert loop is not None
+        answered: concurrent.futures.Future[str | None] = concurrent.futures.Future()
+
+        def begin() -> None:
+            task = loop.create_task(self._show(question, answered), context=self._context)
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+
         try:
-            asked = asyncio.run_coroutine_threadsafe(self._show(question), self._loop)
+            loop.call_soon_threadsafe(begin)
         except RuntimeError:  # the screen has gone
             return None
-        return await asyncio.wrap_future(asked)
+        return await asyncio.wrap_future(answered)
 
-    async def _show(self, question: Question) -> str | None:
-        assert self._app is not None
+    async def _show(
+        self, question: Question, answered: concurrent.futures.Future[str | None]
+    ) -> None:
+        """Shows a dialog until it is answered, or nobody waits for it any more."""
+        app = self._app
+        assert app is not None
         async with self._turn:
-            answered: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+            gone = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            answered.add_done_callback(lambda _: loop.call_soon_threadsafe(gone.set))
+            if answered.cancelled():
+                return
 
             def take(answer: str | None) -> None:
                 if not answered.done():
@@ -126,9 +149,7 @@ class Asker:
 
             host_key = question.kind is QuestionKind.HOST_KEY
             dialog = HostKeyDialog(question) if host_key else QuestionDialog(question)
-            self._app.push_screen(dialog, take)
-            try:
-                return await answered
-            finally:
-                if not answered.done() and dialog.is_current:
-                    dialog.dismiss(None)
+            await app.push_screen(dialog, take)
+            await gone.wait()
+            if dialog.is_current:
+                dialog.dismiss(None)

@@ -106,8 +106,8 @@ class EditorScreen(Page):
                 yield EditTable(self._host.nothing, id="hosts")
                 with Vertical(id="job-tables"):
                     yield EditTable(self._job.nothing, id="jobs")
-                    yield EditTable(self._tasks.nothing, id="tasks")
-                yield EditTable(self._run.nothing, id="run")
+                    yield EditTable(self._tasks.nothing, id="tasks", first=1)
+                yield EditTable(self._run.nothing, id="run", first=1)
                 with Vertical(id="file"):
                     yield TextArea(show_line_numbers=True, tab_behavior="indent")
                     yield Static(id="problems", markup=False)

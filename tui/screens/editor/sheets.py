@@ -202,12 +202,12 @@ class TaskSheet:
         found = []
         for index, task in enumerate(self._tasks(seen.document)):
             host, port = _halves(str(task))
-            problem = wrong.get(index, "")
-            at_port = problem.startswith(("a port", "the port", "port "))
+            said = wrong.get(index, "")
+            at_port = said.startswith(("a port", "the port", "port "))
             cells = (
                 Cell(f"{self.job}:{index}", fixed=True),
-                Cell(visible(host), problem="" if at_port else problem),
-                Cell(visible(port), problem=problem if at_port else ""),
+                Cell(visible(host), problem="" if at_port else said),
+                Cell(visible(port), problem=said if at_port else ""),
             )
             found.append(Row(str(index), cells))
         return found

@@ -79,13 +79,15 @@ class Body(ScrollView, can_focus=True):
     class Chosen(Message):
         """Enter, or a click on the cell under the cursor."""
 
-    def __init__(self, nothing: str) -> None:
-        """`nothing` is shown where there are no rows."""
+    def __init__(self, nothing: str, first: int) -> None:
+        """`nothing` is shown where there are no rows; `first` is the first column that the
+        cursor goes to."""
         super().__init__()
+        self._first = first
         self.titles: tuple[str, ...] = ()
         self.rows: tuple[Row, ...] = ()
         self.row = 0
-        self.column = 0
+        self.column = first
         self._nothing = nothing
         self._widths: list[int] = []
         self._lines: list[tuple[int, str]] = []
@@ -98,7 +100,6 @@ class Body(ScrollView, can_focus=True):
         self.titles, self.rows = tuple(titles), tuple(rows)
         keys = [row.key for row in self.rows]
         self.row = keys.index(key) if key in keys else min(same_place, max(0, len(keys) - 1))
-        self.column = min(self.column, max(0, len(self.titles) - 1))
         self._measure()
         self.refresh()
 
@@ -133,7 +134,7 @@ class Body(ScrollView, can_focus=True):
     def go_to(self, row: int, column: int) -> None:
         """Puts the cursor somewhere and brings it into sight."""
         self.row = max(0, min(row, len(self.rows) - 1))
-        self.column = max(0, min(column, len(self.titles) - 1))
+        self.column = max(self._first, min(column, len(self.titles) - 1))
         region = self.region_of(self.row, self.column)
         fixed = self._widths[0] + GAP if self._widths else 0
         left = region.x - (fixed if self.column else region.x)
@@ -307,10 +308,9 @@ class EditTable(Widget):
             self.table = table
             super().__init__()
 
-    def __init__(self, nothing: str, *, id: str) -> None:  # noqa: A002
+    def __init__(self, nothing: str, *, id: str, first: int = 0) -> None:  # noqa: A002
         super().__init__(id=id)
-        self.body = Body(nothing)
-        self._first = ""
+        self.body = Body(nothing, first)
 
     def compose(self) -> ComposeResult:
         """The cells, and the field."""
@@ -328,13 +328,12 @@ class EditTable(Widget):
         over, field = self.query_one("#over"), self.query_one(CellInput)
         x, y = self.body.seen_at(self.body.row, self.body.column)
         wide = self.body.region_of(self.body.row, self.body.column).width + GAP
-        width = min(self.size.width, max(wide, EDITOR_WIDTH))
+        width = min(self.size.width, max(wide, EDITOR_WIDTH, cell_len(text) + 3))
         over.styles.width = width
         over.styles.offset = (
             max(0, min(x, self.size.width - width)),
             max(0, min(y, self.size.height - 3)),
         )
-        self._first = text
         field.suggester = completion
         with self.prevent(Input.Changed):
             field.value = text
@@ -342,6 +341,14 @@ class EditTable(Widget):
         self.say("", about)
         over.display = True
         field.focus()
+        # Before it has a size it cannot know how far to scroll.
+        self.call_after_refresh(self._show_end)
+
+    def _show_end(self) -> None:
+        field = self.query_one(CellInput)
+        if field.cursor_position == len(field.value):
+            field.action_home()
+            field.action_end()
 
     def close(self) -> None:
         """Closes the field; the cells have the focus again."""

@@ -1,0 +1,107 @@
+"""From an empty configuration to a training on four hosts, with keys alone, in a real terminal."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.clusters import path_of
+from launcher.host_keys import accepted_keys
+from launcher.runs import RunFolder
+from tests.beds.namespaces import Bed
+from tests.test_terminal import Terminal, terminal
+
+pytestmark = [pytest.mark.tmux, pytest.mark.bed, pytest.mark.slow]
+__all__ = ["terminal"]
+
+HOSTS = ("tf1", "tf2", "tf3", "tf4")
+
+
+def forget_host_keys(home: Path) -> None:
+    """Leaves the user of `home` with keys and aliases, as if no host had ever been met."""
+    (home / ".ssh" / "known_hosts").unlink()
+    config = home / ".ssh" / "config"
+    kept = [line for line in config.read_text().splitlines() if "KnownHosts" not in line]
+    config.write_text("\n".join(kept) + "\n")
+
+
+def answer_first_contacts(window: Terminal, bed: Bed) -> None:
+    """Trusts each host's key after its fingerprint has been shown."""
+    for _ in HOSTS:
+        shown = window.wait_until(
+            lambda s: any(f"First contact with {name}" in s for name in HOSTS), "a host's key"
+        )
+        title = next(t for name in HOSTS if (t := f"First contact with {name}") in shown)
+        words = "".join(re.sub(r"[│\n]", " ", shown).split())
+        assert "SHA256:" in words and "ed25519" in words, shown
+        window.keys("y")
+        window.wait_until(lambda s, t=title: t not in s, "the next screen")  # type: ignore[misc]
+
+
+@pytest.mark.timeout(240)
+def test_from_nothing_to_a_training_on_four_hosts(
+    bed: Bed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
+) -> None:
+    """A template, four aliases of ~/.ssh/config in one line, each host's Python in its cell,
+    fewer steps, save, launch, the keys of four strangers, and the run succeeds; afterwards it
+    is listed among the past runs."""
+    bed.give_access(tfmux_home)
+    forget_host_keys(tfmux_home)
+    window = terminal(120, 40)
+    window.run()
+    window.wait_for("none yet: n makes one from a template", "Demos")
+    window.keys("n")
+    window.wait_for("ps + workers on SSH hosts")
+    window.keys("2")
+    window.wait_for("Name")
+    window.keys(*["BSpace"] * len("ps-workers"), "mission")
+    window.wait_for("mission")
+    window.keys("Tab")
+    time.sleep(0.2)  # keys that come in one burst go where the focus was
+    window.keys("tf[1-4]")
+    window.wait_for("4 hosts: tf1, tf2, tf3, tf4")
+    window.keys("Enter")
+    window.wait_for("mission", "1 Hosts", "tf4   tf4")
+
+    for number, name in enumerate(HOSTS):
+        if number:
+            window.keys("Down")
+        else:
+            window.keys("Right", "Right", "Right")
+        window.wait_for("python: python3 (default)")
+        window.keys("Enter")
+        window.wait_for("Enter take it")
+        window.keys(str(bed[name].python), "Enter")
+        window.wait_for(f"python: {bed[name].python}")
+    window.keys("3")
+    window.wait_for("name: mission")
+    window.keys("Down", "Enter")
+    window.wait_for("Enter take it", "--steps=2000")
+    window.keys("BSpace", "Enter")
+    window.wait_until(lambda s: "Enter take it" not in s, "the table")
+    window.keys("5")
+    window.wait_for("starts ps:0", "then worker:0", "--steps=200", "TF_CONFIG")
+    window.keys("C-s")
+    window.wait_for("saved in", "✓")
+    text = path_of("mission").read_text()
+    assert text.count(f'python = "{bed["tf1"].python}"') == 4
+    assert '"--steps=200"' in text and "# " in text
+
+    window.keys("l")
+    answer_first_contacts(window, bed)
+    assert len(accepted_keys().read_text().splitlines()) == 4
+    window.wait_for("ps:0 @tf1", "worker:0 @tf2")
+    window.wait_for("✓ success", "nothing left alive", timeout=150)
+    window.keys("q")
+    window.wait_for("starts ps:0")
+    window.keys("Escape")
+    window.wait_for("Past runs 1", "✓ success", "mission-", "step")
+    window.keys("q")
+    screen = window.wait_for("EXIT-CODE 0", "worker:2 on tf4: exited 0")
+    assert "nothing is left on any host" in screen
+    [folder] = RunFolder.all()
+    assert folder.tended() is None
