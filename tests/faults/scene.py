@@ -1,0 +1,241 @@
+"""A cluster on the bed and on this machine, with strangers beside it that nobody may touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from launcher.runs import RunFolder, runs_home
+from tests import command
+from tests.beds import proc
+from tests.beds.host import Host
+from tests.beds.namespaces import Bed
+from tests.beds.proc import Process
+from tests.command import Up
+from tests.faults import tasks
+from tests.faults.tasks import Ledger
+from tests.launcher.agent_client import wait_until
+
+DEADLINE = 60.0
+STRANGERS = (
+    "exec sleep 4001",
+    "TFMUX_TASK='somebody-20260101-000000-abcd/worker:1/1;' exec sleep 4002",
+    "TFMUX_NOTE='TFMUX_TASK=x/worker:1/1;' exec sleep 4003",
+)
+
+
+class Scene:
+    """Some hosts of a bed, and this machine when `here` is set.
+
+    `tasks` places tasks as `{"ps": ["tf1"], "worker": ["tf3", "here"]}`; each gets a port of its
+    own from `first_port` on, so several scenes may stand on one bed.
+    """
+
+    def __init__(self, bed: Bed, folder: Path, *, first_port: int = 3000) -> None:
+        self.bed = bed
+        self.folder = folder
+        self.strangers: dict[str, list[Process]] = {}
+        self._port = first_port
+        self._files = 0
+
+    def __enter__(self) -> Self:
+        for host in self.bed:
+            self._invite_strangers(host)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Strangers must have survived whatever the test did; they go last."""
+        for host in self.bed:
+            host.heal()
+        found = {name: [proc.look(p.pid) for p in them] for name, them in self.strangers.items()}
+        for strangers in self.strangers.values():
+            for stranger in strangers:
+                proc.signal_process(stranger, signal.SIGKILL)
+        if error is None:
+            for name, now_there in found.items():
+                for before, now in zip(self.strangers[name], now_there, strict=True):
+                    assert now is not None and now.alive and now.started == before.started, (
+                        f"a stranger on {name} was killed: {before.argv} {before.tag}"
+                    )
+
+    def file(
+        self,
+        places: Mapping[str, Sequence[str]],
+        *,
+        modes: Mapping[str, str] | None = None,
+        run: str = "",
+        env: Mapping[str, str] | None = None,
+        extra: str = "",
+        words: Sequence[str] | None = None,
+    ) -> Path:
+        """Writes a cluster file: where the tasks go, how the jobs misbehave, more settings."""
+        self._files += 1
+        used = {host for hosts in places.values() for host in hosts}
+        lines = [f'name = "scene{self._files}"', self.hosts_toml(used)]
+        for job, hosts in places.items():
+            addresses = [f"{'localhost' if h == 'here' else h}:{self._next_port()}" for h in hosts]
+            lines += [f"[jobs.{job}]", f"tasks = {json.dumps(addresses)}"]
+            lines.append(f'env = {{ MODES = "{(modes or {}).get(job, "")}" }}')
+        lines += ["[run]", f"command = {json.dumps(words or tasks.command())}"]
+        settings = {"LEDGER": "/tmp/ledger", "PACE": "0.01", **(env or {})}
+        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+        lines.append(f"env = {{ {pairs} }}")
+        if "workdir" not in run:
+            lines.append('workdir = ""')
+        lines += [run, extra]
+        return command.write(self.folder, "\n".join(lines) + "\n", f"scene{self._files}.toml")
+
+    def hosts_toml(self, used: Iterable[str]) -> str:
+        """The `[hosts.*]` tables of those that are used."""
+        tables = self.bed.hosts_toml().split("[hosts.")
+        found = [f"[hosts.{t}" for t in tables if t.split("]")[0] in used]
+        if "here" in used:
+            found.append(f'[hosts.localhost]\naddress = "{self.bed.address}"\n')
+        return "".join(found)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def left(self, run_id: str = "") -> list[Process]:
+        """What lives on the hosts beside sshd and the strangers, and what of the run lives
+        here."""
+        strangers = {p.pid for them in self.strangers.values() for p in them}
+        there = [
+            p for host in self.bed if host.up for p in host.leftovers() if p.pid not in strangers
+        ]
+        return there + (self.here(run_id) if run_id else [])
+
+    @staticmethod
+    def here(run_id: str) -> list[Process]:
+        """The run's living processes on this machine."""
+        mine = proc.pid_namespace(os.getpid())
+        return [
+            p
+            for p in proc.scan(mine)
+            if p.alive and (p.tag or "").split("/")[0].rstrip(";") == run_id
+        ]
+
+    def wait_dead(self, run_id: str = "", timeout: float = DEADLINE) -> None:
+        """Waits until nothing is left but the strangers."""
+        try:
+            wait_until(lambda: not self.left(run_id), "nothing is left", timeout)
+        except AssertionError as error:
+            lines = [f"{p.pid} {p.state} {p.tag} {p.argv}" for p in self.left(run_id)]
+            raise AssertionError(f"{error}\n" + "\n".join(lines)) from None
+
+    def of(self, host: str, task: str) -> list[Process]:
+        """The living processes of a task on a host by their tag."""
+        found = self.bed[host].leftovers()
+        return [p for p in found if f"/{task}/" in (p.tag or "")]
+
+    def agents(self, host: str) -> tuple[Process, Process]:
+        """The guardian and the agent of the only run on a host."""
+        tagged = {
+            p.pid: p
+            for p in self.bed[host].leftovers()
+            if "TFMUX_AGENT" in p.environ and "TFMUX_TASK" not in p.environ
+        }
+        (agent,) = [p for p in tagged.values() if p.session != p.pid and p.session == p.ppid]
+        return tagged[agent.ppid], agent
+
+    def ledger_folder(self, host: str) -> Path:
+        """Where the tasks of a host keep their ledgers, as this machine sees it."""
+        return Path("/tmp/ledger") if host == "here" else self.bed[host].disk / "tmp/ledger"
+
+    def check_logs(self, run_id: str) -> int:
+        """Every stored log is, byte for byte, what its task says it wrote; returns how many
+        bytes that were."""
+        folder = RunFolder(runs_home() / run_id)
+        begins: dict[str, dict[int, int]] = {}
+        places: dict[str, str] = {}
+        for record in folder.records():
+            if record["event"] == "task" and "log_start" in record:
+                begins.setdefault(record["task"], {})[record["attempt"]] = record["log_start"]
+                places[record["task"]] = record["host"].replace("localhost", "here")
+        total = 0
+        for task, attempts in begins.items():
+            stem = task.replace(":", "-")
+            log = (folder.path / f"{stem}.log").read_bytes()
+            numbers = sorted(attempts)
+            edges = [attempts[number] for number in numbers] + [len(log)]
+            for number, start, end in zip(numbers, edges, edges[1:], strict=False):
+                path = self.ledger_folder(places[task]) / f"{run_id}.{stem}.{number}"
+                part = log[start:end]
+                assert Ledger.read(path).agrees(part), (
+                    f"{task} attempt {number}: {len(part)} bytes here, "
+                    f"{Ledger.read(path).count} written"
+                )
+                total += len(part)
+        assert begins, "no task has started"
+        return total
+
+    # --- doing --------------------------------------------------------------------------------
+
+    def up(self, file: Path, **options: Any) -> Up:
+        """Launches."""
+        return Up("up", str(file), "--json", **options)
+
+    def kill(self, run_id: str) -> tuple[int, str]:
+        """`tfmux kill RUN`: the exit code, and what it said."""
+        done = command.run("kill", run_id, timeout=120)
+        return done.returncode, done.stdout + done.stderr
+
+    def _next_port(self) -> int:
+        self._port += 1
+        return self._port
+
+    def _invite_strangers(self, host: Host) -> None:
+        for words in STRANGERS:
+            host.run(["sh", "-c", f"{words} </dev/null >/dev/null 2>&1 &"])
+        last = [str(4001 + number) for number in range(len(STRANGERS))]
+
+        def there() -> list[Process]:
+            return [p for p in host.leftovers() if p.argv[:1] == ("sleep",) and p.argv[1] in last]
+
+        wait_until(lambda: len(there()) == len(STRANGERS), f"strangers live on {host.name}")
+        self.strangers[host.name] = there()
+
+
+def ready(up: Up, *names: str) -> None:
+    """Waits until tasks are ready."""
+    for task in names:
+        up.state(task, "ready")
+
+
+def last_states(up: Up) -> dict[str, str]:
+    """The last state of each task."""
+    return {event["task"]: event["state"] for event in up.of("task")}
+
+
+def notes(up: Up) -> list[str]:
+    """What was said once."""
+    return [event["note"] for event in up.of("run") if "note" in event]
+
+
+def receipt(up: Up) -> dict[str, dict[str, Any]]:
+    """The receipt's entries by host."""
+    found = up.of("receipt")
+    assert len(found) == 1, found
+    return {host["host"]: host for host in found[0]["hosts"]}
+
+
+def confirmed(up: Up) -> bool:
+    """Every host of the receipt has looked and found nothing."""
+    return all(h["confirmed"] and not h["survivors"] for h in receipt(up).values())
+
+
+def within(seconds: float, condition: Callable[[], object], what: str) -> float:
+    """Waits for a condition; returns how long it took."""
+    began = time.monotonic()
+    wait_until(condition, what, seconds)
+    return time.monotonic() - began
