@@ -460,7 +460,9 @@ class Engine:
         tasks = self.run.plan.on_host(host)
         fixed = [task.port for task in tasks if task.port is not None]
         free = [task.id for task in tasks if task.port is None]
-        body = {"look": fixed, "pick": len(free), "avoid": fixed}
+        # Two names may be one machine, so no host's fixed port is picked on any other.
+        avoid = [task.port for task in self.run.plan.tasks if task.port is not None]
+        body = {"look": fixed, "pick": len(free), "avoid": avoid}
         try:
             answer = await self._links[host].ask(wire.PORTS, body)
         except AgentError as error:

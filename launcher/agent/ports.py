@@ -8,13 +8,15 @@ which process holds a port.
 from __future__ import annotations
 
 import errno
+import fcntl
+import json
 import os
 import random
 import socket
 import struct
-from typing import Any, Iterable
+from typing import Any, Iterable, TextIO
 
-from .proc import command_line
+from .proc import command_line, read_process
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -107,28 +109,61 @@ def holder(port: int) -> dict[str, Any] | None:
 
 
 class Picker:
-    """Picks free ports and never the same one twice."""
+    """Picks free ports and never the same one twice, whichever agent of this user asks.
 
-    def __init__(self) -> None:
-        self._given: set[int] = set()
+    Two host names may mean one machine, and two runs may start at the same time: between a pick
+    and the task's bind only the file `claims` (in the host-local folder of all the user's
+    agents) knows that a port is taken. A claim is good as long as its agent lives.
+    """
+
+    def __init__(self, claims: str) -> None:
+        self._claims = claims
 
     def pick(self, count: int, avoid: Iterable[int]) -> list[int]:
         """`count` ports on which a server could listen now, none of `avoid`.
 
         Raises:
-            OSError: there are none.
+            OSError: there are none, or the claims cannot be noted.
         """
-        taken = self._given | set(avoid)
-        picked: list[int] = []
-        for port in random.sample(range(_LOW, _HIGH), 4000):
-            if len(picked) == count:
-                break
-            if port not in taken and _free(port):
-                picked.append(port)
-        if len(picked) < count:
-            raise OSError(errno.EADDRNOTAVAIL, "no free port on this host")
-        self._given.update(picked)
+        if not count:
+            return []
+        with open(self._claims, "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            claimed = _claimed(file)
+            picked = _pick(count, {*avoid, *claimed})
+            me = read_process(os.getpid())
+            claimed.update({port: [os.getpid(), me.start if me else 0] for port in picked})
+            file.seek(0)
+            file.truncate()
+            json.dump(claimed, file)
         return picked
+
+
+def _pick(count: int, taken: set[int]) -> list[int]:
+    picked: list[int] = []
+    for port in random.sample(range(_LOW, _HIGH), min(4000, _HIGH - _LOW)):
+        if len(picked) == count:
+            break
+        if port not in taken and _free(port):
+            picked.append(port)
+    if len(picked) < count:
+        raise OSError(errno.EADDRNOTAVAIL, "no free port on this host")
+    return picked
+
+
+def _claimed(file: TextIO) -> dict[int, list[int]]:
+    """The ports claimed by agents that live."""
+    file.seek(0)
+    try:
+        noted = json.load(file)
+    except ValueError:  # nobody has claimed anything yet, or the disk was full then
+        return {}
+    alive: dict[int, list[int]] = {}
+    for port, (pid, start) in noted.items():
+        process = read_process(pid)
+        if process is not None and process.start == start:
+            alive[int(port)] = [pid, start]
+    return alive
 
 
 def _free(port: int) -> bool:

@@ -59,7 +59,7 @@ class Agent:
         self._logs = {attempt.task: attempt.log for attempt in self._attempts}
         self._channels: list[Channel] = []
         self._kills: list[Kill] = []
-        self._picker = ports.Picker()
+        self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
         self._probe = probe.Probe(folders)
         self._stage: stage.Stage | None = None
