@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import importlib.util
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -86,8 +87,15 @@ class Deadline:
         loop = asyncio.get_running_loop()
 
         def answer(filename: str) -> str | None:
-            question = Question(host, f"Passphrase of {filename}", True, QuestionKind.PASSPHRASE)
-            return asyncio.run_coroutine_threadsafe(self.ask(question), loop).result()
+            if lacks_bcrypt(filename):
+                return None
+            text = f"Passphrase of {shown_path(filename)}"
+            for again in ("", *[" (that was not it)"] * (PASSWORDS - 1)):
+                question = Question(host, text + again, True, QuestionKind.PASSPHRASE)
+                given = asyncio.run_coroutine_threadsafe(self.ask(question), loop).result()
+                if given is None or _unlocks(filename, given):
+                    return given
+            return None
 
         return answer
 
@@ -178,17 +186,18 @@ class Client(asyncssh.SSHClient):
         return answers
 
 
-async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[str]:
-    """The keys that a login offers, in their order: file or agent's comment, kind, fingerprint."""
+async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[str, str]]:
+    """The keys that a login offers, in their order: file or agent's comment, and the key's kind
+    and fingerprint."""
     names = []
     if options.agent_path:
         with suppress(OSError, asyncssh.Error, ValueError):
             agent = await asyncssh.connect_agent(options.agent_path)
             async with agent:
                 for key in await agent.get_keys(options.agent_identities):
-                    names.append(f"{key.get_comment() or 'a key'} of ssh-agent {_describe(key)}")
+                    names.append((f"{key.get_comment() or 'a key'} of ssh-agent", _describe(key)))
     for key in options.client_keys or ():
-        names.append(f"{file_of(key)} {_describe(key)}")
+        names.append((_file_of(key), _describe(key)))
     return names
 
 
@@ -206,6 +215,24 @@ def encrypted(paths: list[str]) -> list[str]:
     return found
 
 
+def lacks_bcrypt(path: str) -> bool:
+    """The file is in OpenSSH's own format, for whose passphrases asyncssh needs bcrypt."""
+    if importlib.util.find_spec("bcrypt") is not None:
+        return False
+    try:
+        return b"OPENSSH PRIVATE KEY" in Path(path).expanduser().read_bytes()[:100]
+    except OSError:
+        return False
+
+
+def _unlocks(path: str, passphrase: str) -> bool:
+    try:
+        asyncssh.read_private_key(path, passphrase)
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, OSError):
+        return False
+    return True
+
+
 def _describe(key: asyncssh.SSHKeyPair) -> str:
     try:
         line = b" ".join([key.algorithm, base64.b64encode(key.public_data)])
@@ -215,11 +242,12 @@ def _describe(key: asyncssh.SSHKeyPair) -> str:
     return f"({public.get_algorithm()} {public.get_fingerprint()})"
 
 
-def file_of(key: asyncssh.SSHKeyPair) -> str:
-    """The file that a key was read from, or its comment."""
+def _file_of(key: asyncssh.SSHKeyPair) -> str:
+    """The file that a key was read from (of its public half where it is locked), or its
+    comment."""
     name = getattr(key, "_filename", None)
     if isinstance(name, bytes):
-        return shown_path(name.decode(errors="replace"))
+        return shown_path(name.decode(errors="replace").removesuffix(".pub"))
     return str(key.get_comment() or "a key")
 
 

@@ -9,7 +9,7 @@ import asyncssh
 
 from . import host_keys
 from .addresses import join
-from .credentials import encrypted, file_of, offered, shown_path
+from .credentials import encrypted, lacks_bcrypt, offered, shown_path
 from .errors import AuthError, HostKeyError
 from .host_keys import Known, ShownKey, accepted_keys
 
@@ -46,19 +46,20 @@ async def refused(
     said: str = "",
 ) -> AuthError:
     """Says which keys were offered, one by one, and which could not be."""
-    keys = await offered(options)
+    files = [shown_path(path) for path in _identities(target, options)]
+    locked = await asyncio.to_thread(encrypted, files)
+    keys = [f"{key} {what}" for key, what in await offered(options) if key not in locked]
     what = f"{place(target)} refused the login of {options.username}"
     if said:
         what += f" ({said})"
     what += ": it takes none of " + ", ".join(keys) if keys else ": there was no key to offer"
     todo = f"put the public key into ~/.ssh/authorized_keys of {options.username} there, or "
     todo += "name another one with identity"
-    held = {file_of(key) for key in options.client_keys or ()}
-    files = [shown_path(path) for path in _identities(target, options)]
-    locked = await asyncio.to_thread(encrypted, [path for path in files if path not in held])
     if locked:
-        what += f"; {', '.join(locked)} has a passphrase and was not offered"
+        what += f"; {', '.join(locked)} has a passphrase and could not be unlocked"
         todo = f"unlock it first: ssh-add {locked[0]}"
+        if lacks_bcrypt(locked[0]):
+            todo += " (to be asked for it here, install the Python package bcrypt)"
     return AuthError(name, what, todo=todo)
 
 

@@ -14,7 +14,7 @@ import asyncssh
 import pytest
 
 from launcher import dial, host_keys
-from launcher.credentials import Question, QuestionKind
+from launcher.credentials import Question, QuestionKind, shown_path
 from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.host_keys import Known, accepted_keys
 from launcher.plan import SshTarget
@@ -268,7 +268,23 @@ async def test_a_locked_key_is_named_when_nobody_can_unlock_it(
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "word", "-f", path], check=True)
     with pytest.raises(AuthError, match="locked has a passphrase") as told:
         await login(replace(target(ssh_server), identity=str(path)))
-    assert told.value.todo == f"unlock it first: ssh-add {path}"
+    assert told.value.todo.startswith(f"unlock it first: ssh-add {shown_path(str(path))}")
+
+
+async def test_a_passphrase_is_asked_for_until_it_is_right(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """Three times at most; what was wrong is said, and nothing hangs on who does not answer."""
+    path = tmp_path / "locked"
+    argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
+    subprocess.run([*argv, path], check=True)
+    ssh_server.client_key = keys.KeyPair(path)
+    assert "login" in await login(target(ssh_server), Person("secret"))
+    for answer, asked in (("wrong", 3), (None, 1)):
+        person = Person(answer)
+        with pytest.raises(AuthError, match="could not be unlocked"):
+            await login(target(ssh_server), person)
+        assert [question.kind for question in person.asked] == [QuestionKind.PASSPHRASE] * asked
 
 
 async def test_a_missing_key_file_is_named(ssh_server: SshServer) -> None:
