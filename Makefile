@@ -16,6 +16,17 @@ check: .venv/ready
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+# Ratios to something else measured in the same run; nothing is asserted.
+bench: .venv/ready
+	@$(BIN)/python -m bench.panes
+	@$(BIN)/python -m bench.flood
+	@$(BIN)/python -m bench.kill
+	@$(BIN)/python -m bench.start
+	@$(BIN)/python -m bench.trainer
+
+screenshots: .venv/ready
+	@$(BIN)/python -m docs.screenshots
+
 # A virtual environment is complete only when its stamp is there: an install that was cut
 # short leaves none, and the next `make` finishes it.
 .venv/ready: requirements.lock pyproject.toml

@@ -136,6 +136,7 @@ class Engine:
             )
             for view in now.tasks
         )
+        live = {view.id for view in now.tasks if view.state.live}
         hosts = []
         for view in now.hosts:
             figures = self._stats.get(view.name, {})
@@ -152,6 +153,7 @@ class Engine:
                     usage={
                         TaskId.parse(name): (float(cpu), int(rss))
                         for name, (cpu, rss) in figures.get("tasks", {}).items()
+                        if TaskId.parse(name) in live
                     },
                 )
             )

@@ -86,7 +86,9 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "CUDA and driver",
         r"CUDA driver version is insufficient|no kernel image is available"
-        r"|CUDNN_STATUS_NOT_INITIALIZED|failed call to cuInit"
+        r"|CUDNN_STATUS_NOT_INITIALIZED"
+        # On a machine without a GPU every start says one of these two: nothing is wrong there.
+        r"|failed call to cuInit(?!.*(?:UNKNOWN ERROR \(303\)|no CUDA-capable device))"
         r"|kernel version .* does not match DSO version",
         "TensorFlow's CUDA and the host's driver do not fit together: a newer driver, or hide "
         "the GPU with CUDA_VISIBLE_DEVICES=-1",

@@ -1,0 +1,136 @@
+"""Makes the pictures of all screens: `make screenshots`.
+
+A real training (the default demo) runs behind the screens, in a home of its own, so the pictures
+show what a person sees. Each is an SVG in `docs/`; the dark theme for all, the light one for the
+run screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from launcher.cluster_file import load
+from launcher.session import Session
+from launcher.snapshot import Snapshot
+from launcher.states import RunState
+from tui.app import TfmuxApp
+from tui.commands.demos import find
+from tui.screens.home import HomeScreen
+from tui.sessions import Sessions
+
+FOLDER = Path(__file__).resolve().parent
+SIZES = ((200, 50), (120, 40), (80, 24))
+EXAMPLE = FOLDER / "four-hosts.toml"
+_FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
+_PATIENCE = 180.0
+
+
+def save(app: TfmuxApp, name: str) -> None:
+    """Writes the screen as `docs/NAME.svg`; fonts come from the reader's machine."""
+    svg = _FONTS.sub("", app.export_screenshot(title="tfmux"))
+    svg = svg.replace(os.environ["HOME"], "~")
+    (FOLDER / f"{name}.svg").write_text(svg)
+    sys.stdout.write(f"docs/{name}.svg\n")
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
+    """Lets the app go on until something is so."""
+    async with asyncio.timeout(_PATIENCE):
+        while not condition():
+            await pilot.pause(0.1)
+    await pilot.pause(0.3)
+
+
+async def press(pilot: Pilot[Any], *keys: str) -> None:
+    """Presses keys and lets the screen settle."""
+    await pilot.press(*keys)
+    await pilot.pause(0.5)
+
+
+async def running(session: Session) -> None:
+    """The run screen and everything that opens from it."""
+    app = TfmuxApp(session)
+    async with app.run_test(size=SIZES[0]) as pilot:
+
+        def now() -> Snapshot:
+            return session.snapshot()
+
+        await until(pilot, lambda: all(t.step for t in now().tasks if t.id.job == "worker"))
+        await until(pilot, lambda: (now().step or 0) > 700)
+        for width, height in SIZES:
+            await pilot.resize_terminal(width, height)
+            await pilot.pause(0.8)
+            save(app, f"run-{width}x{height}")
+        await pilot.resize_terminal(120, 40)
+        app.theme = "textual-light"
+        await pilot.pause(0.5)
+        save(app, "run-light")
+        app.theme = "textual-dark"
+        for key, name in (
+            ("m", "merged"),
+            ("M", "metrics"),
+            ("H", "hosts"),
+            ("question_mark", "help"),
+        ):
+            await press(pilot, key)
+            save(app, name)
+            await press(pilot, "m" if name == "merged" else "escape")
+        await press(pilot, "tab", "z", "slash", *"loss", "enter")
+        save(app, "search")
+        await press(pilot, "escape", "escape")
+        await press(pilot, "q")
+        save(app, "leave")
+        await press(pilot, "escape")
+        await press(pilot, "f9")
+        await until(pilot, lambda: now().state is RunState.ENDED)
+        await pilot.pause(0.5)
+        save(app, "receipt")
+        await press(pilot, "q")
+
+
+async def home() -> None:
+    """The home screen with that run in it, and the editor on an example."""
+    sessions = Sessions()
+    file = Path(shutil.copy(EXAMPLE, Path.home()))
+    first = HomeScreen(sessions, [file])
+    app = TfmuxApp(pages=[first])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(2.0)
+        save(app, "home")
+        app.push_screen(first.editor(file))
+        await pilot.pause(1.5)
+        save(app, "editor")
+
+
+def main() -> None:
+    """All pictures, one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["HOME"] = folder
+        for variable in ("DATA", "CONFIG", "STATE", "CACHE"):
+            os.environ[f"XDG_{variable}_HOME"] = f"{folder}/{variable.lower()}"
+        text = find("async").read_text().replace("2000", "20000")
+        file = Path(folder, "mnist-async.toml")
+        file.write_text(text)
+        session = Session.launch(load(file), text)
+        session.start()
+        try:
+            asyncio.run(running(session))
+        finally:
+            if session.living:
+                session.kill_all()
+            session.wait(60)
+        asyncio.run(home())
+
+
+if __name__ == "__main__":
+    main()
