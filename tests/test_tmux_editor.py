@@ -93,9 +93,9 @@ def test_from_nothing_to_a_training_on_four_hosts(
 
     window.keys("l")
     answer_first_contacts(window, bed)
-    assert len(accepted_keys().read_text().splitlines()) == 4
     window.wait_for("ps:0 @tf1", "worker:0 @tf2")
     window.wait_for("✓ success", "nothing left alive", timeout=150)
+    assert len(accepted_keys().read_text().splitlines()) == 4
     window.keys("q")
     window.wait_for("starts ps:0")
     window.keys("Escape")

@@ -37,6 +37,11 @@ class Sessions:
         """Takes a living run over."""
         return self._start(run.attach(), asker)
 
+    def end_by_machine(self) -> None:
+        """Ends everything, not because a person wanted it."""
+        for session in self._all:
+            session.kill_all(by_person=False)
+
     def close(self) -> list[Session]:
         """Ends what lives, waits, and returns all sessions in the order of their start."""
         for session in self._all:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,14 @@ def home(files: Sequence[Path] = ()) -> int:
     if len(files) == 1:
         pages.append(first.editor(files[0]))
     app = TfmuxApp(pages=pages)
+
+    def end(*_: object) -> None:
+        # The screen may be gone already: the runs are ended first, then the screen.
+        sessions.end_by_machine()
+        app.exit()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
     try:
         app.run()
     finally:
