@@ -15,6 +15,7 @@ from .scan import backwards, forwards
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
 GROWTH_SECONDS = 0.3
+_SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
 class Query:
@@ -30,6 +31,9 @@ class Query:
         except re.error:
             source = re.escape(text)
         self._source, self._flags = source, flags | re.MULTILINE
+        plain = not _SPECIAL.intersection(text)
+        self._ignores_case = bool(flags)
+        self._literal = (text.lower() if flags else text).encode() if plain else b""
 
     @cached_property
     def in_bytes(self) -> re.Pattern[bytes]:
@@ -44,6 +48,9 @@ class Query:
     def lines(self, data: bytes, first: int) -> tuple[list[int], int]:
         """The numbers of the lines that hit, and how many hits there are."""
         hits: list[int] = []
+        if self._literal:  # a plain word is looked for ten times as fast as an expression
+            if self._literal not in (data.lower() if self._ignores_case else data):
+                return hits, 0
         count = at = 0
         line = first
         for match in self.in_bytes.finditer(data):
