@@ -14,6 +14,8 @@ nothing but each other:
     ports     who listens where; picking free ports
     stage     files from the launcher
     stats     CPU, memory and GPUs
+    probe     what a preflight asks of a host
+    reach     whether hosts reach each other
     state     what one agent leaves for the next
     folders   where a run lives on a host
     notes     the agent's own log

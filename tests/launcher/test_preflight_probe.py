@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import probe, state
+from launcher.agent import probe, reach, state
 from launcher.agent.folders import Folders
 from tests.beds import proc
 
@@ -35,9 +35,9 @@ def folders(tfmux_home: Path) -> Folders:
 
 
 @pytest.fixture
-def listeners() -> Iterator[probe.Listeners]:
+def listeners() -> Iterator[reach.Listeners]:
     """Probe listeners that say `token`."""
-    opened = probe.Listeners(b"token")
+    opened = reach.Listeners(b"token")
     yield opened
     opened.close()
 
@@ -58,42 +58,42 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
 # --- connections ------------------------------------------------------------------------------
 
 
-def test_a_listener_is_reached_and_knows_itself(listeners: probe.Listeners) -> None:
+def test_a_listener_is_reached_and_knows_itself(listeners: reach.Listeners) -> None:
     """The connector reads the token: it has reached this host's probe and nothing else."""
     port = free_port()
     assert listeners.open([port]) == {}
     for name in ("localhost", "127.0.0.1", "::1"):
-        answer = probe.connect(name, port, "token", SECONDS)
+        answer = reach.connect(name, port, "token", SECONDS)
         assert answer["outcome"] == "ok", (name, answer)
-    assert probe.connect("127.0.0.1", port, "another", SECONDS)["outcome"] == "stranger"
+    assert reach.connect("127.0.0.1", port, "another", SECONDS)["outcome"] == "stranger"
 
 
 def test_a_closed_listener_leaves_its_port_free_at_once() -> None:
     """A task must be able to take the port right after the preflight."""
     port = free_port()
-    opened = probe.Listeners(b"token")
+    opened = reach.Listeners(b"token")
     opened.open([port])
-    assert probe.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "ok"
+    assert reach.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "ok"
     opened.close()
     with socket.socket() as server:
         server.bind(("0.0.0.0", port))
         server.listen()
-    assert probe.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "refused"
+    assert reach.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "refused"
 
 
-def test_a_port_that_is_taken_is_said_why(listeners: probe.Listeners) -> None:
+def test_a_port_that_is_taken_is_said_why(listeners: reach.Listeners) -> None:
     """The other ports are opened all the same."""
     port = free_port()
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = int(other.getsockname()[1])
         failed = listeners.open([taken, port])
     assert failed == {str(taken): "Address already in use"}
-    assert probe.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "ok"
+    assert reach.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "ok"
 
 
 def test_a_name_that_nobody_knows_is_unresolved() -> None:
     """The resolver's words go with it."""
-    answer = probe.connect("no-such-host.invalid", 2222, "", SECONDS)
+    answer = reach.connect("no-such-host.invalid", 2222, "", SECONDS)
     assert answer["outcome"] == "unresolved" and answer["text"] and not answer["address"]
 
 
@@ -107,10 +107,10 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
         for guest in guests:
             guest.setblocking(False)
             guest.connect_ex(("127.0.0.1", port))
-        assert probe.connect("127.0.0.1", port, "", 0.3)["outcome"] == "filtered"
+        assert reach.connect("127.0.0.1", port, "", 0.3)["outcome"] == "filtered"
         answers = []
         thread = threading.Thread(
-            target=lambda: answers.append(probe.connect("127.0.0.1", port, "", 10.0))
+            target=lambda: answers.append(reach.connect("127.0.0.1", port, "", 10.0))
         )
         thread.start()
         while thread.is_alive():

@@ -1,0 +1,176 @@
+"""Whether hosts reach each other: one listens as a task would, another connects as one would."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import threading
+import time
+from typing import Any
+
+_KEEP_OPEN = 10.0
+_TOKEN_SECONDS = 2.0
+
+
+def connect(host: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+    """Connects as a task would, by name: how it went, to which address, and how long the name
+    and the connection took."""
+    began = time.monotonic()
+    addresses, why = _resolve(host, port, seconds)
+    resolved = time.monotonic() - began
+    if not addresses:
+        return {"outcome": "unresolved", "text": why, "address": "", "resolved": resolved}
+    answer: dict[str, Any] = {}
+    for family, kind, protocol, _, address in addresses:
+        began = time.monotonic()
+        outcome, text = _try(family, kind, protocol, address, token, seconds / len(addresses))
+        answer = {
+            "outcome": outcome,
+            "text": text,
+            "address": address[0],
+            "resolved": resolved,
+            "connected": time.monotonic() - began,
+        }
+        if outcome == "ok":
+            break
+    return answer
+
+
+class Listeners:
+    """Listens on the tasks' ports and says a token to whoever connects, so that the other side
+    knows that it reached this host and not another program or machine."""
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._lock = threading.Lock()
+        self._sockets: list[socket.socket] = []
+        self._wake_read, self._wake_write = os.pipe()
+        self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
+        self._thread.start()
+
+    def open(self, ports: list[int]) -> dict[str, str]:
+        """Listens on these ports too; says why where it cannot."""
+        failed = {}
+        for port in ports:
+            try:
+                listener = _listener(port)
+            except OSError as error:
+                failed[str(port)] = error.strerror or str(error)
+                continue
+            with self._lock:
+                self._sockets.append(listener)
+        os.write(self._wake_write, b"o")
+        return failed
+
+    def close(self) -> None:
+        """Ends; the ports are free when this returns."""
+        os.write(self._wake_write, b"q")
+        self._thread.join(2.0)
+
+    def _serve(self) -> None:
+        guests: dict[socket.socket, float] = {}
+        while True:
+            with self._lock:
+                listening = list(self._sockets)
+            waiting: list[Any] = [self._wake_read, *listening, *guests]
+            ready, _, _ = select.select(waiting, [], [], 1.0)
+            if self._wake_read in ready and b"q" in os.read(self._wake_read, 64):
+                break
+            for each in ready:
+                if each in guests:  # it has read the token and left; only then do we
+                    each.close()
+                    del guests[each]
+                elif each in listening:
+                    self._greet(each, guests)
+            now = time.monotonic()
+            for guest in [guest for guest, since in guests.items() if now - since > _KEEP_OPEN]:
+                guest.close()
+                del guests[guest]
+        for each in [*listening, *guests]:
+            each.close()
+
+    def _greet(self, listener: socket.socket, guests: dict[socket.socket, float]) -> None:
+        try:
+            guest, _ = listener.accept()
+            guest.setblocking(False)
+            guest.send(self._token)
+        except OSError:
+            return  # it left before we came to it
+        guests[guest] = time.monotonic()
+
+
+def _listener(port: int) -> socket.socket:
+    """A socket that listens on all addresses, as TensorFlow's server does."""
+    try:
+        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        address: Any = ("::", port)
+    except OSError:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        address = ("0.0.0.0", port)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is built in and switched off
+                raise
+            listener.close()
+            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("0.0.0.0", port))
+        listener.listen(128)
+        listener.setblocking(False)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
+    """The addresses of a name. A name server that is silent would hold us for half a minute."""
+    found: list[Any] = []
+    failed: list[str] = []
+
+    def look() -> None:
+        try:
+            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            failed.append(error.strerror or str(error))
+        except UnicodeError:
+            failed.append("it is no host name")
+
+    thread = threading.Thread(target=look, name="resolve", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return [], f"the name server did not answer in {seconds:.0f} s"
+    return found, failed[0] if failed else ""
+
+
+def _try(
+    family: int, kind: int, protocol: int, address: Any, token: str, seconds: float
+) -> tuple[str, str]:
+    with socket.socket(family, kind, protocol) as link:
+        link.settimeout(seconds)
+        try:
+            link.connect(address)
+        except ConnectionRefusedError:
+            return "refused", ""
+        except socket.timeout:
+            return "filtered", ""
+        except OSError as error:
+            unreachable = error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH)
+            timed_out = error.errno == errno.ETIMEDOUT
+            outcome = "no-route" if unreachable else "filtered" if timed_out else "failed"
+            return outcome, error.strerror or str(error)
+        if not token:
+            return "ok", ""
+        link.settimeout(_TOKEN_SECONDS)
+        try:
+            said = link.recv(len(token))
+        except OSError:
+            said = b""
+        return ("ok", "") if said == token.encode() else ("stranger", "")
