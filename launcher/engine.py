@@ -399,7 +399,8 @@ class Engine:
             case ev.KillHost(host, tasks, grace):
                 names = None if tasks is None else [str(task) for task in tasks]
                 body = {"id": 0, "tasks": names, "grace": grace}
-                self._links[host].send(wire.KILL, body)
+                if host in self._links:  # else it has not been tried yet, and is told when it is up
+                    self._links[host].send(wire.KILL, body)
             case ev.SetTimer(name, seconds):
                 self._set_timer(name, seconds)
             case ev.WatchSilence(task_id, seconds):

@@ -59,6 +59,8 @@ class Run:
         """Hosts that may hold something of the run: those whose agent has greeted a launcher."""
         self._greeted: set[str] = set()
         """Hosts whose agent has greeted this launcher."""
+        self._was: dict[str, str] = {}
+        """How each host's earlier agent ended by itself, if one did."""
         self._stage = -1
         self._stage_since = now
         self._restarting: set[TaskId] = set()
@@ -172,6 +174,7 @@ class Run:
         came_back = host in self._greeted
         self._greeted.add(host)
         self._met.add(host)
+        self._was[host] = event.was
         self._host(host, state=HostState.UP, reason="", lease_until=None, last_heard=event.time)
         if self._attaching and not came_back:
             if event.was:
@@ -465,6 +468,7 @@ class Run:
         how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
         if event.status is None and event.signal is None:
             how = "ended unseen"
+            reason = reason or self._was.get(view.host, "")
         return self._failed(task, f"{how}{f', {reason}' if reason else ''}", event.tail)
 
     def _failed(self, task: TaskId, how: str, tail: tuple[str, ...]) -> list[Instruction]:
