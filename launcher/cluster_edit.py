@@ -77,6 +77,7 @@ class ClusterText:
             meant,
             lambda document: _put(document, path, value, whole=False),
             lambda document: _put(document, path, value, whole=True),
+            lambda document: _appended(document, path, value),
         )
 
     def remove(self, *path: str | int) -> ClusterText:
@@ -109,10 +110,10 @@ class ClusterText:
         renamed = {name if key == path[-1] else key: value for key, value in table.items()}
         table.clear()
         table.update(renamed)
-        header = _header(path)
-        text = header.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
-        if text != self.text and _says(text, meant):
-            return ClusterText(text)
+        for form in _forms(path):
+            text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
+            if text != self.text and _says(text, meant):
+                return ClusterText(text)
         return self._edited(meant, lambda document: _rename(document, path, name))
 
     # what a cluster is made of
@@ -164,14 +165,13 @@ class ClusterText:
         return isinstance(outer, dict) and path[-1] in outer
 
     def _edited(
-        self, meant: dict[str, Any], *ways: Callable[[tomlkit.TOMLDocument], None]
+        self, meant: dict[str, Any], *ways: Callable[[tomlkit.TOMLDocument], str | None]
     ) -> ClusterText:
         """The first way whose result says what is meant."""
         for way in ways:
             try:
                 document = tomlkit.parse(self.text.removeprefix("\ufeff"))
-                way(document)
-                text = tomlkit.dumps(document)
+                text = way(document) or tomlkit.dumps(document)
             except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError):
                 continue  # an odd but valid form: the next way is coarser
             for form in (_spaced(text, self.text), text):
@@ -262,6 +262,15 @@ def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
         _assign(table, key, value)
 
 
+def _appended(document: tomlkit.TOMLDocument, path: KeyPath, value: Any) -> str:
+    """The text with a new table at its end, for files whose tables have no headers."""
+    if not isinstance(value, dict):
+        raise TypeError("only a table can stand there")
+    name = ".".join(_quoted(str(key)) for key in path)
+    pairs = (f"{_quoted(key)} = {_item(inner).as_string()}" for key, inner in value.items())
+    return "\n".join([tomlkit.dumps(document).rstrip("\n"), "", f"[{name}]", *pairs, ""])
+
+
 def _assign(table: Any, key: Any, value: Any) -> None:
     old = table.get(key)
     new = _item(value)
@@ -327,13 +336,13 @@ def _same(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _header(path: tuple[str, ...]) -> re.Pattern[str]:
-    """Matches the headers of a table and of those below it; the last name stands between
-    the two groups."""
-    outer = r"\s*\.\s*".join(_any_form(name) for name in path[:-1])
-    return re.compile(
-        rf"^([ \t]*\[[ \t]*{outer}[ \t]*\.[ \t]*){_any_form(path[-1])}([ \t]*[.\]])", re.MULTILINE
-    )
+def _forms(path: tuple[str, ...]) -> list[re.Pattern[str]]:
+    """Match where a table's name may stand, the name between the two groups: in its header and
+    in those of the tables below it; also in dotted keys; also in keys below another header."""
+    outer = r"\s*\.\s*".join(_any_form(name) for name in path[:-1]) + r"[ \t]*\.[ \t]*"
+    name = _any_form(path[-1])
+    begins = (rf"\[[ \t]*{outer}", rf"(?:\[[ \t]*)?{outer}", rf"(?:\[?[ \t]*{outer})?")
+    return [re.compile(rf"^([ \t]*{begin}){name}([ \t]*[.\]=])", re.MULTILINE) for begin in begins]
 
 
 def _any_form(name: str) -> str:

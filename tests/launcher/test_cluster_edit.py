@@ -1,0 +1,217 @@
+"""Editing a cluster file as a text: one value changes, comments and order stay."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomlkit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.cluster_edit import ClusterText, EditError
+from launcher.cluster_file import loads
+
+from .clusters import cluster_tables
+
+FILE = """# the whole
+name = "x"  # its name
+
+# the first one
+[hosts.tf1]  # near the window
+ssh = "root@10.77.0.1"  # by address
+gpus = 2
+
+[hosts."b.c"]
+ssh = "b"
+
+[jobs.ps]
+tasks = [
+    "tf1:2222",  # the old one
+    "b.c:2222",
+]
+[jobs.ps.env]
+A = "1"  # why
+[jobs.worker]
+tasks = ["tf1:1", "tf1:auto"]
+
+# after the jobs
+[run]
+command = ["train", "--workers={hosts.worker}", "--first={address.worker.0}"]  # the command
+
+[start]
+order = [["ps"], ["worker:0"], ["worker"]]
+[start.ready]
+worker = "started"
+"""
+COMMENTS = re.compile(r"#.*")
+BASE = Path("/srv/project")
+Edit = Callable[[ClusterText], ClusterText]
+Meaning = Callable[[dict[str, Any]], object] | None
+
+
+def comments(text: str) -> list[str]:
+    return COMMENTS.findall(text)
+
+
+def keys(value: Any) -> Any:
+    """All keys in their order."""
+    return [(k, keys(v)) for k, v in value.items()] if isinstance(value, dict) else None
+
+
+def test_a_value_changes_and_nothing_else() -> None:
+    """Of the text only the value is another one."""
+    text = ClusterText(FILE).put(("hosts", "tf1", "ssh"), "root@tf1:2200").text
+    assert text == FILE.replace('"root@10.77.0.1"', '"root@tf1:2200"')
+
+
+def test_elements_of_a_list_keep_their_comments() -> None:
+    """A task changed and three added: the others' comments and the list's lines stay."""
+    fresh = ["tf1:2222", "b.c:7", "tf1:3", "tf1:4", "tf1:5"]
+    text = ClusterText(FILE).put(("jobs", "ps", "tasks"), fresh).text
+    assert '    "tf1:2222",  # the old one\n    "b.c:7",\n' in text
+    assert ClusterText(text).get("jobs", "ps", "tasks") == fresh
+    assert comments(text) == comments(FILE)
+
+
+def test_a_new_table_stands_with_its_like_and_apart() -> None:
+    """A host is put after the last host, with blank lines around it."""
+    text = ClusterText(FILE).put(("hosts", "tf9"), {"ssh": "tf9"}).text
+    assert '\nssh = "b"\n\n[hosts.tf9]\nssh = "tf9"\n\n[jobs.ps]' in text
+    assert comments(text) == comments(FILE)
+
+
+def test_keys_come_and_go() -> None:
+    """A key put and taken out again leaves what was said before."""
+    put = ClusterText(FILE).put(("jobs", "worker", "gpus"), 1).put(("metrics", "total"), 5)
+    assert put.get("metrics") == {"total": 5}
+    out = put.put(("jobs", "worker", "gpus"), None).remove("metrics")
+    assert out.data == tomllib.loads(FILE)
+    assert comments(out.text) == comments(FILE)
+
+
+def test_a_host_is_renamed_everywhere() -> None:
+    """Header, tasks, and only whole names; comments and order stay."""
+    text = ClusterText(FILE).rename_host("tf1", "big one")
+    assert list(text.table("hosts")) == ["big one", "b.c"]
+    assert text.get("jobs", "ps", "tasks") == ["big one:2222", "b.c:2222"]
+    assert text.get("jobs", "worker", "tasks") == ["big one:1", "big one:auto"]
+    assert '[hosts."big one"]  # near the window' in text.text
+    assert comments(text.text) == comments(FILE)
+    dotted = ClusterText(FILE).rename_host("b.c", "tf2")
+    assert "[hosts.tf2]" in dotted.text
+    assert dotted.get("jobs", "ps", "tasks") == ["tf1:2222", "tf2:2222"]
+
+
+def test_a_job_is_renamed_everywhere() -> None:
+    """Order, readiness and placeholders follow; its sub-tables too."""
+    text = ClusterText(FILE).rename_job("worker", "chief")
+    assert text.get("start", "order") == [["ps"], ["chief:0"], ["chief"]]
+    assert text.get("start", "ready") == {"chief": "started"}
+    assert text.get("run", "command")[1:] == [
+        "--workers={hosts.chief}",
+        "--first={address.chief.0}",
+    ]
+    assert comments(text.text) == comments(FILE)
+    assert ClusterText(FILE).rename_job("ps", "server").get("jobs", "server", "env") == {"A": "1"}
+
+
+def test_a_taken_name_is_refused() -> None:
+    """Renaming never swallows another table."""
+    with pytest.raises(EditError, match="already a host"):
+        ClusterText(FILE).rename_host("tf1", "b.c")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'hosts = { a = { ssh = "a" }, b = { ssh = "b" } }\n[jobs.w]\ntasks = ["a:1"]\n',
+        'hosts.a.ssh = "a"\nhosts.b.ssh = "b"\n[jobs]\nw.tasks = ["a:1"]\n',
+        '[hosts]\na = { ssh = "a" }\n[hosts.b]\nssh = "b"\n[jobs]\n[jobs.w]\ntasks = ["a:1"]\n',
+        '[jobs.w]\ntasks = ["a:1"]\n[hosts.a]\nssh = "a"\n[run]\n[hosts.b]\nssh = "b"\n',
+        '\ufeff[jobs.w]\r\ntasks = ["a:1"]\r\n[hosts."a"]\r\nssh = "a"\r\n[hosts.b]\r\nssh="b"\r\n',
+    ],
+)
+def test_every_form_of_a_table(text: str) -> None:
+    """Inline, dotted, split and Windows-lined files are edited, or the edit is refused."""
+    changes: list[tuple[Edit, Meaning]] = [
+        (lambda t: t.put(("hosts", "a", "gpus"), 2), lambda d: d["hosts"]["a"].update(gpus=2)),
+        (
+            lambda t: t.put(("hosts", "c"), {"ssh": "c"}),
+            lambda d: d["hosts"].update(c={"ssh": "c"}),
+        ),
+        (lambda t: t.put(("jobs", "w", "tasks"), ["b:1", "b:2"]), None),
+        (lambda t: t.rename_host("a", "z"), None),
+        (lambda t: t.remove("hosts", "b"), lambda d: d["hosts"].pop("b")),
+        (lambda t: t.put(("name",), "n"), lambda d: d.update(name="n")),
+    ]
+    for change, meaning in changes:
+        before = ClusterText(text)
+        meant = tomllib.loads(text.removeprefix("\ufeff"))
+        after = change(before)
+        if meaning is not None:
+            meaning(meant)
+            assert after.data == meant
+        assert before.text == text
+
+
+@given(cluster_tables())
+@settings(max_examples=25, deadline=None)
+def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> None:
+    """What the model says, put into the file value by value, reads as the same model."""
+    text = ClusterText(tomlkit.dumps(tables))
+    cluster = loads(text.text, "cluster.toml", BASE)
+    said = cluster.model_dump(mode="json", exclude_none=True)
+    fresh = ClusterText("# made by hand\n")
+    for table in ("hosts", "jobs"):
+        for name, entry in said.pop(table).items():
+            for key, value in entry.items():
+                fresh = fresh.put((table, name, key), value)
+    fresh = fresh.put(("name",), said.pop("name"))
+    for table, entry in said.items():
+        for key, value in entry.items():
+            fresh = fresh.put((table, key), value)
+    assert loads(fresh.text, "cluster.toml", BASE) == cluster
+    assert fresh.text.startswith("# made by hand")
+
+
+@given(cluster_tables(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_edits_keep_comments_and_order(tables: dict[str, Any], data: st.DataObject) -> None:
+    """With a comment on every line, any value is changed: each comment stays, and so does the
+    order of all keys."""
+    lines = tomlkit.dumps(tables).split("\n")
+    if any('"""' in line or "'''" in line for line in lines):
+        return
+    text = "\n".join(f"{line}  # c{i}" for i, line in enumerate(lines))
+    before = ClusterText(text)
+    path: list[str] = []
+    value: Any = before.data
+    while isinstance(value, dict) and value:
+        path.append(data.draw(st.sampled_from(sorted(value))))
+        value = value[path[-1]]
+    if isinstance(value, dict):
+        return
+    if isinstance(value, list):
+        words = st.lists(st.text(max_size=8).filter(lambda t: "\0" not in t), max_size=4)
+        new: Any = data.draw(words)
+    else:
+        new = data.draw(st.one_of(st.text(max_size=8), st.integers(0, 99), st.booleans()))
+    after = before.put(tuple(path), new)
+    assert after.get(*path) == new
+    assert keys(after.data) == keys(before.data)
+    kept = [f"# c{i}" for i in range(len(lines))]
+    assert [c for c in kept if c not in after.text] == []
+
+
+def test_five_hundred_tasks() -> None:
+    """A cluster of 500 tasks is edited and keeps its lines."""
+    tasks = [f"tf{i}:2222" for i in range(500)]
+    text = ClusterText("[jobs.worker]\ntasks = []\n").put(("jobs", "worker", "tasks"), tasks)
+    assert max(map(len, text.text.splitlines())) <= 100
+    changed = text.put(("jobs", "worker", "tasks"), [*tasks[:-1], "other:1"])
+    assert changed.text == text.text.replace("tf499:2222", "other:1")
