@@ -19,9 +19,11 @@ from tests.conftest import REPOSITORY
 DEADLINE = 60.0
 
 
-def run(*words: str, timeout: float = DEADLINE) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: str, timeout: float = DEADLINE, prefix: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
-    argv = [sys.executable, "-m", "tui.main", *words]
+    argv = [*prefix, sys.executable, "-m", "tui.main", *words]
     return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from launcher.addresses import SshDestination, TaskAddress
 from launcher.cluster_file import loads
 from launcher.ids import TaskId
-from launcher.ids import TaskId
 from launcher.plan import make_plan
 from launcher.spec import DEFAULT_LOG_LIMIT, Listening, OnDisconnect, OnFailure, Started, Success
 
