@@ -74,6 +74,17 @@ def build_parser() -> argparse.ArgumentParser:
         "--accept-new", action="store_true", help="trust unknown host keys and print them"
     )
 
+    export = commands.add_parser("export", help="print the cluster for another engine")
+    export.add_argument("file", type=Path)
+    export.add_argument("engine", choices=("compose", "slurm", "tfjob"))
+    export.add_argument(
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="write it there; compose: and the cluster file for its containers, and a guide",
+    )
+    export.add_argument("--no-gpus", action="store_true", help="compose: containers without GPUs")
+
     ps = commands.add_parser("ps", help="list the runs that still live, wherever")
     ps.add_argument("--json", action="store_true", help="one JSON array")
 
@@ -84,6 +95,13 @@ def build_parser() -> argparse.ArgumentParser:
     kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
     _run_options(kill, nargs="?")
     kill.add_argument("--all", action="store_true", help="every run that still lives")
+
+    serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
+    serve.add_argument("file", type=Path, nargs="?", metavar="FILE")
+    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    serve.add_argument(
+        "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
+    )
 
     logs = commands.add_parser("logs", help="print the stored logs of any run")
     logs.add_argument("run", metavar="RUN")
@@ -116,6 +134,13 @@ def _up(arguments: argparse.Namespace) -> int:
     return launch.up(arguments.file, arguments)
 
 
+def _export(arguments: argparse.Namespace) -> int:
+    from tui.commands import export
+
+    gpus = not arguments.no_gpus
+    return export.show(arguments.file, arguments.engine, output=arguments.output, gpus=gpus)
+
+
 def _check(arguments: argparse.Namespace) -> int:
     from tui.commands import check
 
@@ -144,6 +169,12 @@ def _kill(arguments: argparse.Namespace) -> int:
     from tui.commands import runs
 
     return runs.kill(arguments)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from tui.commands import serve
+
+    return serve.serve(arguments.file, arguments.host, arguments.port)
 
 
 def _logs(arguments: argparse.Namespace) -> int:
@@ -183,9 +214,11 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "open": _open,
     "plan": _plan,
     "check": _check,
+    "export": _export,
     "ps": _ps,
     "attach": _attach,
     "kill": _kill,
+    "serve": _serve,
     "logs": _logs,
     "home": _home,
 }

@@ -1,0 +1,8 @@
+"""The same cluster for another engine.
+
+compose  containers with SSH and GPUs that stand for the hosts, and the cluster file to go
+         with them: how to try a cluster on one machine
+slurm    a batch script
+tfjob    a Kubeflow TFJob
+yaml     how the two that are YAML are written
+"""

@@ -1,0 +1,188 @@
+"""A cluster's hosts as containers of one machine, each with an SSH server and its GPUs.
+
+The Compose file stands alone: the image is described in it, and the one thing that it needs
+beside it is a public key. The cluster file that goes with it is the original one with the
+containers as hosts; comments and order are kept.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from os.path import relpath
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.items import Table
+
+from ..addresses import LOCALHOST, join
+from ..spec import DEFAULT_LOGDIR, Cluster
+from .yaml import dump
+
+FIRST_PORT = 2201
+KEY = "id_ed25519"
+PYTHON = "/usr/local/bin/python3"
+_AUTHORIZED = "/etc/tfmux/authorized_keys"
+
+HEAD = """\
+# The hosts of the cluster {name!r} as containers, each with an SSH server{gpus}.
+# Beside this file there must be a public key, {key}.pub:
+#     ssh-keygen -t ed25519 -N "" -f {key}
+#     docker compose up --build --wait
+"""
+
+
+def compose(cluster: Cluster, *, gpus: bool = True) -> str:
+    """The Compose file; without `gpus` the containers get none, whatever the cluster says."""
+    some = gpus and any(host.gpus for host in cluster.hosts.values())
+    head = HEAD.format(name=cluster.name, gpus=" and its GPUs" if some else "", key=KEY)
+    return head + dump(model(cluster, gpus=gpus))
+
+
+def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
+    """What the Compose file says, before it is YAML."""
+    cuda = gpus and any(host.gpus for host in cluster.hosts.values())
+    services: dict[str, Any] = {}
+    for name, (service, port) in containers(cluster).items():
+        services[service] = {
+            "image": "tfmux-host",
+            "build": {"dockerfile_inline": _dockerfile(cuda)},
+            "hostname": service,
+            "init": True,
+            "ports": [f"127.0.0.1:{port}:22"],
+            "configs": [{"source": "authorized_keys", "target": _AUTHORIZED}],
+            "healthcheck": {
+                "test": ["CMD", PYTHON, "-c", _GREETING],
+                "interval": "2s",
+                "timeout": "5s",
+                "retries": 15,
+            },
+        }
+        entry = cluster.hosts.get(name)
+        if gpus and entry is not None and entry.gpus:
+            device = {"driver": "nvidia", "count": entry.gpus, "capabilities": ["gpu"]}
+            reserved = {"reservations": {"devices": [device]}}
+            services[service]["deploy"] = {"resources": reserved}
+    return {
+        "name": re.sub(r"[^a-z0-9_-]", "-", cluster.name.lower()).lstrip("-_") or "cluster",
+        "services": services,
+        "configs": {"authorized_keys": {"file": f"./{KEY}.pub"}},
+    }
+
+
+def containers(cluster: Cluster) -> dict[str, tuple[str, int]]:
+    """Each host that has tasks: the service that stands for it, and its SSH port here."""
+    used = dict.fromkeys(place.host for job in cluster.jobs.values() for place in job.tasks)
+    found: dict[str, tuple[str, int]] = {}
+    taken: set[str] = set()
+    for port, host in enumerate(used, FIRST_PORT):
+        base = "node" if host == LOCALHOST else re.sub(r"[^a-z0-9-]", "-", host.lower()).strip("-")
+        name, number = base or "node", 1
+        while name in taken:
+            number += 1
+            name = f"{base}-{number}"
+        taken.add(name)
+        found[host] = (name, port)
+    return found
+
+
+def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
+    """The cluster file for the containers, to be written into `folder`. `text` is the original."""
+    document = tomlkit.parse(text)
+    names = containers(cluster)
+    for name, job in _table(document, "jobs").items():
+        job["tasks"] = [join(names[at.host][0], at.port) for at in cluster.jobs[name].tasks]
+    hosts = _table(document, "hosts")
+    for host in [name for name in hosts if name not in names]:
+        del hosts[host]
+    for host, (service, port) in names.items():
+        entry = hosts.pop(host) if host in hosts else tomlkit.table()
+        for key in ("jump", "known_hosts"):
+            if key in entry:
+                del entry[key]
+        entry["ssh"] = f"root@127.0.0.1:{port}"
+        entry["identity"] = KEY
+        entry["address"] = service
+        entry["python"] = PYTHON
+        hosts[service] = entry
+    run = _table(document, "run")
+    _relocate(run, cluster, folder)
+    for job in _table(document, "jobs").values():
+        _relocate(job, cluster, folder, workdir=False)
+    if not cluster.run.logdir.startswith(("/", "~")):
+        run["logdir"] = DEFAULT_LOGDIR
+    return tomlkit.dumps(document)
+
+
+def guide(cluster: Cluster) -> str:
+    """What to do with the files, as Markdown."""
+    lines = "\n".join(f"| {name} | {port} |" for name, port in containers(cluster).values())
+    return f"""\
+# The cluster {cluster.name!r} in containers
+
+```
+ssh-keygen -t ed25519 -N "" -f {KEY}           # once: the key that tfmux logs in with
+docker compose up --build --wait               # the hosts; the first time builds their image
+tfmux check cluster.toml --accept-new          # trusts their host keys, and looks at everything
+tfmux up cluster.toml
+docker compose down                            # the hosts are gone, and what was on them
+```
+
+| host | its SSH port on 127.0.0.1 |
+| --- | --- |
+{lines}
+
+GPUs are reserved through the NVIDIA container toolkit; hosts with as many GPUs as this machine has
+share them. On a machine without, export with `--no-gpus`.
+"""
+
+
+_GREETING = "import socket; socket.create_connection(('127.0.0.1', 22), 2).recv(4)"
+
+
+def _dockerfile(cuda: bool) -> str:
+    """One image for all hosts: TensorFlow as it is here, and sshd. Its host key is made when it
+    is built, so a container that is made anew still has the one that was trusted."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    extra = "[and-cuda]" if cuda else ""
+    return f"""\
+FROM python:{python}-slim
+RUN apt-get update \\
+ && apt-get install -y --no-install-recommends openssh-server \\
+ && rm -rf /var/lib/apt/lists/* && mkdir -p /run/sshd && ssh-keygen -A
+RUN pip install --no-cache-dir "tensorflow{extra}=={_version("tensorflow", "2.21.0")}" \\
+ "tensorboard=={_version("tensorboard", "2.21.0")}" "setuptools<81"
+CMD ["sh", "-c", "install -D -m 600 {_AUTHORIZED} /root/.ssh/authorized_keys \\
+ && exec /usr/sbin/sshd -D -e"]
+"""
+
+
+def _version(package: str, default: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return default
+
+
+def _relocate(table: Any, cluster: Cluster, folder: Path, *, workdir: bool = True) -> None:
+    """Local paths, for a file that lies in another folder."""
+
+    def moved(path: str) -> str:
+        absolute = path.startswith(("/", "~"))
+        return path if absolute else relpath(cluster.base / path, folder.absolute())
+
+    if workdir and cluster.run.workdir:
+        table["workdir"] = moved(cluster.run.workdir)
+    if "data" in table:
+        table["data"] = [moved(str(path)) for path in table["data"]]
+
+
+def _table(document: TOMLDocument, name: str) -> Table:
+    if name not in document:
+        document[name] = tomlkit.table(is_super_table=True)
+    table: Any = document[name]
+    found: Table = table
+    return found

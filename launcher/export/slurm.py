@@ -1,0 +1,142 @@
+"""A cluster as a Slurm batch script: one node a host, the same order, the same rule of success.
+
+The script stands alone. It takes for granted what is usual where Slurm runs: that the workdir is
+on a file system that all nodes share. Each task is a job step; its output goes to a file of its
+own. What Slurm itself does (time limits, killing all when the job is cancelled) is left to it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from ..ids import TaskId
+from ..plan import After, Finished, Listening, LogMatches, Plan, Role, TaskPlan, installed_trainer
+from ..spec import Cluster, Success
+from .stand_in import HOME, RUN, Shell, plan_of
+
+_HEAD = r"""
+set -u
+mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+RUN_ID={name}-$SLURM_JOB_ID
+{hosts}
+cd {workdir} || exit 1
+
+finish() {{  # ends what still runs, and the job
+    kill $(jobs -p) 2>/dev/null
+    wait
+    exit "$1"
+}}
+trap 'finish 143' TERM
+
+alive() {{  # task, its pid
+    kill -0 "$2" 2>/dev/null && return
+    echo "$1 ended before it was ready; see $1.log" >&2
+    finish 1
+}}
+
+listening() {{  # task, its pid, host, port
+    for ((i = 0; i < {timeout}; i++)); do
+        (exec 3<>"/dev/tcp/$3/$4") 2>/dev/null && return
+        alive "$1" "$2"
+        sleep 1
+    done
+    echo "$1 does not listen on $3:$4" >&2
+    finish 1
+}}
+
+said() {{  # task, its pid, regular expression
+    for ((i = 0; i < {timeout}; i++)); do
+        grep -qE -e "$3" "$1.log" 2>/dev/null && return
+        alive "$1" "$2"
+        sleep 1
+    done
+    echo "$1 never wrote what was waited for" >&2
+    finish 1
+}}
+"""
+
+
+def script(cluster: Cluster) -> str:
+    """The batch script."""
+    names = {place.host: "" for job in cluster.jobs.values() for place in job.tasks}
+    stand_ins = {host: f"tfmux-host-{number}-here" for number, host in enumerate(names)}
+    plan = plan_of(
+        cluster,
+        lambda _, host: stand_ins[host],
+        workdir=str(cluster.local_path(cluster.run.workdir or ".")),
+        trainer=installed_trainer(),
+    )
+    variables = {name: f"HOST_{number}" for number, name in enumerate(stand_ins.values())}
+    shell = Shell(variables | {HOME: "HOME", RUN: "RUN_ID"})
+    hosts = "\n".join(
+        f"HOST_{number}=${{nodes[{number}]}}  # {host}" for number, host in enumerate(names)
+    )
+    head = _HEAD.format(
+        name=shlex.quote(cluster.name),
+        hosts=hosts,
+        workdir=shlex.quote(str(cluster.local_path(cluster.run.workdir or "."))),
+        timeout=round(cluster.start.timeout),
+    )
+    return "".join([*_options(cluster, plan), head, *_tasks(plan, shell), *_end(plan)])
+
+
+def _options(cluster: Cluster, plan: Plan) -> Iterator[str]:
+    yield "#!/bin/bash\n"
+    yield f"# The cluster {cluster.name!r} as a Slurm job: sbatch THIS_FILE\n"
+    yield f"#SBATCH --job-name={cluster.name}\n"
+    yield f"#SBATCH --nodes={len(plan.hosts)}\n"
+    yield f"#SBATCH --ntasks={len(plan.tasks)}\n"
+    gpus = max((host.gpus or 0 for host in plan.hosts), default=0)
+    if gpus:
+        yield f"#SBATCH --gpus-per-node={gpus}\n"
+
+
+def _tasks(plan: Plan, shell: Shell) -> Iterator[str]:
+    for number, stage in enumerate(plan.stages, 1):
+        tasks = [plan.task(task) for task in stage]
+        yield f"\n# stage {number}: {', '.join(map(str, stage))}\n"
+        for task in tasks:
+            yield f"srun --nodes=1 --ntasks=1 --overlap --nodelist={shell.word(task.host)} "
+            yield f"--output={task.id.stem}.log \\\n    {_command(task, shell)} &\n"
+            yield f"{_pid(task.id)}=$!\n"
+        for task in tasks:
+            yield _gate(task, shell)
+
+
+def _command(task: TaskPlan, shell: Shell) -> str:
+    if task.role is Role.PREPARE:  # one shell, as on a host of ours
+        lines = "\n".join(task.argv[3:])
+        return shell.words("env", *(f"{k}={v}" for k, v in task.env.items()), "sh", "-ec", lines)
+    return shell.command(task)
+
+
+def _gate(task: TaskPlan, shell: Shell) -> str:
+    who = f'{task.id.stem} "${_pid(task.id)}"'
+    match task.ready:
+        case Listening():
+            return f"listening {who} {shell.word(task.host)} {task.port}\n"
+        case LogMatches(pattern):
+            return f"said {who} {shlex.quote(pattern)}\n"
+        case After(seconds):
+            return f"sleep {seconds:g}\n"
+        case Finished():
+            return f'wait "${_pid(task.id)}" || finish 1\n'
+        case _:
+            return ""
+
+
+def _end(plan: Plan) -> Iterator[str]:
+    deciding = [t.id for t in plan.tasks if t.role in (Role.CHIEF, Role.WORKER)]
+    deciding = deciding or [t.id for t in plan.tasks if t.role is not Role.PREPARE]
+    first = plan.chief if plan.settings.success is Success.CHIEF else None
+    order = sorted(deciding, key=lambda task: task != first)
+    yield "\n# the end: success is a clean exit of "
+    yield f"{first if first else 'all of them'}; ps and helpers are then ended\n"
+    for task in order:
+        yield f'wait "${_pid(task)}" || {{ echo "{task} failed" >&2; finish 1; }}\n'
+    yield "finish 0\n"
+
+
+def _pid(task: TaskId) -> str:
+    return f"pid_{task.job.replace('-', '_')}_{task.index}"

@@ -1,0 +1,286 @@
+"""The same cluster for other engines."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from launcher.cluster_file import load, loads
+from launcher.errors import TfmuxError
+from launcher.export import compose, slurm, tfjob
+from launcher.export.stand_in import Shell
+from tests.command import python_task, run, write
+from tests.conftest import REPOSITORY
+
+MISSION = """\
+# the mission
+name = "mission"
+[hosts.tf1]  # has the ps
+ssh = "root@10.77.0.1"
+jump = "gate"
+gpus = 2
+[hosts.tf2]
+ssh = "me@tf2.lan:2200"
+identity = "~/.ssh/key"
+address = "tf2.lan"
+gpus = 4
+env = { A = "a $b 'c'" }
+[hosts.unused]
+ssh = "x"
+[jobs.ps]
+tasks = ["tf1:2222"]
+[jobs.worker]
+tasks = ["tf2:2222", "tf2:auto", "localhost:2222"]
+data = ["../digits"]
+[hosts.localhost]
+address = "desk"
+[run]
+command = ["{python}", "train.py", "--ps={ps_hosts}", "--index={index}", "--log={logdir}"]
+workdir = "code"
+"""
+
+
+def test_the_compose_file_is_valid() -> None:
+    """By the official schema: one service a host that has tasks, SSH on a port of the loopback,
+    as many GPUs as the cluster file says; nothing in it is taken for a variable."""
+    cluster = loads(MISSION, "mission.toml", Path("/srv"))
+    text = compose.compose(cluster)
+    document = yaml.safe_load(text)
+    schema = json.loads((REPOSITORY / "tests/schemas/compose-spec.json").read_text())
+    jsonschema.Draft7Validator(schema).validate(document)
+    assert set(document["services"]) == {"tf1", "tf2", "node"}
+    ports = [service["ports"][0] for service in document["services"].values()]
+    assert len(set(ports)) == 3 and all(port.startswith("127.0.0.1:") for port in ports)
+    assert gpus(document, "tf1") == 2 and gpus(document, "tf2") == 4
+    assert "deploy" not in document["services"]["node"]
+    assert "$" not in text
+    build = document["services"]["tf1"]["build"]["dockerfile_inline"]
+    assert "openssh-server" in build and "tensorflow[and-cuda]==" in build
+
+
+def test_the_compose_file_without_gpus() -> None:
+    """For a machine that has none: nothing is reserved, and TensorFlow comes without CUDA."""
+    cluster = loads(MISSION, "mission.toml", Path("/srv"))
+    document = yaml.safe_load(compose.compose(cluster, gpus=False))
+    assert not any("deploy" in service for service in document["services"].values())
+    assert "and-cuda" not in str(document)
+
+
+def test_the_cluster_file_for_the_containers(tmp_path: Path) -> None:
+    """The original with the containers as hosts: readable, comments kept, paths still right,
+    GPUs and environment as they were."""
+    base = tmp_path / "project"
+    (base / "code").mkdir(parents=True)
+    out = tmp_path / "out"
+    file = write(base, MISSION)
+    text = compose.cluster_file(load(file), MISSION, out)
+    out.mkdir()
+    made = load(write(out, text))
+    assert "# the mission" in text and "# has the ps" in text
+    assert set(made.hosts) == {"tf1", "tf2", "node"}
+    for name, host in made.hosts.items():
+        assert host.ssh is not None and host.ssh.host == "127.0.0.1"
+        assert made.address(name) == name and host.jump is None
+    assert made.hosts["tf2"].gpus == 4 and made.hosts["tf2"].env == {"A": "a $b 'c'"}
+    assert [str(place) for place in made.jobs["worker"].tasks] == [
+        "tf2:2222",
+        "tf2:auto",
+        "node:2222",
+    ]
+    assert made.local_path(made.run.workdir) == base / "code"
+    assert made.local_path(made.jobs["worker"].data[0]) == tmp_path / "digits"
+
+
+def test_a_cluster_of_this_machine_becomes_one_container(tmp_path: Path) -> None:
+    """Without [hosts] everything is on one container, and the file that goes with it is valid."""
+    text = '[jobs.worker]\ntasks = ["localhost:auto", "localhost:1"]\ncommand = ["a"]\n'
+    cluster = load(write(tmp_path, text))
+    assert list(compose.model(cluster)["services"]) == ["node"]
+    made = load(write(tmp_path, compose.cluster_file(cluster, text, tmp_path), "made.toml"))
+    assert [str(place) for place in made.jobs["worker"].tasks] == ["node:auto", "node:1"]
+
+
+def gpus(document: dict[str, Any], service: str) -> int:
+    """How many GPUs a service reserves."""
+    deploy = document["services"][service]["deploy"]
+    count = deploy["resources"]["reservations"]["devices"][0]["count"]
+    assert isinstance(count, int)
+    return count
+
+
+SRUN = """#!/bin/sh
+while :; do
+    case "$1" in
+    --output=*) out=${1#--output=}; shift ;;
+    --*) shift ;;
+    *) break ;;
+    esac
+done
+exec "$@" > "$out" 2>&1
+"""
+SCONTROL = "#!/bin/sh\nprintf 'localhost\\nlocalhost\\n'\n"
+SERVER = """
+import socket, sys, time
+began = time.time()
+time.sleep(0.5)
+server = socket.create_server(("", int(sys.argv[1])))
+print(began, time.time(), sys.argv[2], flush=True)
+time.sleep(1000)
+"""
+CLIENT = """
+import os, socket, sys, time
+began = time.time()
+socket.create_connection(("localhost", int(sys.argv[3])), 5)
+server = socket.create_server(("", int(sys.argv[1])))
+print(began, time.time(), sys.argv[2], os.environ["NOTE"], flush=True)
+time.sleep(1.5)
+sys.exit(int(sys.argv[4]))
+"""
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_slurm_script_runs_the_cluster(tmp_path: Path, status: int) -> None:
+    """With stand-ins for Slurm's two commands the script runs for real: the worker starts when
+    the ps listens, its end decides, and the ps is ended."""
+    (tmp_path / "bin").mkdir()
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    ports = free_ports(2)
+    server = [*python_task(SERVER), "{port}", "{run_id}"]
+    client = [*python_task(CLIENT), "{port}", "{run_id}", "{port.ps.0}", str(status)]
+    text = f"""
+name = "batch"
+[hosts.a]
+ssh = "a"
+[hosts.b]
+ssh = "b"
+[jobs.ps]
+tasks = ["a:{ports[0]}"]
+command = {json.dumps(server)}
+[jobs.worker]
+tasks = ["b:{ports[1]}"]
+command = {json.dumps(client)}
+env = {{ NOTE = "it's $HOME \\"x\\"" }}
+[start]
+timeout = 30
+"""
+    script = slurm.script(load(write(tmp_path, text)))
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    env = {"PATH": path, "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "77", "HOME": "/h"}
+    done = subprocess.run(
+        ["bash", "-c", script], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == (1 if status else 0), done.stderr
+    ps = (tmp_path / "ps-0.log").read_text().split(maxsplit=2)
+    worker = (tmp_path / "worker-0.log").read_text().split(maxsplit=3)
+    assert ps[2].strip() == worker[2] == "batch-77"
+    assert worker[3].strip() == 'it\'s $HOME "x"'
+    assert float(worker[0]) > float(ps[1])
+    assert not listens(ports[0])
+    assert ("worker:0 failed" in done.stderr) == bool(status)
+
+
+def test_the_tfjob_has_the_replica_types_and_each_its_command(tmp_path: Path) -> None:
+    """Types and numbers, GPUs of a worker, and a shell that finds out which replica it is."""
+    text = MISSION.replace('"train.py"', '"-c", "import sys; print(sys.argv)"')
+    text = text.replace("[hosts.tf1]", '[jobs.tensorboard]\ntasks = ["tf1:6006"]\n'
+                        'in_cluster = false\n[hosts.tf1]', 1)  # fmt: skip
+    made = tfjob.manifest(loads(text, "mission.toml", Path("/srv")))
+    assert "tensorboard" in made.split("apiVersion")[0]
+    job = yaml.safe_load(made)
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
+    replicas = job["spec"]["tfReplicaSpecs"]
+    assert {kind: spec["replicas"] for kind, spec in replicas.items()} == {"PS": 1, "Worker": 3}
+    container = replicas["Worker"]["template"]["spec"]["containers"][0]
+    assert container["name"] == "tensorflow"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert "resources" not in replicas["PS"]["template"]["spec"]["containers"][0]
+    config = json.dumps({"cluster": {}, "task": {"type": "worker", "index": 1}})
+    done = subprocess.run(
+        container["command"],
+        env={"PATH": os.environ["PATH"], "TF_CONFIG": config, "HOME": "/h"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "'--index=1'" in done.stdout
+    assert "'--ps=mission-ps-0:2222'" in done.stdout
+    assert "'--log=/h/tfmux-logs/mission/mission'" in done.stdout
+
+
+def test_a_job_that_no_tfjob_knows_is_refused() -> None:
+    """Named, with the types that there are."""
+    text = '[jobs.mixer]\ntasks = ["localhost:1"]\ncommand = ["a"]\n'
+    with pytest.raises(TfmuxError, match="mixer"):
+        tfjob.manifest(loads(text, "c.toml", Path("/")))
+
+
+def test_words_for_a_shell_keep_every_character() -> None:
+    """Whatever stands around a variable arrives as it is."""
+    shell = Shell({"host-1-here": "HOST"})
+    words = [
+        "",
+        "plain",
+        "a b",
+        "it's",
+        '"$HOME"',
+        "x{host-1-here}y",
+        "host-1-here:1,host-1-here:2",
+    ]
+    script = f"for word in {shell.words(*words)}; do printf '%s\\n' \"$word\"; done"
+    done = subprocess.run(
+        ["sh", "-c", script], env={"HOST": "n 1"}, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:-1] == [word.replace("host-1-here", "n 1") for word in words]
+
+
+def test_the_command_prints_or_writes(tmp_path: Path) -> None:
+    """stdout is the file and nothing else; --output writes all three and overwrites none; a
+    wrong file is exit 2."""
+    file = write(tmp_path, MISSION)
+    (tmp_path / "code").mkdir()
+    done = run("export", str(file), "compose")
+    assert done.returncode == 0, done.stderr
+    assert set(yaml.safe_load(done.stdout)["services"]) == {"tf1", "tf2", "node"}
+    out = tmp_path / "out"
+    assert run("export", str(file), "compose", "--output", str(out), "--no-gpus").returncode == 0
+    assert sorted(path.name for path in out.iterdir()) == [
+        "README.md",
+        "cluster.toml",
+        "compose.yaml",
+    ]
+    assert run("plan", str(out / "cluster.toml")).returncode == 0
+    again = run("export", str(file), "compose", "--output", str(out))
+    assert again.returncode == 2 and "compose.yaml" in again.stderr
+    for engine in ("slurm", "tfjob"):
+        assert run("export", str(file), engine).returncode == 0
+    assert run("export", str(file), "mesos").returncode == 2
+    assert run("export", str(tmp_path / "none.toml"), "compose").returncode == 2
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now, below those of outgoing connections."""
+    from launcher.agent import ports
+
+    return ports._pick(count, set())
+
+
+def listens(port: int) -> bool:
+    """Whether somebody still listens there a second later."""
+    from launcher.agent import ports
+
+    deadline = time.monotonic() + 10
+    while port in ports.listeners():
+        if time.monotonic() > deadline:
+            return True
+        time.sleep(0.05)
+    return False

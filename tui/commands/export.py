@@ -1,0 +1,44 @@
+"""`tfmux export`: the same cluster for another engine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from launcher.cluster_file import load
+from launcher.errors import TfmuxError
+from launcher.export import compose, slurm, tfjob
+from tui.exits import Exit
+
+
+def show(file: Path, engine: str, *, output: Path | None = None, gpus: bool = True) -> int:
+    """Prints the cluster for an engine; with `output`, writes it and what goes with it there.
+
+    Raises:
+        TfmuxError: the engine cannot express the cluster, or a file cannot be written.
+    """
+    cluster = load(file)
+    if engine == "slurm":
+        files = {"job.sbatch": slurm.script(cluster)}
+    elif engine == "tfjob":
+        files = {"tfjob.yaml": tfjob.manifest(cluster)}
+    else:
+        files = {"compose.yaml": compose.compose(cluster, gpus=gpus)}
+    if output is None:
+        sys.stdout.write(next(iter(files.values())))
+        return Exit.SUCCESS
+    if engine == "compose":
+        text = file.read_text(encoding="utf-8-sig")
+        files["cluster.toml"] = compose.cluster_file(cluster, text, output)
+        files["README.md"] = compose.guide(cluster)
+    taken = [name for name in files if (output / name).exists()]
+    if taken:
+        raise TfmuxError(f"{output} already has {', '.join(taken)}: name another folder")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (output / name).write_text(text)
+            print(output / name)
+    except OSError as error:
+        raise TfmuxError(f"{error.filename}: {error.strerror}") from error
+    return Exit.SUCCESS
