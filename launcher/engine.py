@@ -75,6 +75,7 @@ class Engine:
         self._links: dict[str, Link] = {}
         self._link_tasks: dict[str, asyncio.Task[None]] = {}
         self._welcomes: dict[str, dict[str, Any]] = {}
+        self._gpus: dict[str, int] = {}
         self._numbers = {task.id: number for number, task in enumerate(plan.tasks)}
         self._hosts_of = {task.id: task.host for task in plan.tasks}
         self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
@@ -450,9 +451,18 @@ class Engine:
             results = await asyncio.gather(*(self._check_ports(host.name) for host in hosts))
             if not all(results):
                 return
+        await asyncio.gather(*(self._ask_gpus(host) for host in hosts))
         plan = make_plan(self._cluster, self.run.plan.run_id, self._facts(), self._resume)
         self.feed(ev.Checked(time.time(), plan))
         self._record({"time": time.time(), "event": "run", "state": "planned", **self._promised()})
+
+    async def _ask_gpus(self, host: HostPlan) -> None:
+        """How many GPUs a host reports, where the file does not say it; a host that cannot tell
+        has none to split."""
+        with suppress(AgentError):
+            if host.gpus is None and host.name in self._welcomes:
+                answer = await self._links[host.name].ask(wire.PROBE, {"what": "gpus"})
+                self._gpus[host.name] = len(answer["gpus"])
 
     def _promised(self) -> dict[str, Any]:
         """What an attaching launcher needs beside the cluster file."""
@@ -481,7 +491,13 @@ class Engine:
     def _facts(self) -> dict[str, HostFacts]:
         plan = self.run.plan
         return {
-            host.name: _facts(self._welcomes[host.name], host, self._ports, self._hosts_of, plan)
+            host.name: _facts(
+                self._welcomes[host.name],
+                host,
+                {t: p for t, p in self._ports.items() if self._hosts_of[t] == host.name},
+                self._gpus.get(host.name, 0),
+                plan,
+            )
             for host in plan.hosts
             if host.name in self._welcomes
         }
@@ -613,13 +629,11 @@ def _facts(
     welcome: dict[str, Any],
     host: HostPlan,
     ports: dict[TaskId, int],
-    hosts: dict[TaskId, str],
+    gpus: int,
     plan: Plan,
 ) -> HostFacts:
-    mine = {task: port for task, port in ports.items() if hosts[task] == host.name}
-    gpus = len(welcome["gpus"])
     if host.ssh is None:
-        return HostFacts(home=welcome["home"], gpus=gpus, ports=mine)
+        return HostFacts(home=welcome["home"], gpus=gpus, ports=ports)
     stage = welcome["stage"]
     return HostFacts(
         home=welcome["home"],
@@ -627,6 +641,6 @@ def _facts(
         trainer=f"{stage}/{TRAINER}",
         tools=f"{stage}/{TOOLS}",
         gpus=gpus,
-        ports=mine,
+        ports=ports,
         environ=welcome["environ"],
     )

@@ -372,7 +372,6 @@ class Agent:
                 "stage": self._folders.stage,
                 "hostname": os.uname().nodename,
                 "time": time.time(),
-                "gpus": stats.gpu_names(),
                 "environ": {k: os.environ[k] for k in said["names"] if k in os.environ},
                 "was": self._was,
                 "tasks": [attempt.facts() for attempt in self._attempts],

@@ -14,20 +14,6 @@ _TICK = float(os.sysconf("SC_CLK_TCK"))
 _GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
 
 
-def gpu_names() -> list[str]:
-    """What `nvidia-smi -L` lists; empty where there is none or it does not answer in 5 s."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    try:
-        said = subprocess.run(
-            [program, "-L"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=5, text=True
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return [line for line in said.stdout.splitlines() if line.startswith("GPU ")]
-
-
 class Stats:
     """Shares since the last look; the first look has no CPU figures."""
 
