@@ -71,7 +71,7 @@ def stored(run_id: str, file: Path | None = None) -> StoredRun:
     cluster = load(file)
     if not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
-    return StoredRun(RunFolder.create(run_id, file.read_text(), cluster.base))
+    return StoredRun(RunFolder.create(run_id, file.read_text(), cluster))
 
 
 def _plan(cluster: Cluster, run_id: str, replay: Replay) -> Plan:

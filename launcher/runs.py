@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from .errors import RunNotFoundError
+from .spec import Cluster
 
 
 def runs_home() -> Path:
@@ -33,18 +35,17 @@ class RunFolder:
         self.run_id = path.name
 
     @classmethod
-    def create(cls, run_id: str, cluster_text: str, origin: Path | None) -> RunFolder:
-        """Makes the folder of a new run, mode 0700.
-
-        `origin` is the directory that relative paths of the cluster file start from.
-        """
+    def create(cls, run_id: str, text: str, cluster: Cluster) -> RunFolder:
+        """Makes the folder of a new run, mode 0700; `text` is the cluster's file as it stands."""
         home = runs_home()
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = home / run_id
         path.mkdir(mode=0o700)
-        (path / "cluster.toml").write_text(cluster_text)
-        if origin is not None:
-            (path / "origin").write_text(str(origin))
+        if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
+            # A file without a name has that of the file, and this copy is called otherwise.
+            text = f'name = "{cluster.name}"\n' + text.removeprefix("\ufeff")
+        (path / "cluster.toml").write_text(text)
+        (path / "origin").write_text(str(cluster.base))
         return cls(path)
 
     @classmethod

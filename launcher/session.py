@@ -57,8 +57,13 @@ class Session:
     def launch(cls, cluster: Cluster, text: str, *, resume: str | None = None) -> Session:
         """Prepares a new run of a cluster; `text` is its file as it stands."""
         run_id = new_run_id(cluster.name)
-        plan = make_plan(cluster, run_id, resume=resume)
-        folder = RunFolder.create(run_id, text, cluster.base)
+        make_plan(cluster, run_id, resume=resume)  # what is wrong shows before a folder is made
+        return cls.begin(RunFolder.create(run_id, text, cluster), cluster, resume=resume)
+
+    @classmethod
+    def begin(cls, folder: RunFolder, cluster: Cluster, *, resume: str | None = None) -> Session:
+        """Prepares a new run whose folder is made already."""
+        plan = make_plan(cluster, folder.run_id, resume=resume)
 
         def engine_of(session: Session) -> Engine:
             return Engine(

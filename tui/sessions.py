@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from launcher.attach import StoredRun, stored
+from launcher.control import RunControl
 from launcher.session import Session
 from launcher.spec import Cluster
 from tui.commands.launch import detach_command
@@ -17,7 +18,7 @@ class Sessions:
 
     def launch(
         self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
-    ) -> Session:
+    ) -> RunControl:
         """Launches a cluster; `text` is its file as it stands.
 
         Raises:
@@ -25,7 +26,7 @@ class Sessions:
         """
         return self._start(Session.launch(cluster, text, resume=resume), asker)
 
-    def attach(self, run_id: str, asker: Asker) -> Session:
+    def attach(self, run_id: str, asker: Asker) -> RunControl:
         """Takes a living run over.
 
         Raises:
@@ -33,7 +34,7 @@ class Sessions:
         """
         return self.take(stored(run_id), asker)
 
-    def take(self, run: StoredRun, asker: Asker) -> Session:
+    def take(self, run: StoredRun, asker: Asker) -> RunControl:
         """Takes a living run over."""
         return self._start(run.attach(), asker)
 

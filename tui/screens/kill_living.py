@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from launcher.attach import StoredRun
+from launcher.control import RunControl
 from launcher.errors import TfmuxError
-from launcher.session import Session
 from launcher.states import RunState
 from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
@@ -40,7 +40,7 @@ class KillLiving(ModalScreen[None]):
         self._sessions = sessions
         self._asker = asker
         self._killing = False
-        self._started: dict[str, Session] = {}
+        self._started: dict[str, RunControl] = {}
         self._failed: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:

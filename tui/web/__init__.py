@@ -1,0 +1,1 @@
+"""The same UI in a browser: a server of pages, and runs that outlive them."""

@@ -1,0 +1,65 @@
+"""One page in a browser: the app in a process of its own, started by the server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from launcher.control import RunControl
+from launcher.states import Outcome
+from launcher.viewing import Viewer
+from tui.app import TfmuxApp
+from tui.screens.home import HomeScreen
+from tui.screens.page import Page
+from tui.web.launches import FOLDER_VARIABLE, Launches
+from tui.web.sessions import ServedSessions
+
+_LOOK = 1.0
+
+
+class PageApp(TfmuxApp):
+    """The app of a page. Another page may have ended the run: its receipt is shown here too."""
+
+    def __init__(self, files: Sequence[Path], launches: Launches) -> None:
+        sessions = ServedSessions(launches, self.notify)
+        home = HomeScreen(sessions, files)
+        pages: list[Page] = [home]
+        if len(files) == 1:
+            pages.append(home.editor(files[0]))
+        living = launches.living()
+        super().__init__(sessions.view(living[0]) if living else None, pages)
+        self.sessions = sessions
+        self._told: RunControl | None = None
+        self._server = os.getppid()
+
+    def on_mount(self) -> None:
+        self.set_interval(_LOOK, self._look_for_server)
+
+    def _look_for_server(self) -> None:
+        if os.getppid() != self._server:  # it was killed, and nobody can see this page
+            self.exit()
+
+    def _watch_end(self) -> None:
+        control = self.control
+        if isinstance(control, Viewer) and control is not self._told:
+            ended = control.snapshot().outcome
+            if ended in (Outcome.KILLED, Outcome.TERMINATED):
+                self._told = control
+                self._asked = True
+        super()._watch_end()
+
+
+def main(words: Sequence[str]) -> int:
+    """Shows the living run of this server, or the file, or the home screen."""
+    app = PageApp([Path(word) for word in words], Launches(Path(os.environ[FOLDER_VARIABLE])))
+    try:
+        app.run()
+    finally:
+        app.sessions.close()
+    return app.return_code or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

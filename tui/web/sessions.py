@@ -1,0 +1,61 @@
+"""How a page launches and attaches: always a launcher in the background, seen by a viewer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from launcher.attach import StoredRun
+from launcher.control import RunControl
+from launcher.runs import RunFolder
+from launcher.session import Session
+from launcher.spec import Cluster
+from launcher.viewing import Viewer
+from tui.screens.prompts import Asker
+from tui.sessions import Sessions
+from tui.web.launches import Launches
+
+
+class ServedSessions(Sessions):
+    """Sessions of a page: when it closes, its runs go on."""
+
+    def __init__(self, launches: Launches, say: Callable[[str], None]) -> None:
+        """`say` shows the person a line."""
+        super().__init__()
+        self._launches = launches
+        self._say = say
+        self._viewers: list[Viewer] = []
+
+    def launch(
+        self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
+    ) -> RunControl:
+        """Launches a cluster, once: while a run of that name lives, it is shown instead."""
+        launched = self._launches.launch(cluster, text, resume)
+        if launched.again:
+            self._say("this cluster runs already; F9 ends it, then it can be launched anew")
+        return self.view(launched.folder)
+
+    def attach(self, run_id: str, asker: Asker) -> RunControl:
+        """Shows a living run; one that nobody tends gets a launcher first."""
+        folder = RunFolder.find(run_id)
+        self._launches.attach(folder)
+        return self.view(folder)
+
+    def take(self, run: StoredRun, asker: Asker) -> RunControl:
+        """The same, of a run that has been read already."""
+        return self.attach(run.folder.run_id, asker)
+
+    def view(self, folder: RunFolder) -> Viewer:
+        """Looks at a run."""
+        viewer = Viewer(
+            folder,
+            tended=lambda: self._launches.tended(folder),
+            rescue=lambda: self._launches.attach(folder),
+        )
+        self._viewers.append(viewer)
+        return viewer
+
+    def close(self) -> list[Session]:
+        """Looks no more. Nothing is ended."""
+        for viewer in self._viewers:
+            viewer.close()
+        return []
