@@ -32,6 +32,7 @@ from tui.screens.editor.templates import TemplateDialog
 from tui.screens.home_rows import Rows, detail
 from tui.screens.kill_living import KillLiving
 from tui.screens.page import OpenRun, Page
+from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.shelf import ClusterEntry, DemoEntry, Entry, RunEntry, Shelf
@@ -52,6 +53,7 @@ class HomeScreen(Page):
         Binding("j", "move(1)", "Down", id="home.down"),
         Binding("k", "move(-1)", "Up", id="home.up"),
         Binding("l", "launch", "Launch at once", id="home.launch"),
+        Binding("t", "test", "Test: look at every host", id="home.test"),
         Binding("e", "edit", "Edit the cluster", id="home.edit"),
         Binding("n", "new", "New cluster", id="home.new"),
         Binding("c", "copy", "Copy the cluster", id="home.copy"),
@@ -216,7 +218,7 @@ class HomeScreen(Page):
         keys: list[tuple[str, str]] = []
         match entry:
             case ClusterEntry(saved=saved):
-                keys = [("Enter", "open"), ("l", "launch"), ("c", "copy")]
+                keys = [("Enter", "open"), ("l", "launch"), ("t", "test"), ("c", "copy")]
                 keys += [("r", "rename"), ("x", "delete")] if saved else []
             case RunEntry() if entry.lives:
                 keys = [("Enter", "attach"), ("x", "kill")]
@@ -276,6 +278,12 @@ class HomeScreen(Page):
             self._complain(error)
             return
         self._open(session)
+
+    def action_test(self) -> None:
+        """Looks at every host of the cluster, and starts nothing."""
+        entry = self.entry
+        if isinstance(entry, ClusterEntry) and entry.cluster is not None:
+            self.app.push_screen(PreflightScreen(entry.cluster, self.sessions, self.asker))
 
     def action_new(self) -> None:
         """Chooses a template, and opens the editor on a new cluster."""
@@ -355,7 +363,7 @@ class HomeScreen(Page):
         if not runs:
             self.notify("no run lives")
             return
-        self.app.push_screen(KillLiving(runs, self.sessions, self.asker), lambda _: self._look())
+        self.app.push_screen(KillLiving(runs, self.sessions, self.asker))
 
     def _take_over(self, entry: RunEntry) -> None:
         try:

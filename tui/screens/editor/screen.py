@@ -39,6 +39,7 @@ from tui.screens.editor.sheets import (
 )
 from tui.screens.editor.table import Body, EditTable
 from tui.screens.page import OpenRun, Page
+from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.widgets.footer import KeyFooter
@@ -74,6 +75,7 @@ class EditorScreen(Page):
         Binding("ctrl+y", "redo", "Redo", id="edit.redo"),
         Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
         Binding("S", "save_as", "Save under another name", id="edit.save_as"),
+        Binding("t", "test", "Test: look at every host", id="edit.test"),
         Binding("l,f5", "launch", "Launch", id="edit.launch"),
         Binding("escape", "back", "Back", id="edit.back"),
     ]
@@ -207,9 +209,10 @@ class EditorScreen(Page):
         if self._page == "file":
             keys = [("Ctrl-S", "save"), ("Ctrl-Z", "undo"), ("F5", "launch"), ("Esc", "tables")]
             return [*keys, ("F9", "kill all")]
-        keys = [("l", "launch"), ("Enter", "edit"), ("Ctrl-S", "save"), ("Esc", "back")]
+        keys = [("l", "launch"), ("t", "test"), ("Enter", "edit"), ("Ctrl-S", "save")]
+        keys.append(("Esc", "back"))
         if self._page == "plan":
-            keys.pop(1)
+            keys.pop(2)
         elif self._page == "run":
             keys.append(("x", "default"))
         else:
@@ -680,6 +683,14 @@ class EditorScreen(Page):
 
         choices = [("s", "Save and leave"), ("d", "Leave without saving")]
         self.app.push_screen(Choose("This is not saved", choices), answered)
+
+    def action_test(self) -> None:
+        """Looks at every host, and starts nothing."""
+        self._take_text()
+        if self.draft.now.cluster is None:
+            self.notify("first make the file right: e shows what is wrong", severity="warning")
+            return
+        self.app.push_screen(PreflightScreen(self.draft.now.cluster, self.sessions, self.asker))
 
     def action_launch(self) -> None:
         """Launches what is on the screen, saved or not."""

@@ -37,6 +37,8 @@ class Cell:
     problem: str = ""
     fixed: bool = False
     """It cannot be edited."""
+    mood: str = ""
+    """How it is coloured: `good`, `busy`, `bad`, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,24 @@ class Row:
 class Body(ScrollView, can_focus=True):
     """The cells. The title row and the first column stay when the rest scrolls."""
 
+    DEFAULT_CSS = """
+    Body { height: 1fr; background: $background; scrollbar-size: 0 1; }
+    Body .body--title { background: $surface; color: $text-muted; text-style: bold; }
+    Body .body--row { background: $boost; }
+    Body .body--cursor { background: $primary; color: $text; text-style: bold; }
+    Body .body--default { color: $text-disabled; }
+    Body .body--problem { color: $mood-bad; }
+    Body .body--busy { color: $mood-busy; }
+    Body .body--good { color: $mood-good; }
+    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "body--title",
         "body--cursor",
         "body--row",
         "body--default",
         "body--problem",
+        "body--busy",
+        "body--good",
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1, 0)", "Up", show=False),
@@ -79,10 +93,11 @@ class Body(ScrollView, can_focus=True):
     class Chosen(Message):
         """Enter, or a click on the cell under the cursor."""
 
-    def __init__(self, nothing: str, first: int) -> None:
+    def __init__(self, nothing: str, first: int, widest: int = WIDEST) -> None:
         """`nothing` is shown where there are no rows; `first` is the first column that the
-        cursor goes to."""
+        cursor goes to; `widest` limits the width of all columns but the last."""
         super().__init__()
+        self._widest = widest
         self._first = first
         self.titles: tuple[str, ...] = ()
         self.rows: tuple[Row, ...] = ()
@@ -106,7 +121,9 @@ class Body(ScrollView, can_focus=True):
     def _measure(self) -> None:
         self._widths = []
         for number, title in enumerate(self.titles):
-            texts = [min(WIDEST, cell_len(_shown(row.cells[number]))) for row in self.rows[:200]]
+            texts = [
+                min(self._widest, cell_len(_shown(row.cells[number]))) for row in self.rows[:200]
+            ]
             self._widths.append(max([cell_len(title), 4, *texts]))
         if self._widths and self.size.width:  # the last column may have what is left
             free = self.size.width - sum(self._widths) - GAP * len(self._widths)
@@ -229,7 +246,9 @@ class Body(ScrollView, can_focus=True):
     def _style(self, cell: Cell, line: Style, cursor: bool) -> Style:
         if cursor and self.has_focus:
             return self.get_component_rich_style("body--cursor")
-        if cell.problem:
+        if cell.mood in ("busy", "good"):
+            return line + Style(color=self.get_component_rich_style(f"body--{cell.mood}").color)
+        if cell.problem or cell.mood:
             return line + Style(
                 color=self.get_component_rich_style("body--problem").color, bold=True
             )
@@ -272,12 +291,6 @@ class EditTable(Widget):
 
     DEFAULT_CSS = """
     EditTable { height: 1fr; layers: cells field; }
-    EditTable Body { height: 1fr; background: $background; scrollbar-size: 0 1; }
-    EditTable .body--title { background: $surface; color: $text-muted; text-style: bold; }
-    EditTable .body--row { background: $boost; }
-    EditTable .body--cursor { background: $primary; color: $text; text-style: bold; }
-    EditTable .body--default { color: $text-disabled; }
-    EditTable .body--problem { color: $mood-bad; }
     EditTable #over { layer: field; position: absolute; height: auto; display: none; }
     EditTable #over Input { background: $primary-muted; color: $text; }
     EditTable #over Static { background: $surface; color: $text-muted; height: auto; padding: 0 1; }
