@@ -214,6 +214,17 @@ def test_data_comes_whole_and_has_a_place_in_the_workdir(
     }
 
 
+def test_data_may_be_a_link_of_the_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
+    """So that one relative path serves the tasks of this machine and of the hosts."""
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/a").write_text("a")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/mnist").symlink_to("../mnist")
+    text = on_server(ssh_server, "work", run='data = ["work/mnist"]')
+    found, _ = launch(write(tmp_path, text))
+    assert found == {"./mnist/a": code(b"a")}
+
+
 def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
     """With workdir = "" nothing else is copied, and the task starts where the data is."""
     (tmp_path / "mnist").mkdir()

@@ -25,6 +25,7 @@ from tui.report import report
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20
 _PACE = 0.05
+_PROGRESS_SECONDS = 2.0
 
 
 class Follower:
@@ -96,6 +97,8 @@ class _Output:
         self._json = as_json
         self._stdout: TextIO | None = sys.stdout
         self._session = session
+        self._hosts: dict[str, tuple[str, str]] = {}
+        self._told: dict[str, float] = {}
         self._tasks = {view.id: view.host for view in session.snapshot().tasks}
         self._followers = {
             task: Follower(session.logs.open(task).path, session.logs.open(task).size)
@@ -122,10 +125,28 @@ class _Output:
             reason = f": {record['reason']}" if record.get("reason") else ""
             _say(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
         elif record["event"] == "host" and record["state"] != "connecting":
-            reason = f": {record['reason']}" if record["reason"] else ""
-            _say(f"{record['host']} {record['state']}{reason}")
+            self._host(record)
         elif record["event"] == "run" and "note" in record:
             _say(record["note"])
+
+    def _host(self, record: dict[str, Any]) -> None:
+        """A host's state when it is another one, and every two seconds how far its files are."""
+        host, state = record["host"], (record["state"], record["reason"])
+        if self._hosts.get(host) != state:
+            self._hosts[host] = state
+            reason = f": {record['reason']}" if record["reason"] else ""
+            _say(f"{host} {record['state']}{reason}")
+            return
+        if record["time"] - self._told.get(host, 0.0) < _PROGRESS_SECONDS:
+            return
+        self._told[host] = record["time"]
+        if "collected_total" in record:
+            done, total = record["collected_bytes"] / 1e6, record["collected_total"] / 1e6
+            _say(f"{host}: {done:.1f} of {total:.1f} MB of results are here")
+        elif "staged_total" in record:
+            done, total = record["staged_bytes"] / 1e6, record["staged_total"] / 1e6
+            files = f"{record['staged_files']} of {record['staged_total_files']} files"
+            _say(f"{host}: {done:.1f} of {total:.1f} MB, {files} are there")
 
     def _line(self, task: TaskId, line: str) -> None:
         if self._json:
