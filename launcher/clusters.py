@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from .cluster_edit import ClusterText, EditError
 from .errors import TfmuxError
 from .host_keys import config_home
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST = 64
-_NAME_KEY = re.compile(r"^name[ \t]*=[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE)
 
 
 class SaveError(TfmuxError):
@@ -112,7 +112,7 @@ def duplicate(path: Path, name: str) -> Path:
         SaveError: see `create`; or the original cannot be read.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes().decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SaveError(f"{path} cannot be read: {_reason(error)}") from None
     return create(name, text)
@@ -130,7 +130,7 @@ def rename(path: Path, name: str) -> Path:
     if new.exists() and not new.samefile(path):
         raise SaveError(f"there is already a cluster {name}: choose another name")
     try:
-        text = path.read_text(encoding="utf-8", newline="")
+        text = path.read_bytes().decode("utf-8")
         os.rename(path, new)
     except (OSError, UnicodeDecodeError) as error:
         raise SaveError(f"{path.name} cannot be renamed: {_reason(error)}") from None
@@ -178,10 +178,12 @@ def delete(path: Path) -> Deleted:
 
 def with_name(text: str, name: str) -> str:
     """The text with the cluster's `name` set where it has one; a file without it takes the
-    name of the file."""
-    head = re.search(r"^[ \t]*\[", text, re.MULTILINE)
-    end = head.start() if head else len(text)
-    return _NAME_KEY.sub(f'name = "{name}"', text[:end], count=1) + text[end:]
+    name of the file, and one that is broken is left as it is."""
+    try:
+        document = ClusterText(text)
+        return document.put(("name",), name).text if "name" in document.data else text
+    except (ValueError, EditError):
+        return text
 
 
 def write(path: Path, text: str) -> Stamp:
