@@ -22,6 +22,7 @@ MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
 _MARK = struct.Struct("<QQd")
 _READ = 1 << 20
+_scratch = threading.local()
 
 
 class LogFile:
@@ -117,23 +118,26 @@ class LogFile:
             written = os.pwrite(self._write_fd, view, at)
             view = view[written:]
             at += written
-        self._count(data, now)
+        self._count(data, len(data), now)
 
     def grown(self, size: int, now: float) -> bytes:
         """A task of this machine has written up to `size`: counts it.
 
-        Returns the last part of the new bytes (at most 1 MiB), for whoever reads metrics.
+        Returns the last of the new bytes (at most 64 KiB), for whoever reads metrics.
         """
         if self._read_fd < 0 and size > self._size:
             self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        last = b""
+        if not hasattr(_scratch, "buffer"):
+            _scratch.buffer = bytearray(_READ)  # a fresh one for each read costs page faults
+        buffer: bytearray = _scratch.buffer
+        count = 0
         while self._size < size:
-            data = os.pread(self._read_fd, min(_READ, size - self._size), self._size)
-            if not data:
+            part = memoryview(buffer)[: size - self._size]
+            count = os.preadv(self._read_fd, [part], self._size)
+            if not count:
                 break
-            self._count(data, now)
-            last = data
-        return last
+            self._count(buffer, count, now)
+        return bytes(buffer[max(0, count - MARK_BYTES) : count])
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
@@ -142,35 +146,29 @@ class LogFile:
                 os.close(fd)
         self._write_fd = self._index_fd = -1
 
-    def _count(self, data: bytes, now: float) -> None:
+    def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
+        """Counts the first `length` bytes of `data`, which follow on what was counted."""
         with self._lock:
-            if (
+            due = (
                 not self._offsets
                 or self._size - self._offsets[-1] >= MARK_BYTES
                 or now - self._times[-1] >= MARK_SECONDS
-            ):
-                self._mark(self._size, self._newlines, now)
-            inside = MARK_BYTES
-            while inside < len(data):  # a large chunk gets marks of its own
-                newlines = data.count(b"\n", inside - MARK_BYTES, inside)
-                self._newlines += newlines
-                self._size += MARK_BYTES
-                self._mark(self._size, self._newlines, now)
-                inside += MARK_BYTES
-            self._newlines += data.count(b"\n", inside - MARK_BYTES)
-            self._size += len(data) - (inside - MARK_BYTES)
-
-    def _mark(self, offset: int, lines: int, now: float) -> None:
-        self._offsets.append(offset)
-        self._lines.append(lines)
-        self._times.append(now)
-        try:
-            self._save_marks()
-        except OSError:
-            return  # a full disk: the marks are kept here, and saved with the next one
+            )
+            for at in range(0, length, MARK_BYTES):  # a large chunk gets marks of its own
+                if due or at:
+                    self._offsets.append(self._size)
+                    self._lines.append(self._newlines)
+                    self._times.append(now)
+                end = min(at + MARK_BYTES, length)
+                self._newlines += data.count(b"\n", at, end)
+                self._size += end - at
+            try:
+                self._save_marks()
+            except OSError:
+                return  # a full disk: the marks are kept here, and saved with the next ones
 
     def _save_marks(self) -> None:
-        if self._read_only:
+        if self._read_only or self._saved == len(self._offsets):
             return
         if self._index_fd < 0:
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

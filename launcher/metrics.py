@@ -8,6 +8,7 @@ second the newest figures count, not all of them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -86,11 +87,13 @@ class Extractor:
         cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         self._rest = text[cut:]
         for match in self._matches(text[:cut]):
-            values = {
-                name: float(value) for name, value in match.groupdict().items() if value is not None
-            }
+            values = _figures(match)
+            if not values:
+                continue
             if "step" in values:
-                self._recent = [*self._recent[-7:], (now, values["step"])]
+                recent = self._recent[-7:]
+                fell = bool(recent) and values["step"] < recent[-1][1]
+                self._recent = [*([] if fell else recent), (now, values["step"])]
             yield Point(now, values)
 
     @property
@@ -99,7 +102,7 @@ class Extractor:
         if len(self._recent) < 2:
             return None
         (began, first), (ended, last) = self._recent[0], self._recent[-1]
-        return (last - first) / (ended - began) if ended > began and last >= first else None
+        return (last - first) / (ended - began) if ended > began else None
 
     def _matches(self, text: bytes) -> Iterator[re.Match[bytes]]:
         for pattern in self._patterns:
@@ -108,3 +111,16 @@ class Extractor:
                 self._patterns = [pattern]
                 return pattern.finditer(text)
         return iter(())
+
+
+def _figures(match: re.Match[bytes]) -> dict[str, float]:
+    """The figures that a line names; what is no number, and a step that is none, is left out."""
+    values = {}
+    for name, text in match.groupdict().items():
+        try:
+            value = float(text) if text is not None else math.nan
+        except ValueError:
+            continue
+        if text is not None and (math.isfinite(value) or name not in ("step", "total")):
+            values[name] = value
+    return values

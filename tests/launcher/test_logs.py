@@ -1,0 +1,94 @@
+"""The log store: bytes on disk first, counted, marked, and taken up again."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.logs import MARK_BYTES, LogFile, LogStore
+
+
+def body(lines: int, seed: int = 1) -> bytes:
+    """Lines of many lengths, some empty, some longer than a mark's distance."""
+    dice = random.Random(seed)
+    lengths = [dice.choice((0, 10, 80, 80, 300)) for _ in range(lines)]
+    lengths[lines // 2] = 3 * MARK_BYTES
+    return b"".join(b"x" * length + b"\n" for length in lengths)
+
+
+def check_marks(log: LogFile, data: bytes) -> None:
+    """Every mark tells the truth about the bytes before it."""
+    for offset in range(0, len(data), 10_007):
+        at, lines = log.mark_before_offset(offset)
+        assert at <= offset
+        assert data[:at].count(b"\n") == lines
+        assert offset - at < 4 * MARK_BYTES
+
+
+def test_appended_bytes_are_the_file_and_are_counted(tmp_path: Path) -> None:
+    """Chunks of any size add up to the same file, size, newlines and truthful marks."""
+    data = body(5000)
+    log = LogFile(tmp_path / "worker-0.log")
+    at, dice = 0, random.Random(2)
+    while at < len(data):
+        size = dice.choice((1, 100, 65536, 300_000))
+        log.append(at, data[at : at + size], 100.0 + at)
+        at = min(len(data), at + size)
+    assert (tmp_path / "worker-0.log").read_bytes() == data
+    assert (log.size, log.newlines) == (len(data), data.count(b"\n"))
+    check_marks(log, data)
+
+
+def test_bytes_sent_twice_are_stored_once_and_a_gap_is_an_error(tmp_path: Path) -> None:
+    """After a cut the host may send again what is here; what is missing must not be skipped."""
+    log = LogFile(tmp_path / "worker-0.log")
+    log.append(0, b"one\ntwo\n", 1.0)
+    log.append(4, b"two\nthree\n", 2.0)
+    assert log.path.read_bytes() == b"one\ntwo\nthree\n"
+    assert log.newlines == 3
+    with pytest.raises(ValueError, match="missing"):
+        log.append(100, b"x", 3.0)
+
+
+def test_a_log_of_this_machine_is_counted_where_it_lies(tmp_path: Path) -> None:
+    """The task's agent writes the file; the store follows it and returns the newest bytes."""
+    log = LogFile(tmp_path / "ps-0.log")
+    data = body(20_000)
+    for end in (1000, len(data) // 2, len(data)):
+        with log.path.open("ab") as file:
+            file.write(data[log.size : end])
+        last = log.grown(end, 5.0)
+        assert last == data[:end][-len(last) :]
+    assert log.newlines == data.count(b"\n")
+    check_marks(log, data)
+    assert log.grown(len(data), 6.0) == b""
+
+
+def test_a_later_launcher_takes_the_log_up(tmp_path: Path) -> None:
+    """Size, newlines, marks and times come back from disk, also when the index was cut."""
+    data = body(3000)
+    first = LogFile(tmp_path / "worker-0.log")
+    first.append(0, data[:100_000], 50.0)
+    first.append(100_000, data[100_000:], 60.0)
+    first.close()
+    again = LogFile(tmp_path / "worker-0.log")
+    assert (again.size, again.newlines) == (len(data), data.count(b"\n"))
+    assert again.time_at(10) == 50.0
+    check_marks(again, data)
+    index = tmp_path / "worker-0.idx"
+    index.write_bytes(index.read_bytes()[:-7])
+    cut = LogFile(tmp_path / "worker-0.log")
+    assert (cut.size, cut.newlines) == (len(data), data.count(b"\n"))
+    check_marks(cut, data)
+
+
+def test_looking_only_writes_nothing(tmp_path: Path) -> None:
+    """A screen that looks at somebody else's run leaves its index alone."""
+    path = tmp_path / "worker-0.log"
+    path.write_bytes(body(2000))
+    log = LogStore(tmp_path, read_only=True).open(TaskId("worker", 0))
+    assert log.newlines == 2000
+    assert not (tmp_path / "worker-0.idx").exists()
