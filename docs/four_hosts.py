@@ -1,0 +1,38 @@
+"""Writes `docs/four-hosts-events.jsonl`: the events of a training on four hosts, as they came.
+
+    python -m docs.four_hosts        (root; ip and sshd)
+
+The hosts are the test bed's: network namespaces with real OpenSSH, real MNIST in IDX files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from launcher.runs import RunFolder
+from tests.beds.namespaces import Bed
+from tests.command import Up, write
+from tests.test_four_hosts import TRAINING
+
+TARGET = Path(__file__).with_name("four-hosts-events.jsonl")
+
+
+def main() -> None:
+    """One run; its last line and where its events are."""
+    data = Path(os.environ["TFMUX_TEST_DATA"])
+    with tempfile.TemporaryDirectory() as folder, Bed(data) as bed:
+        os.environ["XDG_DATA_HOME"] = folder
+        text = TRAINING.format(hosts=bed.hosts_toml()).replace("400", "3000")
+        with Up("up", str(write(Path(folder), text)), "--json") as up:
+            code = up.wait(600)
+            done = up.log("worker:0", "test accuracy")["text"]
+        shutil.copy(RunFolder.find(up.run_id).journal, TARGET)
+    sys.stdout.write(f"exit {code}: {done}\n")
+
+
+if __name__ == "__main__":
+    main()
