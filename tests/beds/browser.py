@@ -105,7 +105,9 @@ class Tab:
         """Waits until the screen is as wanted."""
         deadline = time.monotonic() + timeout
         while not condition(screen := await self.screen()):
-            assert time.monotonic() < deadline, f"never in the page: {what}\n{screen}\n{self.errors}"
+            if time.monotonic() > deadline:
+                around = await self.evaluate("document.body.className")
+                raise AssertionError(f"never in the page: {what}\n{screen}\n{around} {self.errors}")
             await asyncio.sleep(0.1)
         return screen
 

@@ -19,11 +19,12 @@
     await Promise.allSettled(fonts.map((font) => document.fonts.load(`${font} "Roboto Mono"`)));
     connect.call(window, event);
 
+    // textual.js tells the server of each focus: not before the connection is open.
     const focus = () => {
-      const closed = document.body.classList.contains("-closed");
-      (closed ? again : terminal.querySelector("textarea"))?.focus();
+      const state = document.body.classList;
+      if (state.contains("-closed")) again.focus();
+      else if (state.contains("-loaded")) terminal.querySelector("textarea").focus();
     };
-    focus();
     window.addEventListener("focus", focus);
     new MutationObserver(focus).observe(document.body, { attributeFilter: ["class"] });
   });

@@ -1,0 +1,327 @@
+"""The UI in a browser: the real server, and Chromium where it takes one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+import pytest_asyncio
+
+from launcher.cluster_file import load
+from launcher.runs import RunFolder
+from tests.beds import browser, guard, proc
+from tests.beds.browser import Browser
+from tests.command import DEADLINE, run, write
+from tests.conftest import REPOSITORY
+
+TICKER = (
+    "import socket, sys, time\n"
+    "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "for step in range(100000):\n"
+    "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
+    "    time.sleep(0.1)\n"
+)
+CLUSTER = f'''
+name = "tick"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+workdir = ""
+command = ["{{python}}", "-u", "-c", """{TICKER}""", "{{port}}"]
+'''
+
+
+class Serve:
+    """`tfmux serve` as a process."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tui.main", "serve", "--port", "0", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        assert self.url, self.process.communicate()[1]
+
+    @property
+    def netloc(self) -> str:
+        """Host and port."""
+        return urlsplit(self.url).netloc
+
+    def pages(self) -> list[int]:
+        """The processes of its pages."""
+        return [each.pid for each in proc.scan() if each.alive and "tui.web.page" in each.argv]
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> str:
+        """Ends it; what it said on stderr."""
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=DEADLINE)
+        return said
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """A server on a cluster file; whatever its pages launch is gone after the test."""
+    server = Serve(str(write(tmp_path, CLUSTER)))
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.end()
+        run("kill", "--all")
+
+
+@pytest_asyncio.fixture
+async def chromium(tmp_path: Path) -> AsyncIterator[Browser]:
+    """A browser, or a skip where there is none; in CI a missing one is a failure."""
+    reason = browser.missing()
+    if reason is not None and os.environ.get("CI"):
+        pytest.fail(f"{reason}, and in CI a missing browser is a failure", pytrace=False)
+    if reason is not None:
+        pytest.skip(reason)
+    async with Browser(tmp_path / "chromium") as found:
+        yield found
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Waits for something that has no event."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        await asyncio.sleep(0.05)
+
+
+def step(screen: str) -> int:
+    """The highest step that a page shows."""
+    return max((int(n) for n in re.findall(r"step (\d+) loss", screen)), default=-1)
+
+
+async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium: Browser) -> None:
+    """One key launches and the panes live; a reload and a second page come back to that very
+    run; F9 in one page ends it, and every page shows the receipt. The page asks nobody but the
+    server for anything."""
+    first = await chromium.tab()
+    await first.open(serve.url)
+    await first.wait_for("l launch", "worker:1")
+    await first.keys("l")
+    seen = step(await first.wait_for("workers 2/2 ✓", "step 5 loss"))
+    await first.wait_until(lambda screen: step(screen) > seen, "a later step")
+    assert "steps/s" in await first.wait_for("F9 kill all", "steps/s")
+    runs = RunFolder.all()
+    assert len(runs) == 1
+    launcher = runs[0].tended()
+
+    await first.reload()
+    later = await first.wait_until(lambda screen: step(screen) > seen, "the run after a reload")
+    assert "workers 2/2 ✓" in later
+    second = await chromium.tab()
+    await second.open(serve.url)
+    await second.wait_for("workers 2/2 ✓", "steps/s")
+    assert (RunFolder.all()[0].tended(), len(RunFolder.all())) == (launcher, 1)
+
+    await second.keys("F9")
+    for tab in (first, second):
+        await tab.wait_for("Receipt", "nothing is left alive", "confirmed")
+        assert {urlsplit(url).netloc for url in tab.requested} == {serve.netloc}
+        assert any(url.startswith("ws:") for url in tab.requested)
+        assert any(url.endswith(".ttf") for url in tab.requested)
+        assert not tab.errors
+    assert not guard.tagged_here()
+
+    await first.keys("q")
+    await first.wait_for("l launch")
+    await until(lambda: runs[0].tended() is None, "the launcher has gone")
+    await first.keys("l")
+    await first.wait_for("workers 2/2 ✓", "step 1 loss")
+    assert len(RunFolder.all()) == 2
+
+
+async def test_two_pages_that_launch_at_once_get_one_run(serve: Serve, chromium: Browser) -> None:
+    """Both pages show it."""
+    tabs = [await chromium.tab() for _ in range(2)]
+    for tab in tabs:
+        await tab.open(serve.url)
+    for tab in tabs:
+        await tab.wait_for("l launch", "worker:1")
+    await asyncio.gather(*(tab.keys("l") for tab in tabs))
+    for tab in tabs:
+        await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+    assert len(RunFolder.all()) == 1
+
+
+async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromium: Browser) -> None:
+    """The page goes at the moment of the key; the run starts all the same, once."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch", "worker:1")
+    await tab.keys("l")
+    await until(RunFolder.all, "the run's folder")
+    await tab.reload()
+    await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+    await tab.keys("l")  # scrolls nothing, launches nothing: the run is on the screen
+    assert len(RunFolder.all()) == 1
+
+
+async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) -> None:
+    """A closed page ends nothing; nor does the server, which says what lives on; the run can be
+    killed from a terminal."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch", "worker:1")
+    await tab.keys("l")
+    await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+    folder = RunFolder.all()[0]
+    launcher = folder.tended()
+    await tab.close()
+    await until(lambda: not serve.pages(), "the page's process has gone")
+    assert folder.tended() == launcher
+
+    again = await chromium.tab()
+    await again.open(serve.url)
+    await again.wait_for("workers 2/2 ✓", "step 3 loss")
+    said = await asyncio.to_thread(serve.end, signal.SIGINT)
+    assert serve.process.returncode == 0
+    assert f"tfmux kill {folder.run_id}" in said
+    assert not serve.pages()
+    assert folder.tended() == launcher
+    assert "This page is closed" in await again.evaluate("document.body.innerText")
+
+    killed = await asyncio.to_thread(run, "kill", folder.run_id)
+    assert killed.returncode == 0, killed.stderr
+    assert not guard.tagged_here()
+
+
+async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browser) -> None:
+    """Nobody would see them any more."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch", "worker:1")
+    assert serve.pages()
+    serve.process.kill()
+    serve.process.communicate()
+    await until(lambda: not serve.pages(), "the page's process has gone")
+
+
+async def test_a_run_of_a_terminal_is_looked_at_from_home(
+    tmp_path: Path, chromium: Browser
+) -> None:
+    """Enter on a run that a launcher tends shows it; the launcher stays the same one."""
+    file = write(tmp_path, CLUSTER)
+    words = [sys.executable, "-m", "tui.main", "up", str(file), "--headless"]
+    up = subprocess.Popen(
+        words, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    server = Serve()
+    try:
+        await until(lambda: [f for f in RunFolder.all() if f.tended()], "a launcher")
+        tab = await chromium.tab()
+        await tab.open(server.url)
+        await tab.wait_for("Living runs", "Demos")
+        await tab.keys("Enter")
+        await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+        assert RunFolder.all()[0].tended() == up.pid
+        await tab.keys("F9")
+        await tab.wait_for("Receipt", "nothing is left alive")
+        assert up.wait(DEADLINE) == 130
+    finally:
+        if up.poll() is None:
+            up.terminate()
+            up.wait(DEADLINE)
+        server.end()
+
+
+@pytest.mark.parametrize(
+    ("headers", "path"),
+    [
+        ({"Host": "evil.example"}, "/"),
+        ({"Host": "evil.example:8000", "Origin": "http://evil.example:8000"}, "/ws"),
+        ({"Origin": "http://evil.example"}, "/ws"),
+        ({"Origin": "http://localhost:3000"}, "/ws"),
+        ({"Origin": "null"}, "/ws"),
+        ({}, "/ws"),
+        ({"Sec-Fetch-Site": "cross-site"}, "/static/js/textual.js"),
+    ],
+)
+async def test_foreign_pages_are_refused(serve: Serve, headers: dict[str, str], path: str) -> None:
+    """A page from elsewhere, one whose name was pointed at this machine, and one of another
+    port get no answer and no socket, and nothing is started for them."""
+    upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+    key = {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
+    extra = {**upgrade, **key} if path == "/ws" else {}
+    async with aiohttp.ClientSession() as client:
+        url = serve.url.rstrip("/") + path
+        async with client.get(url, headers={**extra, **headers}) as answer:
+            assert answer.status == 403
+    assert not serve.pages()
+
+
+async def test_own_pages_are_let_in_and_load_nothing_from_elsewhere(serve: Serve) -> None:
+    """Also through a forwarded port, where the browser knows the server by another address."""
+    async with aiohttp.ClientSession() as client:
+        async with client.get(serve.url) as answer:
+            text = await answer.text()
+            policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "http" not in policy
+        assert "//" not in re.sub(r"<!--.*?-->", "", text)
+        origin = {"Host": "localhost:9000", "Origin": "http://localhost:9000"}
+        async with client.ws_connect(f"{serve.url}ws", headers=origin) as socket:
+            message = await socket.receive(DEADLINE)
+            assert message.type is aiohttp.WSMsgType.BINARY
+    await until(lambda: not serve.pages(), "the page's process has gone")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
+async def test_other_users_of_this_machine_are_refused(serve: Serve) -> None:
+    """A page runs commands as its server's user: the loopback alone keeps nobody out."""
+    script = (
+        "import os, sys, urllib.error, urllib.request\n"
+        "os.setuid(65534)\n"
+        "try:\n"
+        "    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1])\n"
+        "except urllib.error.HTTPError as error:\n"
+        "    print(error.code, error.read().decode())\n"
+    )
+    words = [sys.executable, "-c", script, serve.url]
+    done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+    assert done.stdout.startswith("403") and "another user" in done.stdout, done
+
+
+def test_other_addresses_are_served_with_a_warning(tmp_path: Path) -> None:
+    """It is said plainly what anyone who reaches the port may do."""
+    server = Serve("--host", "0.0.0.0")
+    said = server.end()
+    assert "WARNING" in said and "runs commands as you" in said
+
+
+def test_what_cannot_be_served(serve: Serve, tmp_path: Path) -> None:
+    """A port that is taken and a file that is wrong are said, with exit code 2."""
+    port = str(urlsplit(serve.url).port)
+    taken = run("serve", "--port", port)
+    assert (taken.returncode, taken.stdout) == (2, "")
+    assert f"127.0.0.1:{port}" in taken.stderr and "--port 0" in taken.stderr
+    wrong = run("serve", str(write(tmp_path, "[jobs.ps]\ntask = []\n", "wrong.toml")))
+    assert wrong.returncode == 2 and "tasks" in wrong.stderr
+
+
+def test_the_clusters_name_is_kept_with_the_run(tmp_path: Path) -> None:
+    """A file without a name is called after itself; its copy in the run's folder lies under
+    another name and means the same cluster."""
+    file = write(tmp_path, CLUSTER.replace('name = "tick"', ""), "nameless.toml")
+    cluster = load(file)
+    folder = RunFolder.create("nameless-1", file.read_text(), cluster)
+    assert load(folder.cluster_file, base=folder.origin) == cluster
