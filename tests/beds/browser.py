@@ -224,5 +224,5 @@ def _note(tab: Tab, method: str, params: dict[str, Any]) -> None:
             tab.requested.append(params["url"])
         case "Runtime.exceptionThrown":
             tab.errors.append(json.dumps(params["exceptionDetails"])[:500])
-        case "Log.entryAdded":
+        case "Log.entryAdded" if params["entry"]["level"] == "error":
             tab.errors.append(params["entry"]["text"])

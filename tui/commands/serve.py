@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
 import socket
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from launcher.cluster_file import load
 from launcher.errors import TfmuxError
@@ -43,7 +46,10 @@ def serve(file: Path | None, host: str, port: int) -> int:
         os.environ[FOLDER_VARIABLE] = folder
         # exec: no shell shall stand between the server and its page.
         server = PageServer(f"exec {shlex.join(words)}", host)
-        asyncio.run(server.run(listener, lambda: _welcome(listener)))
+        address = partial(_welcome, listener, sys.stdout)
+        # What a page says that fails is no data.
+        with contextlib.redirect_stdout(sys.stderr):
+            asyncio.run(server.run(listener, address))
         living = [run.run_id for run in Launches(Path(folder)).living()]
     for run_id in living:
         print(
@@ -64,9 +70,9 @@ def _listen(host: str, port: int) -> socket.socket:
         raise TfmuxError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from error
 
 
-def _welcome(listener: socket.socket) -> None:
+def _welcome(listener: socket.socket, out: TextIO) -> None:
     host, port = listener.getsockname()[:2]
     shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
     name = f"[{shown}]" if ":" in shown else shown
-    print(f"http://{name}:{port}/", flush=True)
+    print(f"http://{name}:{port}/", file=out, flush=True)
     print("tfmux: open it in a browser; Ctrl-C ends the server, not the runs", file=sys.stderr)
