@@ -67,8 +67,12 @@ class SshDestination:
         if text.startswith("ssh "):
             raise ValueError('write the destination alone, such as "root@tf1:22"')
         user, at, place = text.rpartition("@")
-        if _STRAY.search(user):
+        if _STRAY.search(text):
             repaired = _STRAY.sub("", text)
+            try:
+                cls.parse(repaired)
+            except ValueError:
+                repaired = "root@tf1:22"
             raise ValueError(f'there are blanks or quotes inside: write "{repaired}"')
         if at and not _USER.fullmatch(user):
             raise ValueError('the part before @ is no user name: write "user@host:port"')

@@ -18,7 +18,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, Array, InlineTable
 
 from .addresses import TaskAddress
-from .errors import TfmuxError
+from .errors import TfmuxError, printable
 from .key_lines import KeyPath
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -102,7 +102,7 @@ class ClusterText:
             return self
         outer = self.table(*path[:-1])
         if name in outer:
-            raise EditError(f"there is already a {path[0].rstrip('s')} {name[:60]}")
+            raise EditError(f"there is already a {path[0].rstrip('s')} {printable(name[:60])}")
         meant = copy.deepcopy(self.data)
         table: dict[str, Any] = meant
         for key in path[:-1]:

@@ -143,10 +143,10 @@ def _env(line: str) -> Any:
     for word in words(line):
         name, equals, value = word.partition("=")
         if not equals:
-            shown = word if len(word) <= 40 else word[:39] + "…"
+            shown = visible(word if len(word) <= 40 else word[:39] + "…")
             raise ValueError(f"{shown} has no value: write NAME=value, with blanks between pairs")
         if name in pairs:
-            raise ValueError(f"{name} stands twice: keep one of them")
+            raise ValueError(f"{visible(name[:40])} stands twice: keep one of them")
         pairs[name] = value
     return pairs or None
 

@@ -157,7 +157,7 @@ class JobSheet:
     def add(document: ClusterText, name: str) -> ClusterText:
         """One more job, with one task on the first host."""
         if name in document.table("jobs"):
-            raise EditError(f"there is already a job {name[:60]}")
+            raise EditError(f"there is already a job {visible(name[:60])}")
         host = next(iter(document.table("hosts")), LOCALHOST)
         entry: dict[str, Any] = {"tasks": [f"{host}:auto"]}
         if name == "tensorboard":
