@@ -112,6 +112,7 @@ class Census:
         self._prefix = f"{run_id}/".encode()
         self._agent = f"{run_id};".encode()
         self._tags: dict[Key, str | None] = {}
+        self._agents: dict[Key, bool] = {}
         self.roster: dict[Key, str] = {}
         self.roots: dict[Key, str] = {}
         """The first process of each task that this agent started; its session is the task's."""
@@ -122,11 +123,12 @@ class Census:
         me = os.getpid()
         keys = {(p.pid, p.start) for p in everyone.values()}
         self._tags = {key: tag for key, tag in self._tags.items() if key in keys}
+        self._agents = {key: known for key, known in self._agents.items() if key in keys}
         self.roster = {key: who for key, who in self.roster.items() if key in keys}
         sessions = {key[0]: who for key, who in self.roots.items() if key in keys}
         owned: dict[int, str] = {}
         for process in everyone.values():
-            who = self._own(process, sessions)
+            who = self._own(process, sessions, everyone)
             if who is not None:
                 owned[process.pid] = who
         children: dict[int, list[int]] = {}
@@ -151,7 +153,9 @@ class Census:
             result[pid] = (process, self.roster[key])
         return result
 
-    def _own(self, process: Process, sessions: dict[int, str]) -> str | None:
+    def _own(
+        self, process: Process, sessions: dict[int, str], everyone: dict[int, Process]
+    ) -> str | None:
         key = (process.pid, process.start)
         if self.roster.get(key):
             return self.roster[key]
@@ -159,9 +163,27 @@ class Census:
             return sessions[process.sid]
         if key not in self._tags:
             self._tags[key] = self._read_tag(process.pid)
-        if self._tags[key] is not None:
+        if self._tags[key] is not None and not self._below_another(process, everyone):
             return self._tags[key]
         return self.roster.get(key)
+
+    def _below_another(self, process: Process, everyone: dict[int, Process]) -> bool:
+        """It belongs to another living agent of the run: two hosts of a cluster may be one
+        machine, or containers whose processes this machine sees."""
+        found = False
+        parent = everyone.get(process.ppid)
+        while parent is not None:
+            if parent.pid == os.getpid():
+                return False
+            found = found or self._is_agent(parent)
+            parent = everyone.get(parent.ppid)
+        return found
+
+    def _is_agent(self, process: Process) -> bool:
+        key = (process.pid, process.start)
+        if key not in self._agents:
+            self._agents[key] = variable(process.pid, AGENT_TAG) == self._agent
+        return self._agents[key]
 
     def _read_tag(self, pid: int) -> str | None:
         value = variable(pid, TAG)

@@ -135,8 +135,12 @@ class Scene:
 
     def of(self, host: str, task: str) -> list[Process]:
         """The living processes of a task on a host by their tag."""
-        found = self.bed[host].leftovers()
-        return [p for p in found if f"/{task}/" in (p.tag or "")]
+        strangers = {p.pid for p in self.strangers.get(host, ())}
+        return [
+            p
+            for p in self.bed[host].leftovers()
+            if f"/{task}/" in (p.tag or "") and p.pid not in strangers
+        ]
 
     def agents(self, host: str) -> tuple[Process, Process]:
         """The guardian and the agent of the only run on a host."""

@@ -85,7 +85,7 @@ if task in os.environ.get("FIRST", "").split(","):
 end = time.monotonic() + left
 while time.monotonic() < end:
     size = chance.randrange(1, 3000 if pace < 0.001 else 300)
-    write(chance.choice([b"\n", b"\r", b"\xff\xfe", b"", b"\x1b[31m"]) + os.urandom(size))
+    write(chance.choice([b"\n", b"\r", b"\xff\xfe", b"", b"\x1b[31m"]) + os.urandom(size // 50) + os.urandom(size // 3).hex().encode())
     if pace:
         time.sleep(pace)
 write(b"\ndone " + digest.hexdigest().encode() + b"\n")

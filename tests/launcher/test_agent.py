@@ -214,6 +214,23 @@ def test_a_task_of_a_like_name_and_another_run_are_not_touched(client: Client) -
             stranger.wait()
 
 
+def test_two_hosts_of_a_run_may_be_one_machine(client: Client) -> None:
+    """An agent leaves alone what belongs to the run's other agent on the same machine, daemons
+    included; when that one is dead, what it left is anybody's to end."""
+    mark = f"other-{client.run_id}"
+    client.start("w:0", ["sleep", "1000"])
+    with Client(client.run_id, host="there", local=True) as other:
+        other.hello()
+        theirs = other.python("w:1", DAEMON + "\nimport time; time.sleep(1000)", mark)
+        wait_until(lambda: sleepers(mark), "the daemon runs")
+        assert client.kill()["signalled"] == 1
+        process = proc.look(theirs["pid"])
+        assert process is not None and process.alive and sleepers(mark)
+        other.kill()
+        other.leave()
+    assert sleepers(mark) == []
+
+
 def test_a_second_press_does_not_wait_for_the_grace(client: Client) -> None:
     """A kill with a long grace is hurried by the next one; one receipt answers all presses."""
     script = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up'); time.sleep(99)"

@@ -1,0 +1,135 @@
+"""The agent and its guardian are killed or frozen: told, and nothing outlives the next contact."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.beds import proc
+from tests.beds.proc import Process
+from tests.command import Up
+from tests.faults.scene import Scene, confirmed, notes, ready
+from tests.launcher.agent_client import wait_until
+
+pytestmark = pytest.mark.bed
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
+HIDDEN = ("sh", "-c", "sleep 3002; :")
+
+
+def launched(scene: Scene, modes: str = "daemon orphan child", run: str = "") -> Up:
+    """A run whose tasks leave daemons behind, one of them with an emptied environment."""
+    file = scene.file(PLACES, run=f"lease = 60\ngrace = 1\n{run}", modes={"worker": modes})
+    return scene.up(file)
+
+
+def hidden(scene: Scene) -> list[Process]:
+    """The daemons without a tag on tf3."""
+    return [p for p in scene.bed["tf3"].leftovers() if p.argv == HIDDEN]
+
+
+def left(scene: Scene) -> list[Process]:
+    """What still carries the worker's tag on tf3."""
+    return scene.of("tf3", "worker:0")
+
+
+def test_a_killed_agent_is_told_and_takes_everything_with_it(scene: Scene) -> None:
+    """SIGKILL of the agent: its guardian ends daemons, too; the run fails for that reason."""
+    with launched(scene) as up:
+        ready(up, "ps:0", "worker:0")
+        wait_until(lambda: hidden(scene), "the daemon runs")
+        _, agent = scene.agents("tf3")
+        proc.signal_process(agent, signal.SIGKILL)
+        assert up.wait() == 1, up.told()
+        assert any("the agent died" in note for note in notes(up))
+        assert "worker:0 on tf3: ended unseen, the agent died" in up.said
+        assert confirmed(up)
+    scene.wait_dead(timeout=10)
+
+
+def test_a_frozen_agent_is_told_and_replaced(scene: Scene) -> None:
+    """SIGSTOP of the agent: the host is lost, its guardian ends everything, and the launcher
+    hears so from the next agent."""
+    with launched(scene) as up:
+        ready(up, "ps:0", "worker:0")
+        _, agent = scene.agents("tf3")
+        proc.signal_process(agent, signal.SIGSTOP)
+        up.state("worker:0", "lost")
+        assert up.wait(90) == 1, up.told()
+        assert any("the agent died" in note for note in notes(up))
+        assert confirmed(up)
+    scene.wait_dead(timeout=10)
+
+
+def test_a_killed_guardian_is_told(scene: Scene) -> None:
+    """An agent that nobody watches over ends the run on its host, with the grace."""
+    with launched(scene, modes="stubborn daemon") as up:
+        ready(up, "ps:0", "worker:0")
+        guardian, _ = scene.agents("tf3")
+        proc.signal_process(guardian, signal.SIGKILL)
+        assert up.wait() == 1, up.told()
+        assert any("told to stop" in note for note in notes(up))
+        assert confirmed(up)
+    scene.wait_dead(timeout=10)
+
+
+def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
+    """Guardian and agent killed at once, and then the launcher, too: a daemon with an emptied
+    environment lives on; `tfmux kill` finds it by the roster and ends it."""
+    with launched(scene) as up:
+        ready(up, "ps:0", "worker:0")
+        run_id = up.run_id
+        (daemon,) = hidden(scene)
+        state = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{run_id}.tf3/state.json"
+        wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+        up.process.kill()
+        up.process.wait()
+        both = scene.agents("tf3")
+        for process in both:
+            proc.signal_process(process, signal.SIGSTOP)
+        for process in both:
+            proc.signal_process(process, signal.SIGKILL)
+    wait_until(
+        lambda: not any("-c" in p.argv[1:3] and p.argv[0].endswith("python") for p in left(scene)),
+        "the task itself went with the agent",
+    )
+    assert hidden(scene), "the daemon was meant to live on"
+    code, said = scene.kill(run_id)
+    assert code == 0 and "tf3: " in said, said
+    scene.wait_dead(timeout=10)
+
+
+def test_both_killed_under_a_living_launcher(scene: Scene) -> None:
+    """The launcher reconnects to a new agent, learns that the tasks are gone, and its receipt
+    covers the daemon that outlived both."""
+    with launched(scene) as up:
+        ready(up, "ps:0", "worker:0")
+        (daemon,) = hidden(scene)
+        folder = scene.bed["tf3"].disk / "home/tfuser/.local/state/tfmux"
+        state = folder / f"{up.run_id}.tf3/state.json"
+        wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+        both = scene.agents("tf3")
+        for process in both:
+            proc.signal_process(process, signal.SIGSTOP)
+        for process in both:
+            proc.signal_process(process, signal.SIGKILL)
+        assert up.wait() == 1, up.told()
+        assert confirmed(up)
+        assert not hidden(scene)
+    scene.wait_dead(timeout=10)
+
+
+def test_a_host_that_crashes_and_boots_again(scene: Scene) -> None:
+    """The host's power fails: lost, not failed; after the boot a new agent says that all is
+    gone, and what stands in an old roster is never mistaken for it."""
+    with launched(scene) as up:
+        ready(up, "ps:0", "worker:0")
+        host = scene.bed["tf3"]
+        host.crash()
+        scene.strangers.pop("tf3")
+        up.state("worker:0", "lost")
+        host.boot()
+        assert up.wait(90) == 1, up.told()
+        assert confirmed(up)
+    scene.wait_dead(timeout=10)
