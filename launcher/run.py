@@ -698,7 +698,9 @@ class Run:
             hosts = [v.name for v in self._hosts.values() if v.state is HostState.CONNECTING]
             return ", ".join(hosts)
         if self.state is RunState.STAGING:
-            return ", ".join(host for host in self._hosts if host not in self._staged)
+            return ", ".join(
+                _how_far(v) for v in self._hosts.values() if v.name not in self._staged
+            )
         if self.state is RunState.STARTING and 0 <= self._stage < len(self.plan.stages):
             tasks = [self._tasks[task] for task in self.plan.stages[self._stage]]
             return ", ".join(f"{v.id} on {v.address}" for v in tasks if self._holds_up(v))
@@ -713,6 +715,14 @@ class Run:
 
     def _host(self, host: str, **changes: Any) -> None:
         self._hosts[host] = replace(self._hosts[host], **changes)
+
+
+def _how_far(view: HostView) -> str:
+    """A host that gets files."""
+    if not view.staged_total:
+        return view.name
+    part = 100 * view.staged_bytes // view.staged_total
+    return f"{view.name} ({part} % of {view.staged_total / 1e6:.1f} MB)"
 
 
 def task_view(task: TaskPlan, plan: Plan) -> TaskView:

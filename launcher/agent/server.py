@@ -74,8 +74,9 @@ class Agent:
         self._sent_away: dict[str, str] = {}
         """Launchers that another one has replaced, by their token, and by whom."""
         self._said_losses: set[tuple[str, str]] = set()
-        self._unheard = 0
-        """Processes signalled by kills whose receipt no launcher was there to hear."""
+        self._signalled = 0
+        """Processes signalled by kills of everything: who asks again, after a cut, has not heard
+        the receipt of the first."""
         self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0}
         self._saved_roster: set[proc.Key] = set()
         self._ending = ""
@@ -497,7 +498,8 @@ class Agent:
 
     def _archived(self, paths: list[list[str]]) -> dict[str, Any]:
         """The archive of these paths; asked again after a cut it is the same one."""
-        wanted = [(name, path) for name, path in paths]
+        # A launcher that only attached to kill may not know this home.
+        wanted = [(name, os.path.expanduser(path)) for name, path in paths]
         archive = self._archive
         if archive is None or archive.wanted != wanted:
             self._archive = archive = collect.Archive(wanted)
@@ -604,8 +606,8 @@ class Agent:
                 self._ending_since = now
                 self._reap()
                 if kill.tasks is None:
-                    receipt["signalled"] += self._unheard
-                    self._unheard = 0 if self._tended else receipt["signalled"]
+                    receipt["signalled"] += self._signalled
+                    self._signalled = receipt["signalled"]
                 self._tell(wire.RECEIPT, receipt)
 
     def _look_for_listeners(self) -> None:

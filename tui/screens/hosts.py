@@ -75,6 +75,10 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text
             text.append(f"  {word}", "dim")
         if host.staged_total and host.staged_bytes < host.staged_total:
             text.append(f"  staged {size(host.staged_bytes)} of {size(host.staged_total)}")
+            text.append(f", {host.staged_files} of {host.staged_total_files} files")
+        if host.collected_total:
+            done, total = size(host.collected_bytes), size(host.collected_total)
+            text.append(f"  results {done} of {total}")
         text.append("\n")
         text.append_text(_load(host))
         for task in snapshot.tasks:

@@ -1,0 +1,47 @@
+"""A task's page: its address in the title, opened with a key."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.states import TaskState
+from tests.tui.conftest import shows, until
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+from tui.widgets.log_pane import LogPane
+
+URL = "http://127.0.0.1:6006/"
+
+
+async def test_o_opens_the_page_in_a_browser(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is a graphic screen; a task without a page says so and opens nothing."""
+    monkeypatch.setenv("DISPLAY", ":0")
+    opened: list[str] = []
+    app = TfmuxApp(run)
+    monkeypatch.setattr(app, "open_url", opened.append)
+    async with app.run_test(size=(200, 50)) as pilot:
+        run.all_tasks(state=TaskState.READY)
+        run.task("worker:0", url=URL)
+        await shows(pilot, URL)
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await pilot.press("o")
+        await until(pilot, lambda: "ps:0 has no page" in str([*app._notifications]))
+        assert opened == []
+        await pilot.press("tab", "o")
+        await until(pilot, lambda: opened == [URL])
+
+
+async def test_without_a_browser_the_address_is_copied(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over SSH a browser would be a text browser, across this screen: the clipboard gets it."""
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(200, 50)) as pilot:
+        run.task("ps:0", state=TaskState.READY, url=URL)
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await pilot.press("o")
+        await until(pilot, lambda: app.clipboard == URL)
