@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from .cluster_file import load
-from .engine import Engine
 from .errors import RunNotFoundError
 from .logs import LogStore
 from .plan import HostFacts, Plan, make_plan
@@ -38,21 +37,8 @@ class StoredRun:
 
     def attach(self) -> Session:
         """A session that takes the run over when it is started."""
-        cluster, plan, past = self.cluster, self.plan, self.replay
-
-        def engine_of(session: Session) -> Engine:
-            return Engine(
-                cluster,
-                plan,
-                session.logs,
-                publish=session.publish,
-                record=session.record,
-                ask=session.ask,
-                resume=past.resume,
-                past=past,
-            )
-
-        return Session(self.folder, engine_of)
+        past = self.replay
+        return Session(self.folder, self.cluster, self.plan, resume=past.resume, past=past)
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""

@@ -23,7 +23,8 @@ from .errors import TfmuxError
 from .ids import TaskId, new_run_id
 from .logs import LogStore
 from .metrics import Series
-from .plan import make_plan
+from .plan import Plan, make_plan
+from .replay import Replay
 from .runs import Journal, RunFolder, Tending
 from .snapshot import Snapshot
 from .spec import Cluster
@@ -36,15 +37,32 @@ Records = queue.SimpleQueue[dict[str, Any] | None]
 class Session:
     """One run, launched or attached to; implements `control.RunControl`."""
 
-    def __init__(self, folder: RunFolder, engine_of: Callable[[Session], Engine]) -> None:
-        """Use `launch` or `attach.attach`."""
+    def __init__(
+        self,
+        folder: RunFolder,
+        cluster: Cluster,
+        plan: Plan,
+        *,
+        resume: str | None = None,
+        past: Replay | None = None,
+    ) -> None:
+        """Use `launch`, or `attach.StoredRun.attach`, which knows the `past` of a run."""
         self.folder = folder
         self.logs = LogStore(folder.path)
         self._journal = Journal(folder.journal)
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._records: list[Records] = []
         self._asker: Callable[[Question], Awaitable[str | None]] | None = None
-        self._engine = engine_of(self)
+        self._engine = Engine(
+            cluster,
+            plan,
+            self.logs,
+            publish=self.publish,
+            record=self.record,
+            ask=self.ask,
+            resume=resume,
+            past=past,
+        )
         self._snapshot = self._engine.snapshot()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
@@ -64,19 +82,7 @@ class Session:
     def begin(cls, folder: RunFolder, cluster: Cluster, *, resume: str | None = None) -> Session:
         """Prepares a new run whose folder is made already."""
         plan = make_plan(cluster, folder.run_id, resume=resume)
-
-        def engine_of(session: Session) -> Engine:
-            return Engine(
-                cluster,
-                plan,
-                session.logs,
-                publish=session.publish,
-                record=session.record,
-                ask=session.ask,
-                resume=resume,
-            )
-
-        return cls(folder, engine_of)
+        return cls(folder, cluster, plan, resume=resume)
 
     # --- life -----------------------------------------------------------------------------
 
