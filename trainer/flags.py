@@ -13,6 +13,8 @@ from trainer.modes import MODES, Mode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+TOUR = "tour"
+
 
 class Options(argparse.Namespace):
     """What the flags said. A mode reads the fields of the groups it takes."""
@@ -69,12 +71,17 @@ def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
         SystemExit: With status 0 after `--help` has been printed.
     """
     name, rest = (argv[0], list(argv[1:])) if argv else ("", [])
-    if name in ("-h", "--help"):
+    if name == TOUR and rest and not rest[0].startswith("-"):
+        name, rest = f"{TOUR} {rest[0]}", rest[1:]
+    if name in ("-h", "--help") or (name == TOUR and rest[:1] in (["-h"], ["--help"])):
         print(_overview())
         raise SystemExit(0)
     if name not in MODES:
         if not name or name.startswith("-"):
             raise UsageError(f"no mode given; one of {', '.join(MODES)}")
+        if name == TOUR:
+            tours = [mode.removeprefix(f"{TOUR} ") for mode in MODES if mode.startswith(TOUR)]
+            raise UsageError(f"which tour? one of {', '.join(tours)}")
         raise UsageError(f"unknown mode {name!r}{_nearest(name, MODES)}")
     mode = MODES[name]
     parser = _parser(mode)

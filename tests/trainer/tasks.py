@@ -126,7 +126,7 @@ class Cluster:
         self, tasks: Tasks, mode: str, *flags: object, run_id: str = "test-run", **jobs: int
     ) -> None:
         self._tasks = tasks
-        self._mode = mode
+        self._mode = mode.split()
         self._flags = flags
         self._run_id = run_id
         ports = iter(free_ports(sum(jobs.values())))
@@ -147,14 +147,16 @@ class Cluster:
         role = [f"--job_name={job}", f"--task_index={index}", *hosts]
         environment = {"TFMUX_RUN_ID": self._run_id, **(env or {})}
         return self._tasks.run(
-            self._mode, *role, *self._flags, *flags, env=environment, prefix=prefix
+            *self._mode, *role, *self._flags, *flags, env=environment, prefix=prefix
         )
 
-    def start_by_tf_config(self, job: str, index: int = 0, *flags: object) -> Task:
+    def start_by_tf_config(
+        self, job: str, index: int = 0, *flags: object, env: Mapping[str, str] | None = None
+    ) -> Task:
         """Starts one task, its role in TF_CONFIG."""
         config = json.dumps({"cluster": self.spec, "task": {"type": job, "index": index}})
-        environment = {"TFMUX_RUN_ID": self._run_id, "TF_CONFIG": config}
-        return self._tasks.run(self._mode, *self._flags, *flags, env=environment)
+        environment = {"TFMUX_RUN_ID": self._run_id, "TF_CONFIG": config, **(env or {})}
+        return self._tasks.run(*self._mode, *self._flags, *flags, env=environment)
 
 
 def free_ports(count: int) -> list[int]:

@@ -134,6 +134,9 @@ def test_help_and_mistakes_answer_without_tensorflow() -> None:
         (["async", "--help"], 0, "--worker-hosts"),
         (["--help"], 0, "gradients applied as they come"),
         (["asink"], 2, "did you mean async?"),
+        (["tour"], 2, "which tour? one of hello, two-tasks"),
+        (["tour", "--help"], 0, "tour two-tasks"),
+        (["tour", "two_task"], 2, "did you mean tour two-tasks?"),
         (["async", "--job_name=ps", "--task_index=1", *CLUSTER], 2, "ps has 1 task"),
     ):
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """The modes of `python -m trainer`, by name, without importing any of them.
 
-A mode is a module with `run(options) -> None`; it may import TensorFlow, so it is imported only
-when its flags have been read and found right.
+A mode is a module with `run(options) -> int`, its exit status. It may import TensorFlow, so it is
+imported only when its flags have been read and found right.
 """
 
 from __future__ import annotations
@@ -75,6 +75,48 @@ MODES = {
             "trainer.modes.convert",
             "IDX to TFRecord files and back",
             ("converting",),
+        ),
+        Mode(
+            "tour hello",
+            "trainer.tours.hello",
+            "the smallest cluster: one local server, one session",
+            (),
+        ),
+        Mode(
+            "tour two-tasks",
+            "trainer.tours.two_tasks",
+            "one job of two tasks, each a client: who waits, and where operations run",
+            ("role",),
+        ),
+        Mode(
+            "tour shared-variable",
+            "trainer.tours.shared_variable",
+            "plain sessions share no variable, sessions on a cluster do, by name",
+            (),
+        ),
+        Mode(
+            "tour trace",
+            "trainer.tours.trace",
+            "on which task each node ran, before and after variables are pinned",
+            ("role",),
+        ),
+        Mode(
+            "tour graphs",
+            "trainer.tours.graphs",
+            "two clients, two graphs: the state is shared, the graph is not",
+            ("role",),
+        ),
+        Mode(
+            "tour initialise",
+            "trainer.tours.initialise",
+            "a worker waits until the other has initialised",
+            ("role",),
+        ),
+        Mode(
+            "tour counter",
+            "trainer.tours.counter",
+            "two workers increment one variable: lost updates, and none",
+            ("role",),
         ),
     )
 }

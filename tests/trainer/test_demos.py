@@ -1,0 +1,39 @@
+"""The demos' cluster files fit the trainer."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import tomllib
+
+import pytest
+
+from trainer import flags
+from trainer.modes import MODES
+
+DEMOS = pathlib.Path(__file__).parents[2] / "tui" / "demos"
+
+
+def modes(path: pathlib.Path) -> set[str]:
+    """The modes that a demo's commands run; its flags are read as the trainer does."""
+    file = tomllib.loads(path.read_text())
+    found = set()
+    for table in (file["run"], *file["jobs"].values()):
+        command = table.get("command", [])
+        if command[:3] == ["{python}", "-m", "trainer"]:
+            words = [re.sub(r"\{index\}", "0", word) for word in command[3:]]
+            found.add(flags.parse(words)[0].name)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(DEMOS.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_trainer_takes_a_demos_flags(path: pathlib.Path) -> None:
+    """A demo runs a mode of the trainer, and says in its first line what it shows."""
+    assert modes(path)
+    assert re.match(r"# \S.{20,98}\n", path.read_text())
+
+
+def test_every_mode_has_a_demo() -> None:
+    """All modes but `convert`, which is no training, are shown by a demo."""
+    shown = set().union(*(modes(path) for path in DEMOS.glob("*.toml")))
+    assert shown == set(MODES) - {"convert"}

@@ -1,0 +1,63 @@
+"""`tour two-tasks`: a cluster of two tasks, each a server and a client; where do operations run?"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from trainer import role, server, stop
+from trainer.errors import UsageError
+
+if TYPE_CHECKING:
+    from trainer.flags import Options
+    from trainer.role import Role
+
+
+def run(options: Options) -> int:
+    """Runs one of the two tasks; returns its exit status."""
+    me = role.resolve(options, os.environ)
+    if [len(tasks) for tasks in me.cluster.values()] != [2]:
+        raise UsageError("this tour is of one job with two tasks")
+    server.check_port(me)
+    return stop.run(lambda _: _tour(me, options), options.grace)
+
+
+def _tour(me: Role, options: Options) -> None:
+    from trainer.tours.marks import Marks
+
+    target = server.start(me, options).target
+    first, other = f"/job:{me.job}/task:0", 1 - me.index
+    _product(me, target, None, "left to TensorFlow, which takes the task of the client")
+    _product(me, target, first, f"pinned to {first}")
+
+    # Nobody leaves while the other may still need its server, and task 0 has the marks.
+    marks = Marks(me, target, first)
+    marks.make(f"{me.index} is done")
+    marks.wait(f"{other} is done")
+    if me.index == 0:
+        marks.wait("1 leaves")
+    else:
+        marks.make("1 leaves")
+
+
+def _product(me: Role, target: str, device: str | None, how: str) -> None:
+    """Multiplies two numbers on `device`, and shows on which task that happened."""
+    import tensorflow as tf
+
+    from trainer import trace
+
+    # TensorFlow's own lines about it are on stderr, at TF_CPP_MIN_LOG_LEVEL=0.
+    config = tf.compat.v1.ConfigProto(log_device_placement=True)
+    # Else the product of two constants is computed once, and never runs.
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    with tf.Graph().as_default(), tf.device(device):
+        left, right = tf.constant(6.0, name="left"), tf.constant(7.0, name="right")
+        product: Any = tf.multiply(left, right, name="product")
+        print(f"{me} opens a session: this waits until all tasks of the cluster answer", flush=True)
+        opened = time.monotonic()
+        with tf.compat.v1.Session(target, config=config) as session:
+            places = trace.executed(session, product)
+            print(f"{me} had its answer {time.monotonic() - opened:.1f} s later; {how}:")
+            print(trace.table(places), flush=True)
