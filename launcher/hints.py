@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from .ids import TaskId
 
+PORT_IN_USE = "port in use"
+
 
 @dataclass(frozen=True)
 class Hint:
@@ -37,7 +39,7 @@ def _sign(kind: str, pattern: str, text: str) -> _Signature:
 # The first that matches counts: the more telling ones stand first.
 SIGNATURES: tuple[_Signature, ...] = (
     _sign(
-        "port in use",
+        PORT_IN_USE,
         r"Could not start gRPC server|[Aa]ddress already in use|Failed to add (?:any )?port",
         "the port is taken: a leftover of an earlier run, or another program; "
         "`tfmux check` names it, and port `auto` avoids it",
@@ -144,7 +146,7 @@ def hint_for(line: str) -> Hint | None:
         about = None
         if groups.get("job") is not None and groups.get("index") is not None:
             about = TaskId(groups["job"], int(groups["index"]))
-        port = re.search(r":(\d{2,5})\b", line) if signature.kind == "port in use" else None
+        port = re.search(r":(\d{2,5})\b", line) if signature.kind == PORT_IN_USE else None
         text = signature.text.replace("{name}", groups.get("name") or "it")
         return Hint(signature.kind, text, about, int(port.group(1)) if port else None)
     return None

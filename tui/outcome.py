@@ -9,6 +9,7 @@ from rich.text import Text
 from launcher.hints import Hint, hint_for
 from launcher.snapshot import Failure, HostReceipt, Snapshot
 from launcher.states import HostState, Outcome
+from tui.standing import explained, standings
 from tui.words import Mood, clock
 
 Colours = dict[Mood, str]
@@ -34,7 +35,8 @@ def outcome_text(snapshot: Snapshot, colours: Colours, *, tail: int = 20) -> Tex
             text.append(f"  {line}\n")
         hint = failure_hint(failure)
         if hint is not None:
-            text.append(f"  ◂ {hint.kind}: {hint.text}\n", f"italic {colours[Mood.BUSY]}")
+            words = explained(hint, failure.task, standings(snapshot))
+            text.append(f"  ◂ {words}\n", f"italic {colours[Mood.BUSY]}")
         if failure.others:
             names = ", ".join(str(other) for other in failure.others)
             text.append(f"then, because of it or after it: {names}\n", "dim")

@@ -28,7 +28,7 @@ def screen_text(app: TfmuxApp) -> list[str]:
     ]
 
 
-async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float = 20) -> None:
+async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float = 60) -> None:
     """Waits for the screen to come to a state; fails with what it shows instead."""
     for _ in range(int(seconds / 0.02)):
         if condition():

@@ -10,7 +10,7 @@ import pytest
 from textual import events
 
 from launcher.ids import TaskId
-from launcher.snapshot import Failure
+from launcher.snapshot import Attempt, Failure
 from launcher.states import HostState, Outcome, RunState, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
@@ -298,3 +298,82 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "⚠ no step for 9")
         await shows(pilot, "⚠ 1 stalled")
+
+
+async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
+    """Where an attempt begins stands a separator with its number and time, also when the one
+    before died in the middle of a line, and in the merged log with its task. It is on the screen
+    only: counts, hits and what is copied do not know it."""
+    run.write("worker:1", b"one\ntwo\nhalf a li", now=1000.0)
+    second = run.logs.open(TaskId("worker", 1)).size
+    run.write("worker:1", b"glued\nneedle\n", now=1010.0)
+    begun = (Attempt(1, 0, 1000.0), Attempt(2, second, 1010.0))
+    run.task("worker:1", attempt=2, attempts=begun)
+    stamps = [time.strftime("%H:%M:%S", time.localtime(when)) for when in (1000.0, 1010.0)]
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, f"── attempt 2 · {stamps[1]} ──")
+        rows = [row[:60].strip(" ─") for row in screen_text(app)]
+        at = rows.index("half a liglued")
+        assert rows[at - 3 : at + 3] == [
+            f"attempt 1 · {stamps[0]}",
+            "one",
+            "two",
+            "half a liglued",
+            f"attempt 2 · {stamps[1]}",
+            "needle",
+        ]
+        await pilot.press("3", "slash", *"needle", "enter")
+        await shows(pilot, "/needle 1 of 1")
+        view = screen_of(app)._views[TaskId("worker", 1)]
+        assert view.lines.count == 4 and view.cursor == 3
+        third = run.logs.open(TaskId("worker", 1)).size
+        run.task("worker:1", attempt=3, attempts=(*begun, Attempt(3, third, 1020.0)))
+        run.write("worker:1", b"again\n", now=1020.0)
+        await shows(pilot, "── attempt 3 · ")
+        await pilot.press("escape", "m")
+        await shows(pilot, "── worker:1 attempt 3 · ")
+
+
+WAITING = (
+    b"2026-11-20 18:30:04.112233: I tensorflow/core/distributed_runtime/master.cc:267] "
+    b"CreateSession still waiting for response from worker: /job:worker/replica:0/task:1\n"
+)
+
+
+async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
+    """`CreateSession still waiting` is joined with how that task stands, beside the line and,
+    while nothing has failed, in the header; both follow as it changes, and both are silent about
+    a task that makes steps again."""
+    run.change(state=RunState.RUNNING)
+    run.task("worker:0", state=TaskState.READY, last_output=time.time())
+    run.task("worker:1", state=TaskState.STARTING, reason="its port is held by pid 7 (nc -l)")
+    run.write("worker:0", WAITING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(300, 50)) as pilot:
+        beside = "◂ waiting for a task: worker:1 @tf3 is starting (its port is held by pid 7"
+        await shows(pilot, beside)
+        await shows(pilot, "⚠ worker:0: waiting for a task: worker:1 @tf3 is starting")
+        run.task("worker:1", state=TaskState.FAILED, exit_code=1, reason="")
+        await shows(pilot, "◂ waiting for a task: worker:1 @tf3 has ended: failed 1")
+        run.write("worker:0", STEP % (1, 1, 0.5))
+        await until(pilot, lambda: not visible(app, "⚠ worker:0"))
+
+
+async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
+    """`Could not start gRPC server` is joined with who holds the port, beside the line, in the
+    header before and after the task has failed, and in the outcome."""
+    line = "UnknownError: Could not start gRPC server"
+    held = "its port is held by pid 4121 (python -m http.server 2222)"
+    run.change(state=RunState.RUNNING)
+    run.task("ps:0", state=TaskState.STARTING, last_output=time.time(), reason=held)
+    run.write("ps:0", f"{line}\n".encode())
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(300, 50)) as pilot:
+        await shows(pilot, f"{line}  ◂ port in use: {held}")
+        await shows(pilot, f"⚠ ps:0: port in use: {held}")
+        run.task("ps:0", state=TaskState.FAILED, exit_code=1, ended=1000.0)
+        failure = Failure(TaskId("ps", 0), "tf1", "failed 1", 1000.0, (), (line,))
+        run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, f"first: ps:0 @tf1 failed 1 — port in use: {held}")
+        await shows(pilot, f"  ◂ port in use: {held}")

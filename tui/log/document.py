@@ -129,13 +129,6 @@ class Document:
         data = block.lines[at]
         return Line(number, start, data, 0, is_open, self.file.time_at(start + len(data)))
 
-    def offset_of(self, number: int) -> int:
-        """Where line `number` begins; the document's size for the line after the last."""
-        if number >= self.count:
-            return self._size
-        block = self._block_of(number)
-        return block.start(number - block.first)
-
     def stamps(self, first: int) -> list[tuple[int, float]]:
         """Times of receipt from the mark numbered `first`: lines before the mark, and when.
         Marks beyond what `refresh` took up come later."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rich.cells import cell_len, chop_cells
 
 from launcher.hints import hint_for
 from launcher.ids import TaskId
+from tui.standing import Standings, explained
 
 from .document import Line
 from .sanitise import PLAIN, Attr, Look, Piece, pieces
@@ -43,12 +44,16 @@ class Options:
     stamps: Stamps = Stamps.OFF
     hide_prefix: bool = False
     query: Query | None = None
-    hints: bool = True
     started: float = 0.0
+    tasks: Standings = field(default_factory=dict)
+    """For what hints say of them."""
 
 
-def row(line: Line, options: Options, colours: dict[TaskId, int]) -> tuple[list[Piece], int]:
-    """A line as coloured text, and how many cells at its beginning are not the line's own."""
+def row(
+    line: Line, options: Options, colours: dict[TaskId, int], of: TaskId | None = None
+) -> tuple[list[Piece], int]:
+    """A line as coloured text, and how many cells at its beginning are not the line's own. `of`
+    is the task whose log this is, where the line itself does not say it."""
     data = line.data
     if options.hide_prefix:
         data = _PREFIXES.sub(_severity, data, count=1)
@@ -57,9 +62,10 @@ def row(line: Line, options: Options, colours: dict[TaskId, int]) -> tuple[list[
         result = highlighted(result, options.query)
     if line.cut:
         result.append(Piece(f" …✂ {line.cut:,} more bytes".replace(",", " "), DIM))
-    hint = hint_for("".join(piece.text for piece in result)) if options.hints else None
+    hint = hint_for("".join(piece.text for piece in result))
     if hint is not None:
-        result.append(Piece(f"  ◂ {hint.kind}: {hint.text}", HINT))
+        text = explained(hint, line.task or of, options.tasks)
+        result.append(Piece(f"  ◂ {text}", HINT))
     before: list[Piece] = []
     if options.stamps is not Stamps.OFF:
         before.append(Piece(_stamp(line.time, options), DIM))

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from launcher.ids import TaskId
 
+from .attempts import Attempts, separator
 from .document import Document, Line
 from .rows import Options, row
 from .sanitise import Piece
@@ -52,6 +53,7 @@ class LogView:
     task: TaskId | None
     lines: Lines
     options: Options = field(default_factory=Options)
+    attempts: Attempts | None = None
     port: Viewport = field(default_factory=Viewport)
     colours: dict[TaskId, int] = field(default_factory=dict)
     """Of the tasks in a merged log: numbers of a palette."""
@@ -62,7 +64,16 @@ class LogView:
 
     def row(self, line: Line) -> tuple[list[Piece], int]:
         """What is drawn of a line, and the width of what stands before its own text."""
-        return row(line, self.options, self.colours)
+        return row(line, self.options, self.colours, self.task)
+
+    def separators(self, number: int) -> list[str]:
+        """What is drawn above line `number`: the attempts that begin there."""
+        if self.attempts is None:
+            return []
+        task, line = self.lines.origin(number)
+        begun = self.attempts.begun(task, self.lines.last_at(task, number - 1), line)
+        shown = task if self.task is None else None
+        return [separator(attempt, shown) for attempt in begun]
 
     def selected(self, number: int) -> bool:
         """The line is among those chosen."""

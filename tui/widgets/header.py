@@ -10,6 +10,7 @@ from textual.widget import Widget
 from launcher.snapshot import Snapshot, TaskView
 from launcher.states import Outcome, RunState, TaskState
 from tui.outcome import failure_hint
+from tui.standing import fact, standings
 from tui.words import Mood, age, bar, clock, figure, mood, thousands
 
 from .fit import Part, fit
@@ -25,11 +26,13 @@ class RunHeader(Widget):
         super().__init__()
         self._snapshot: Snapshot | None = None
         self._stalled = 0
+        self._trouble = ""
         self._row = Text()
 
-    def show(self, snapshot: Snapshot, stalled: int = 0) -> None:
-        """Takes up a snapshot, and how many tasks have stalled."""
-        self._snapshot, self._stalled = snapshot, stalled
+    def show(self, snapshot: Snapshot, stalled: int = 0, trouble: str = "") -> None:
+        """Takes up a snapshot, how many tasks have stalled, and what one of them complains of
+        while nothing has failed yet."""
+        self._snapshot, self._stalled, self._trouble = snapshot, stalled, trouble
         row = self._make()
         if row != self._row:
             self._row = row
@@ -48,9 +51,12 @@ class RunHeader(Widget):
             return Text()
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
         parts = header_parts(self._snapshot, time.time(), colours)
-        if self._stalled and self._snapshot.state is not RunState.ENDED:
-            style = f"bold {colours[Mood.BAD]}"
-            parts.insert(1, Part(1, f"⚠ {self._stalled} stalled", style))
+        if self._snapshot.state not in (RunState.KILLING, RunState.ENDED):
+            if self._stalled:
+                style = f"bold {colours[Mood.BAD]}"
+                parts.insert(1, Part(1, f"⚠ {self._stalled} stalled", style))
+            if self._trouble:
+                parts.append(Part(2, self._trouble, f"bold {colours[Mood.BUSY]}"))
         return fit(parts, self.size.width)
 
 
@@ -142,6 +148,8 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     hint = failure_hint(failure)
     if hint is not None:
         text += f" — {hint.kind}"
+        if known := fact(hint, failure.task, standings(snapshot)):
+            text += f": {known}"
     return [Part(0, text, bad)]
 
 

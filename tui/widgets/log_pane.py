@@ -39,6 +39,7 @@ class LogPane(Widget, can_focus=True):
         "log-pane--name",
         "log-pane--note",
         "log-pane--edge",
+        "log-pane--separator",
         "log-pane--waiting",
         "log-pane--busy",
         "log-pane--good",
@@ -189,8 +190,10 @@ class LogPane(Widget, can_focus=True):
         return [Segment("│", self._style("edge"))], self.size.width - 1
 
     def _rows_of(self, number: int) -> int:
-        if not self.view or not self.view.options.wrap:
+        if not self.view:
             return 1
+        if not self.view.options.wrap:
+            return 1 + len(self.view.separators(number))
         strips = self._rows.get(number)
         if strips is None:
             strips = self._strips(number)
@@ -212,7 +215,7 @@ class LogPane(Widget, can_focus=True):
         if self.view.selected(number):
             base = painter.style(Look(attr=Attr.REVERSE))
             row = [Piece(piece.text, Look(attr=Attr.REVERSE)) for piece in row]
-        result = []
+        result = [self._separator(text, left, room) for text in self.view.separators(number)]
         for part in wrapped(row, room, indent) if self.view.options.wrap else [row]:
             segments = [*left]
             used = 0
@@ -224,6 +227,11 @@ class LogPane(Widget, can_focus=True):
             strip = Strip(segments, len(left) + max(used, room))
             result.append(strip if used <= room else strip.crop(0, len(left) + room))
         return result
+
+    def _separator(self, text: str, left: list[Segment], room: int) -> Strip:
+        """A row that is on the screen only: an attempt begins below it."""
+        segments = [*left, Segment(text.center(room, "─")[:room], self._style("separator"))]
+        return Strip(segments, len(left) + room)
 
     def _paint(self) -> Painter:
         if self._painter is None:

@@ -1,0 +1,168 @@
+"""What the keys do to the panes: focus, layout, pages, scrolling."""
+
+from __future__ import annotations
+
+from textual import on
+
+from launcher.ids import TaskId
+from tui.layout import Arrangement
+from tui.screens.panes import Panes
+from tui.widgets.log_pane import LogPane
+from tui.widgets.outcome_panel import OutcomePanel
+from tui.widgets.prompt import Prompt
+
+
+class PaneActions(Panes):
+    """The part of the run screen that answers keys about places."""
+
+    @on(LogPane.Chosen)
+    def _pane_chosen(self) -> None:
+        self.action_zoom()
+
+    @on(LogPane.Marked)
+    def _lines_marked(self) -> None:
+        self.notify("y copies, Ctrl-S saves, Esc leaves", timeout=3)
+
+    @on(Prompt.Answered)
+    def _name_answered(self, event: Prompt.Answered) -> None:
+        if event.purpose == "name" and event.text:
+            task = self.board.named(event.text)
+            if task is None:
+                self.notify(f"no task is called {event.text!r}", severity="warning", timeout=3)
+            self._focus(task)
+
+    # focus and layout
+
+    def action_next(self, by: int) -> None:
+        """The next or previous task, over pages."""
+        self.board.step(by)
+        self._refocus()
+
+    def action_nth(self, number: int) -> None:
+        """The nth pane of the page."""
+        if number <= len(self._grid.panes) and (view := self._grid.panes[number - 1].view):
+            self._focus(view.task)
+
+    def action_name(self) -> None:
+        """Asks for a task's name."""
+        self.query_one(Prompt).ask("name", "task (w1, worker:1, a host)", "")
+
+    def action_go(self, direction: str) -> None:
+        """The nearest pane in a direction; in a list, the task above or below."""
+        if self.board.shown in (Arrangement.LIST, Arrangement.MERGED) or self.board.zoomed:
+            self.action_next(1 if direction in ("down", "right") else -1)
+            return
+        here = self.pane
+        if here is None:
+            return
+        dx, dy = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}[direction]
+        x, y = here.region.center
+        best: tuple[float, TaskId | None] | None = None
+        for pane in self._grid.panes:
+            px, py = pane.region.center
+            ahead = (px - x) * dx + (py - y) * dy
+            aside = abs((px - x) * dy) + abs((py - y) * dx)
+            if pane is here or pane.view is None or ahead <= 0:
+                continue
+            distance = ahead + 3 * aside
+            if best is None or distance < best[0]:
+                best = (distance, pane.view.task)
+        if best:
+            self._focus(best[1])
+
+    def action_zoom(self) -> None:
+        """The focused pane alone, and back."""
+        self.board.zoomed = not self.board.zoomed
+        self._refocus()
+
+    def action_back(self) -> None:
+        """Out of whatever was entered last: a choice of lines, a search, the zoom."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            pane.view.selection = None
+            pane.redraw()
+        elif self.stop_search():
+            pass
+        elif self.board.zoomed:
+            self.action_zoom()
+        elif self.query_one(OutcomePanel).display:
+            self.query_one(OutcomePanel).display = False
+        elif pane and pane.view and pane.view.cursor is not None:
+            pane.view.cursor = None
+            pane.redraw()
+
+    def _arrange(self, arrangement: Arrangement) -> None:
+        self.board.zoomed = False
+        self.board.arrangement = arrangement
+        self._refocus()
+        self.notify(f"layout: {arrangement}", timeout=1.5)
+
+    def action_arrange(self) -> None:
+        """The next layout."""
+        order = list(Arrangement)
+        self._arrange(order[(order.index(self.board.shown) + 1) % len(order)])
+
+    def action_merged(self) -> None:
+        """The merged log, and back to the panes."""
+        merged = self.board.shown is Arrangement.MERGED
+        self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
+
+    def switch_task(self) -> None:
+        """Switches the focused task on or off in the merged log."""
+        if self.board.focused:
+            self._off ^= {self.board.focused}
+            view = self._view(None)
+            self.set_filter(view, self._filters.get(None, ""))
+            if self.pane:
+                self.pane.redraw()
+            self.show_focus()
+
+    def action_pin(self) -> None:
+        """Pins the focused task to the attention page, or unpins it."""
+        task = self.board.focused
+        if task is None:
+            return
+        if task in self.board.pinned:
+            self.board.pinned.remove(task)
+        else:
+            self.board.pinned.append(task)
+        self.board.update(self.snapshot, self._stalled)
+
+    def action_page(self, by: int) -> None:
+        """Turns the page."""
+        self.board.turn(by)
+        self._refocus()
+
+    # scrolling
+
+    def action_scroll(self, rows: int) -> None:
+        """Scrolls the focused pane by rows, or moves the end of a choice."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, rows)
+        elif pane:
+            pane.scroll_rows(rows)
+
+    def action_scroll_page(self, pages: float) -> None:
+        """Scrolls the focused pane by pages."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, int(pane.size.height * pages))
+        elif pane:
+            pane.scroll_pages(pages)
+
+    def action_first_line(self) -> None:
+        """To the first line of the run."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, -pane.view.lines.count)
+        elif pane:
+            pane.go_home()
+
+    def action_follow(self) -> None:
+        """To the end, and follows it."""
+        pane = self.pane
+        if pane and pane.view and pane.view.selection:
+            self.move_selection(pane, pane.view.lines.count)
+        elif pane:
+            pane.go_end()
