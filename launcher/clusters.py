@@ -53,9 +53,10 @@ def folder() -> Path:
 def saved() -> list[Path]:
     """All saved clusters, by name."""
     try:
-        return sorted(path for path in folder().glob("*.toml") if not path.name.startswith("."))
+        found = [path for path in folder().glob("*.toml") if not path.name.startswith(".")]
     except OSError:
         return []
+    return sorted(found, key=lambda path: path.stem.lower())
 
 
 def path_of(name: str) -> Path:

@@ -45,7 +45,7 @@ class Rows:
             case ClusterEntry():
                 return self._cluster(entry)
             case DemoEntry():
-                return self._cut((f"  {entry.name:<14}  ", ""), (entry.about, "dim"))
+                return self._cut((f"  {entry.name:<16}  ", ""), (entry.about, "dim"))
             case RunEntry() if entry.lives:
                 return self._living(entry)
             case RunEntry():

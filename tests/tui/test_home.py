@@ -1,0 +1,252 @@
+"""The home screen, driven by its keys."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from launcher import clusters
+from launcher.cluster_file import load, loads
+from launcher.runs import RunFolder, Tending
+from tests.tui.conftest import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.screens.editor.screen import EditorScreen
+from tui.screens.home import HomeScreen
+from tui.screens.prompts import Asker
+from tui.screens.run import RunScreen
+from tui.sessions import Sessions
+
+TEXT = """name = "mine"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["sleep", "{port}"]
+workdir = ""
+"""
+
+
+@asynccontextmanager
+async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
+    """The app on its home screen; every run that it opened is ended afterwards."""
+    sessions = Sessions()
+    app = TfmuxApp(pages=[HomeScreen(sessions, files)])
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await shows(pilot, "Demos")
+            yield pilot
+    finally:
+        sessions.close()
+
+
+def past_run(name: str, *records: dict[str, object]) -> RunFolder:
+    """A run's folder as a launcher leaves it."""
+    cluster = loads(TEXT, "mine.toml", Path("/srv"))
+    folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
+    lines = [{"time": 1000.0, "event": "run", "run": folder.run_id, "state": "connecting"}]
+    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *records]))
+    return folder
+
+
+ENDED = (
+    {"time": 1030.0, "event": "metric", "task": "worker:0", "host": "localhost", "step": 1200,
+     "loss": 0.25},
+    {"time": 1062.0, "event": "receipt", "hosts": [], "clean": True},
+    {"time": 1062.0, "event": "run", "state": "ended", "outcome": "success", "exit_code": 0},
+)  # fmt: skip
+
+
+def missing(pilot: Pilot[int], text: str) -> bool:
+    """A text is not on the screen."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return not any(text in row for row in screen_text(pilot.app))
+
+
+async def test_an_empty_home_says_how_to_begin() -> None:
+    """No clusters, no runs: the demos stand there, and n is named."""
+    async with home() as pilot:
+        await shows(pilot, "none yet: n makes one from a template")
+        await shows(pilot, "1 ps + 2 workers train")
+        await shows(pilot, "Enter launch")
+
+
+async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> None:
+    """Each with its shape; a broken one with its first problem and its line."""
+    clusters.create("mine", TEXT)
+    clusters.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
+    file = tmp_path / "given.toml"
+    file.write_text(TEXT)
+    async with home(file) as pilot:
+        await shows(pilot, "Clusters 3")
+        await shows(pilot, "1 ps + 2 workers on this machine")
+        await shows(pilot, "⚠ line 3: jobs.worker.tasks[0]: the port is missing")
+        await shows(pilot, str(file)[:40])
+
+
+async def test_copy_rename_delete_and_undo() -> None:
+    """The cursor's cluster is copied under a free name, renamed, deleted and brought back."""
+    clusters.create("mine", TEXT)
+    async with home() as pilot:
+        await pilot.press("c")
+        await shows(pilot, "the name of the new file")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(clusters.saved()) == 2)
+        assert [path.stem for path in clusters.saved()] == ["mine", "mine-2"]
+        await pilot.press("r", *"x", "enter")
+        await until(pilot, lambda: [p.stem for p in clusters.saved()] == ["mine-2", "x"])
+        await until(pilot, lambda: missing(pilot, "  mine "))
+        await pilot.press("g", "home", "x")
+        await until(pilot, lambda: len(clusters.saved()) == 1)
+        await shows(pilot, "u brings it back")
+        await pilot.press("u")
+        await until(pilot, lambda: len(clusters.saved()) == 2)
+        await shows(pilot, "Clusters 2")
+
+
+@pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])
+async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
+    """The sentence stands at the field, Enter does nothing, no file appears."""
+    clusters.create("mine", TEXT)
+    async with home() as pilot:
+        await pilot.press("c")
+        await shows(pilot, "the name of the new file")
+        pilot.app.screen.query_one("Input").value = name  # type: ignore[attr-defined]
+        await shows(pilot, "⚠ ")
+        await pilot.press("enter", "escape")
+        assert [path.stem for path in clusters.saved()] == ["mine"]
+
+
+async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
+    """One that ended, one that failed with its first failure, one whose launcher died."""
+    past_run("good", *ENDED)
+    failure = {"task": "worker:1", "host": "tf3", "how": "failed 1", "time": 1.0, "others": []}
+    failed = {**ENDED[2], "outcome": "failed", "exit_code": 1, "first_failure": failure}
+    past_run("bad", {**ENDED[1]}, failed)
+    past_run("lost", {"time": 1004.0, "event": "run", "state": "running"})
+    async with home() as pilot:
+        await shows(pilot, "Past runs 3")
+        await shows(pilot, "✓ success         good-20261120-183002-7f3a     1:02  step  1 200")
+        await shows(pilot, "loss 0.250")
+        await shows(pilot, "✗ failed          bad-20261120-183002-7f3a")
+        await shows(pilot, "worker:1 @tf3 failed 1")
+        await shows(pilot, "? unknown         lost-20261120-183002-7f3a     0:04")
+
+
+async def test_a_past_run_opens_in_the_run_screen() -> None:
+    """From disk: its states and logs; leaving it comes back here; F9 kills nothing."""
+    folder = past_run("good", *ENDED)
+    (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
+    async with home() as pilot:
+        await shows(pilot, "Past runs 1")
+        await pilot.press("g", "home", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "the very first line")
+        await shows(pilot, "✓ success")
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+
+
+async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
+    """Its record breaks off: it says so, and shows nothing as running."""
+    task = {"time": 1001.0, "event": "task", "task": "ps:0", "host": "localhost", "attempt": 1}
+    task |= {"state": "running", "address": "localhost:1", "pid": 1, "log_start": 0}
+    past_run("lost", task)
+    async with home() as pilot:
+        await shows(pilot, "? unknown")
+        await pilot.press("g", "home", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "ps:0 @localhost  lost")
+
+
+async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
+    """A launcher holds its lock: it is listed as living; F9 lists it and asks, Esc leaves it."""
+    folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
+    with Tending(folder) as tending:
+        assert tending.try_lock()
+        async with home() as pilot:
+            await shows(pilot, "▶ lives")
+            await pilot.press("f9")
+            await shows(pilot, "Kill this run, on all hosts?")
+            await pilot.press("escape")
+            await until(pilot, lambda: missing(pilot, "on all hosts?"))
+            assert folder.tended()
+
+
+async def test_f9_without_a_living_run_says_so() -> None:
+    """Nothing to kill, nothing asked."""
+    async with home() as pilot:
+        await pilot.press("f9")
+        await shows(pilot, "no run lives")
+
+
+async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
+    """l launches the file under the cursor, F9 kills it on the run screen, q comes back, and
+    the run is among the past ones."""
+    sleeper = clusters.create("sleeper", TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
+    sleeper.write_text(sleeper.read_text() + '[start.ready]\nps = "started"\nworker = "started"\n')
+    async with home() as pilot:
+        await shows(pilot, "sleeper")
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "worker:1 r")
+        await pilot.press("f9")
+        await shows(pilot, "nothing is left alive")
+        await pilot.press("escape", "q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        await shows(pilot, "■ killed")
+
+
+async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
+    """F9 and F9 again: the question is answered, the launcher that tends the run gives way, and
+    the receipt says that nothing is left."""
+    file = tmp_path / "sleeper.toml"
+    file.write_text(
+        TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]')
+        + '[start.ready]\nps = "started"\nworker = "started"\n'
+    )
+    other = Sessions()
+    other.launch(load(file), file.read_text(), Asker())
+    try:
+        async with home() as pilot:
+            await shows(pilot, "▶ lives")
+            await pilot.press("f9")
+            await shows(pilot, "on all hosts?")
+            await pilot.press("f9")
+            await shows(pilot, "nothing is left alive")
+            await pilot.press("escape")
+            await shows(pilot, "Past runs 1")
+    finally:
+        other.close()
+
+
+async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> None:
+    """n, a number, a name: the file is saved and the editor opens on it."""
+    async with home() as pilot:
+        await pilot.press("n")
+        await shows(pilot, "One machine")
+        await pilot.press("1")
+        await shows(pilot, "Name")
+        await pilot.press(*["backspace"] * 20, *"mine", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        assert [path.stem for path in clusters.saved()] == ["mine"]
+        await pilot.press("escape")
+        await shows(pilot, "1 ps + 2 workers on this machine")
+
+
+async def test_everything_fits_80_by_24() -> None:
+    """No row is wider than the screen, and the cursor's keys stand at the bottom."""
+    clusters.create("mine", TEXT)
+    past_run("good", *ENDED)
+    async with home(size=(80, 24)) as pilot:
+        await shows(pilot, "Past runs 1")
+        await shows(pilot, "Enter open  l launch")
+        shutil.rmtree(clusters.folder())
+        await pilot.press("f5")
+        await shows(pilot, "none yet")
