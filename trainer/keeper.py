@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from trainer.checkpoint import RUN_ID, Checkpoints, Saver
+from trainer.checkpoint import RUN_ID, Checkpoints, Saver, read
 from trainer.network import Setter, variable
 from trainer.schedule import Averaging
 
@@ -64,7 +64,17 @@ class Keeper:
             print("initialised the variables", flush=True)
         else:
             self._saver.restore(session, path)
-            print(f"restored {path}", flush=True)
+            print(f"restored step {read(path)[1]} from {path}", flush=True)
+
+    def join(self, session: Any) -> None:
+        """Says that the variables have values: their ps has outlived the chief.
+
+        These are newer than any checkpoint, so the global step does not fall.
+        """
+        step = int(session.run(self._network.step))
+        path = self._checkpoints.find()
+        saved = f"checkpoint was at step {read(path)[1]}" if path else "there is no checkpoint"
+        print(f"goes on from the shared state at step {step}; {saved}", flush=True)
 
     def begin(self, session: Any, step: int) -> None:
         """Starts to keep a network that has values and stands at global step `step`."""

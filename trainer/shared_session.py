@@ -47,6 +47,8 @@ def prepare(session: Any, role: Role, network: Network, keeper: Keeper | None, s
             job, index = role.chief
             print(f"{role} waits for {job}:{index} to initialise {missing.size} variables")
         stop.wait(_POLL)
+    if keeper and not stop.requested:
+        keeper.join(session)
 
 
 def wait_for(role: Role, jobs: tuple[str, ...], stop: Stop, seconds: float = float("inf")) -> None:
