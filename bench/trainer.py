@@ -1,18 +1,23 @@
 # ruff: noqa: T201
-"""Speed of the trainer beside classic scripts: `python -m bench.trainer [DATA]`.
+"""Speed of the trainer beside classic scripts: `python -m bench.trainer`.
 
 Every program trains the same network on the same data on this machine, one program after the
-other, 1 ps and 2 workers, batch 100. Counted are global steps per second from the moment when both
-workers have printed their first line, and the time from a second worker's start to its first step.
+other, 1 ps and 2 workers, batch 100. Counted are global steps per second from the moment when all
+who count steps have printed a line, as a ratio of another program's in the same call; and the time
+from the second worker's process start to its first step, beside that of importing TensorFlow in as
+many processes at once.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
+import os
 import pathlib
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -20,8 +25,11 @@ import time
 from typing import IO
 
 ROOT = pathlib.Path(__file__).parents[1]
-LINE = re.compile(rb"After (\d+) training steps \((\d+) global steps\)")
-TIMEOUT = 240.0
+LINE = re.compile(rb"After (\d+) training steps \((\d+) global steps\).*\((\d+\.\d+) sec/batch\)")
+START_TIMEOUT = 180.0
+WORKERS = (("ps", 1), ("worker", 2))
+COORDINATED = (("ps", 1), ("worker", 2), ("chief", 1))
+NEVER = "--steps=1000000"  # each program is ended when it has been measured
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,39 +38,43 @@ class Program:
 
     name: str
     command: tuple[str, ...]
-    jobs: tuple[tuple[str, int], ...] = (("ps", 1), ("worker", 2))
+    jobs: tuple[tuple[str, int], ...] = WORKERS
     beside: str = "classic"
+
+    @property
+    def counting(self) -> tuple[str, ...]:
+        """The tasks that count steps."""
+        return ("chief:0",) if self.jobs == COORDINATED else ("worker:0", "worker:1")
 
 
 PROGRAMS = (
-    Program("classic", ("bench.classic", "--steps=5000")),
-    Program("async", ("trainer", "async", "--steps=4000", "--log-every=50")),
+    Program("classic", ("bench.classic", NEVER)),
+    Program("async", ("trainer", "async", NEVER, "--log-every=50")),
     Program(
         "async, fetch and push every 8",
-        ("trainer", "async", "--steps=8000", "--fetch-every=8", "--push-every=8", "--log-every=48"),
+        ("trainer", "async", NEVER, "--fetch-every=8", "--push-every=8", "--log-every=48"),
     ),
-    Program("sync", ("trainer", "sync", "--steps=1000", "--log-every=50")),
+    Program("sync", ("trainer", "sync", NEVER, "--log-every=20")),
     Program(
         "minimal coordinator loop",
-        ("bench.coordinator", "--steps=2000"),
-        (("ps", 1), ("worker", 2), ("chief", 1)),
+        ("bench.coordinator", NEVER),
+        COORDINATED,
         "minimal coordinator loop",
     ),
     Program(
-        "ps-strategy",
-        ("trainer", "ps-strategy", "--steps=2000"),
-        (("ps", 1), ("worker", 2), ("chief", 1)),
-        "minimal coordinator loop",
+        "ps-strategy", ("trainer", "ps-strategy", NEVER), COORDINATED, "minimal coordinator loop"
     ),
 )
 
 
 class Run:
-    """The tasks of one program, and when each of their lines came."""
+    """The tasks of one program, when each of their lines came, and each one's first step."""
 
     def __init__(self, program: Program, data: str | None) -> None:
+        self._program = program
         self.started = time.monotonic()
         self.lines: dict[str, list[tuple[float, int]]] = {}
+        self.first_steps: dict[str, float] = {}
         self._tasks: dict[str, subprocess.Popen[bytes]] = {}
         self._threads: list[threading.Thread] = []
         ports = iter(_free_ports(sum(count for _, count in program.jobs)))
@@ -95,55 +107,93 @@ class Run:
     def _read(self, name: str, stream: IO[bytes]) -> None:
         for line in stream:
             if match := LINE.search(line):
-                self.lines[name].append((time.monotonic(), int(match[2])))
+                now = time.monotonic()
+                if name not in self.first_steps:
+                    # The line's mean time of a step leads back to the end of the first.
+                    since = (int(match[1]) - 1) * float(match[3])
+                    self.first_steps[name] = now - since - self.started
+                self.lines[name].append((now, int(match[2])))
 
-    def wait(self) -> None:
-        """Waits for the tasks that count steps, then ends the others."""
-        deadline = time.monotonic() + TIMEOUT
-        chief = "chief:0" if "chief:0" in self._tasks else "worker:0"
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._tasks[chief].wait(deadline - time.monotonic())
-        for task in self._tasks.values():
-            task.terminate()
-        for task in self._tasks.values():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                task.wait(5)
-            task.kill()
-            task.wait()
-        for thread in self._threads:
-            thread.join()
+    def measure(self, seconds: float) -> None:
+        """Lets it train for `seconds` from the first line of the last to print one, then ends it.
+
+        Raises:
+            SystemExit: A task that counts steps printed nothing or ended.
+        """
+        try:
+            deadline = time.monotonic() + START_TIMEOUT
+            while not all(self.lines[name] for name in self._program.counting):
+                for name in self._program.counting:
+                    if self._tasks[name].poll() is not None or time.monotonic() > deadline:
+                        raise SystemExit(f"{self._program.name}: no step from {name}")
+                time.sleep(0.1)
+            time.sleep(seconds)
+        finally:
+            for task in self._tasks.values():
+                task.kill()
+            for task in self._tasks.values():
+                task.wait()
+            for thread in self._threads:
+                thread.join()
 
     @property
     def rate(self) -> float:
         """Global steps per second while all tasks that count steps were at it."""
-        counting = [lines for lines in self.lines.values() if lines]
+        counting = [self.lines[name] for name in self._program.counting]
         begin = max(lines[0] for lines in counting)
         end = max((line for lines in counting for line in lines), key=lambda line: line[1])
-        return (end[1] - begin[1]) / (end[0] - begin[0])
-
-    @property
-    def second_worker(self) -> float | None:
-        """Seconds from the second worker's start to its first line."""
-        lines = self.lines.get("worker:1")
-        return lines[0][0] - self.started if lines else None
+        return (end[1] - begin[1]) / (end[0] - begin[0]) if end[0] > begin[0] else 0.0
 
 
 def main() -> None:
     """Prints one row a program."""
-    data = sys.argv[1] if len(sys.argv) > 1 else None
-    wanted = sys.argv[2:] or [program.name for program in PROGRAMS]
-    rates: dict[str, float] = {}
-    print(f"{'program':32} {'steps/s':>8} {'ratio':>6}  second worker's first line")
-    for program in PROGRAMS:
-        if program.name not in wanted:
-            continue
-        run = Run(program, data)
-        run.wait()
-        rates[program.name] = run.rate
-        base = rates.get(program.beside)
-        ratio = f"{run.rate / base:6.2f}" if base else f"{'':6}"
-        second = f"{run.second_worker:.1f} s" if run.second_worker is not None else "-"
-        print(f"{program.name:32} {run.rate:8.1f} {ratio}  {second}", flush=True)
+    names = [program.name for program in PROGRAMS]
+    parser = argparse.ArgumentParser(prog="python -m bench.trainer")
+    parser.add_argument("--data", default=_data(), help="IDX files (default: %(default)s)")
+    parser.add_argument("--only", nargs="*", default=names, choices=names, help="these rows")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of training, a row")
+    parser.add_argument("--rounds", type=int, default=1, help="all rows so often; the medians")
+    options = parser.parse_args()
+    print(f"data: {options.data or 'embedded digits'}")
+    print(f"import of TensorFlow, 3 processes at once: {_import_time(3):.1f} s", flush=True)
+    rates: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    chosen = [program for program in PROGRAMS if program.name in options.only]
+    for _ in range(options.rounds):
+        for program in chosen:
+            run = Run(program, options.data)
+            run.measure(options.seconds)
+            rates[program.name].append(run.rate)
+            if "worker:1" in run.first_steps:
+                seconds[program.name].append(run.first_steps["worker:1"])
+            print(f"  {program.name}: {run.rate:.1f} steps/s", file=sys.stderr, flush=True)
+    print(f"{'program':32} {'steps/s':>8} {'ratio':>6}  second worker's first step")
+    for program in chosen:
+        rate = statistics.median(rates[program.name])
+        base = rates[program.beside]
+        ratio = f"{rate / statistics.median(base):6.2f}" if base else f"{'':6}"
+        first = seconds[program.name]
+        second = f"{statistics.median(first):.1f} s" if first else "-"
+        print(f"{program.name:32} {rate:8.1f} {ratio}  {second}", flush=True)
+
+
+def _data() -> str | None:
+    """Real digits where there are some; None, the embedded ones, elsewhere."""
+    default = ROOT.parent / "shared" / "data" / "mnist10k"
+    path = pathlib.Path(os.environ.get("TFMUX_TEST_DATA", default))
+    return str(path) if path.is_dir() else None
+
+
+def _import_time(processes: int) -> float:
+    """Seconds until the last of `processes` started at once has imported TensorFlow."""
+    started = time.monotonic()
+    running = [
+        subprocess.Popen([sys.executable, "-c", "import tensorflow"], stderr=subprocess.DEVNULL)
+        for _ in range(processes)
+    ]
+    for process in running:
+        process.wait()
+    return time.monotonic() - started
 
 
 def _free_ports(count: int) -> list[int]:
