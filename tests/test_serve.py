@@ -20,7 +20,7 @@ import pytest_asyncio
 from launcher.cluster_file import load
 from launcher.runs import RunFolder
 from tests.beds import browser, guard, proc
-from tests.beds.browser import Browser
+from tests.beds.browser import Browser, Tab
 from tests.command import DEADLINE, run, write
 from tests.conftest import REPOSITORY
 
@@ -98,6 +98,13 @@ async def chromium(tmp_path: Path) -> AsyncIterator[Browser]:
         yield found
 
 
+async def stepping(tab: Tab, least: int = 1) -> str:
+    """Waits until a page shows the run with all its tasks, at some step."""
+    return await tab.wait_until(
+        lambda screen: "workers 2/2 ✓" in screen and step(screen) >= least, f"step {least}"
+    )
+
+
 async def until(condition: Callable[[], object], what: str) -> None:
     """Waits for something that has no event."""
     deadline = time.monotonic() + DEADLINE
@@ -119,19 +126,18 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     await first.open(serve.url)
     await first.wait_for("l launch", "worker:1")
     await first.keys("l")
-    seen = step(await first.wait_for("workers 2/2 ✓", "step 5 loss"))
-    await first.wait_until(lambda screen: step(screen) > seen, "a later step")
-    assert "steps/s" in await first.wait_for("F9 kill all", "steps/s")
+    seen = step(await stepping(first))
+    await stepping(first, seen + 1)
+    await first.wait_for("F9 kill all", "steps/s")
     runs = RunFolder.all()
     assert len(runs) == 1
     launcher = runs[0].tended()
 
     await first.reload()
-    later = await first.wait_until(lambda screen: step(screen) > seen, "the run after a reload")
-    assert "workers 2/2 ✓" in later
+    await stepping(first, seen + 1)
     second = await chromium.tab()
     await second.open(serve.url)
-    await second.wait_for("workers 2/2 ✓", "steps/s")
+    await stepping(second, seen + 1)
     assert (RunFolder.all()[0].tended(), len(RunFolder.all())) == (launcher, 1)
 
     await second.keys("F9")
@@ -147,7 +153,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     await first.wait_for("l launch")
     await until(lambda: runs[0].tended() is None, "the launcher has gone")
     await first.keys("l")
-    await first.wait_for("workers 2/2 ✓", "step 1 loss")
+    await stepping(first)
     assert len(RunFolder.all()) == 2
 
 
@@ -160,7 +166,7 @@ async def test_two_pages_that_launch_at_once_get_one_run(serve: Serve, chromium:
         await tab.wait_for("l launch", "worker:1")
     await asyncio.gather(*(tab.keys("l") for tab in tabs))
     for tab in tabs:
-        await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+        await stepping(tab)
     assert len(RunFolder.all()) == 1
 
 
@@ -172,7 +178,7 @@ async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromiu
     await tab.keys("l")
     await until(RunFolder.all, "the run's folder")
     await tab.reload()
-    await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+    await stepping(tab)
     await tab.keys("l")  # scrolls nothing, launches nothing: the run is on the screen
     assert len(RunFolder.all()) == 1
 
@@ -184,7 +190,7 @@ async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) ->
     await tab.open(serve.url)
     await tab.wait_for("l launch", "worker:1")
     await tab.keys("l")
-    await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+    await stepping(tab)
     folder = RunFolder.all()[0]
     launcher = folder.tended()
     await tab.close()
@@ -193,7 +199,7 @@ async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) ->
 
     again = await chromium.tab()
     await again.open(serve.url)
-    await again.wait_for("workers 2/2 ✓", "step 3 loss")
+    await stepping(again)
     said = await asyncio.to_thread(serve.end, signal.SIGINT)
     assert serve.process.returncode == 0
     assert f"tfmux kill {folder.run_id}" in said
@@ -233,7 +239,7 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
         await tab.open(server.url)
         await tab.wait_for("Living runs", "Demos")
         await tab.keys("Enter")
-        await tab.wait_for("workers 2/2 ✓", "step 3 loss")
+        await stepping(tab)
         assert RunFolder.all()[0].tended() == up.pid
         await tab.keys("F9")
         await tab.wait_for("Receipt", "nothing is left alive")
