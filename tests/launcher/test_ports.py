@@ -110,8 +110,11 @@ env = {{ CUDA_VISIBLE_DEVICES = "7" }}
 command = {json.dumps(list(python_task(show)))}
 workdir = ""
 success = "all"
+[start]
+order = [["own", "ps"], ["worker"]]
 [start.ready]
-ps = "started"
+own = {{ log = "GPUS" }}
+ps = {{ log = "GPUS" }}
 worker = "started"
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
