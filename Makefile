@@ -24,6 +24,10 @@ bench: .venv/ready
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.trainer
 
+# Two hundred random sequences of faults on the bed of four hosts; needs root, takes its time.
+chaos: .venv/ready
+	@CHAOS=200 $(BIN)/pytest tests/faults/test_chaos.py
+
 screenshots: .venv/ready
 	@$(BIN)/python -m docs.screenshots
 

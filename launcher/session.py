@@ -205,7 +205,7 @@ class Session:
             process = subprocess.Popen(
                 self._detach_command,
                 stdin=subprocess.DEVNULL,
-                stdout=output,
+                stdout=subprocess.DEVNULL,  # the logs have their files already
                 stderr=output,
                 start_new_session=True,
             )

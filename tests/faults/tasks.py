@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.command import python_task
 
 LARGEST = 3000
 """Bytes that the program writes at once, at most; under PIPE_BUF, so none is torn."""
 
+CONTENT = r"""
+def content(name, largest):
+    chance = random.Random(name)
+    yield b"here is " + name.encode() + b"\n"
+    while True:
+        size = chance.randrange(1, largest)
+        odd = chance.choice([b"\n", b"\r", b"\xff\xfe", b"", b"\x1b[31m"])
+        yield odd + chance.randbytes(size // 50) + chance.randbytes(size // 3).hex().encode()
+"""
+"""What a task writes, piece after piece: the same for the task and for who judges its log."""
+
 SCRIPT = r"""
 import hashlib, os, random, signal, socket, struct, subprocess, sys, time
+{CONTENT}
 
 _, task, attempt = os.environ["TFMUX_TASK"].rstrip(";").split("/")
 modes = os.environ.get("MODES", "").split()
@@ -23,7 +37,8 @@ os.makedirs(folder, exist_ok=True)
 name = os.environ["TFMUX_RUN_ID"] + "." + task.replace(":", "-") + "." + attempt
 ledger = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT, 0o644)
 digest, count = hashlib.sha256(), 0
-chance = random.Random(name)
+pace = float(os.environ.get("PACE", "0.01"))
+pieces = content(name, 3000 if pace < 0.001 else 300)
 
 
 def write(data):
@@ -71,27 +86,28 @@ if "chain" in modes and os.fork() == 0:
     os._exit(0)
 
 server = socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port=False)
-write(b"here is " + task.encode() + b"\n")
+write(next(pieces))
 if "stops" in modes:
     os.kill(os.getpid(), signal.SIGSTOP)
 if "mute" in modes:
     os.close(1)
     os.close(2)
     time.sleep(3000)
-pace = float(os.environ.get("PACE", "0.01"))
+limit = int(os.environ.get("BYTES", "1000000000"))
 left = float(os.environ.get("SECONDS", "3000"))
 if task in os.environ.get("FIRST", "").split(","):
     left = float(os.environ["FIRST_SECONDS"])
 end = time.monotonic() + left
 while time.monotonic() < end:
-    size = chance.randrange(1, 3000 if pace < 0.001 else 300)
-    write(chance.choice([b"\n", b"\r", b"\xff\xfe", b"", b"\x1b[31m"]) + os.urandom(size // 50) + os.urandom(size // 3).hex().encode())
+    write(next(pieces))
+    if count > limit:
+        time.sleep(3000)
     if pace:
         time.sleep(pace)
 write(b"\ndone " + digest.hexdigest().encode() + b"\n")
 if "fails" in modes and int(attempt) <= int(os.environ.get("FAILURES", "1000")):
     sys.exit(7)
-"""
+""".replace("{CONTENT}", CONTENT)
 
 
 def command() -> Sequence[str]:
@@ -109,10 +125,27 @@ class Ledger:
     @classmethod
     def read(cls, path: Path) -> Ledger:
         """Reads the ledger that a task keeps; it may have been killed at any moment."""
-        raw = path.read_bytes()
+        raw = path.read_bytes() if path.exists() else b""
         if len(raw) < 40:
             return cls(0, hashlib.sha256().digest())
         return cls(struct.unpack(">Q", raw[:8])[0], raw[8:40])
+
+    def begins(self, log: bytes, name: str, pace: float) -> bool:
+        """The log is the beginning of what the task wrote; nobody may have collected the rest."""
+        if len(log) > self.count + LARGEST:
+            return False
+        scope: dict[str, Any] = {"random": random}
+        exec(CONTENT, scope)
+        at = 0
+        for piece in scope["content"](name, LARGEST if pace < 0.001 else 300):
+            part = log[at : at + len(piece)]
+            if not piece.startswith(part):
+                digest = hashlib.sha256(log[:at]).hexdigest()
+                return f"\ndone {digest}\n".encode().startswith(log[at:])
+            at += len(part)
+            if at == len(log):
+                return True
+        return False
 
     def agrees(self, log: bytes) -> bool:
         """The log is what the task wrote, and at most the one write more whose entry in the

@@ -154,9 +154,9 @@ def test_kill_under_a_flood_of_all_tasks(scene: Scene) -> None:
     places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
     file = scene.file(
         places,
-        run="lease = 60\ngrace = 0.5\nlog_limit = 20000000",
+        run="lease = 60\ngrace = 0.5",
         modes={"worker": "stubborn"},
-        env={"PACE": "0"},
+        env={"PACE": "0", "BYTES": "20000000"},
     )
     argv = [sys.executable, "-m", "tui.main", "up", str(file), "--headless"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:

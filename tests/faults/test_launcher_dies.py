@@ -45,7 +45,7 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scene: Scene) -> None:
     try:
         ups["staging"].state("ps:0", "staging")
         struck["staging"] = strike(ups["staging"])
-        ups["starting"].log("ps:0", "here is ps:0")
+        ups["starting"].log("ps:0", "here is")
         struck["starting"] = strike(ups["starting"])
         for phase in ("running", "killing"):
             ready(ups[phase], "ps:0", "worker:0", "worker:1")

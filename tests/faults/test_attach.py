@@ -1,0 +1,193 @@
+"""One launcher after the other: detach, take over, sleep and wake."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.runs import RunFolder, runs_home
+from tests import command
+from tests.beds import proc
+from tests.command import Up
+from tests.conftest import REPOSITORY
+from tests.faults.scene import Scene, confirmed, last_states, notes, ready
+from tests.launcher.agent_client import wait_until
+
+pytestmark = pytest.mark.bed
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3", "here"]}
+ALL = ("ps:0", "worker:0", "worker:1")
+
+DETACHING = """
+import sys, time
+from pathlib import Path
+from launcher.cluster_file import load
+from launcher.session import Session
+from launcher.states import RunState
+from tui.commands.launch import detach_command
+
+file = Path(sys.argv[1])
+session = Session.launch(load(file, for_launch=True), file.read_text())
+session.detach_with(detach_command(session))
+session.start()
+while session.snapshot().state is not RunState.RUNNING:
+    time.sleep(0.05)
+session.detach()
+assert session.wait(60)
+print(session.folder.run_id, session.snapshot().outcome, session.snapshot().exit_code)
+"""
+
+
+def stored_state(run_id: str) -> str:
+    """What the events say of the run last."""
+    states = [
+        record.get("outcome", record["state"])
+        for record in RunFolder(runs_home() / run_id).records()
+        if record["event"] == "run" and "note" not in record
+    ]
+    return str(states[-1])
+
+
+def test_a_detached_run_goes_on_with_all_its_rules(scene: Scene) -> None:
+    """The launcher leaves with 0; another one without a screen tends the run, `tfmux ps` shows
+    it, and it ends it as a success when its workers are done, restarts included; no log is
+    stored twice."""
+    file = scene.file(
+        PLACES,
+        run='lease = 20\ngrace = 1\non_failure = "restart"',
+        modes={"worker": "fails"},
+        env={"SECONDS": "9", "FAILURES": "1"},
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", DETACHING, str(file)],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    run_id, outcome, code = done.stdout.split()
+    assert (outcome, code) == ("detached", "0")
+    (listed,) = json.loads(command.run("ps", "--json").stdout)
+    assert listed["run"] == run_id and listed["launcher"]
+    wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end", 90)
+    assert stored_state(run_id) == "success"
+    wait_until(lambda: proc.look(listed["launcher"]) is None, "the launcher has gone")
+    attempts = {
+        r["task"]: r["attempt"]
+        for r in RunFolder(runs_home() / run_id).records()
+        if r["event"] == "task"
+    }
+    assert attempts == {"ps:0": 1, "worker:0": 2, "worker:1": 2}
+    size = scene.check_logs(run_id)
+    folder = runs_home() / run_id
+    others = [p for p in folder.iterdir() if p.suffix not in (".log", ".idx", ".jsonl")]
+    kept = [*others, folder / "launcher.log"]
+    assert sum(p.stat().st_size for p in kept if p.exists()) < size / 10
+    scene.wait_dead(run_id, timeout=10)
+
+
+def test_the_second_launcher_takes_over_and_the_first_says_so(scene: Scene) -> None:
+    """It leaves with 0 and kills nothing; its successor has all states and whole logs, and ends
+    the run. A first one that was cut off meanwhile does not steal the run back."""
+    file = scene.file(PLACES, run="lease = 60\ngrace = 1")
+    with scene.up(file) as first:
+        ready(first, *ALL)
+        pids = {e["task"]: e["pid"] for e in first.of("task") if "pid" in e}
+        first.process.send_signal(signal.SIGSTOP)
+        with Up("attach", first.run_id, "--json") as second:
+            wait_until(lambda: set(last_states(second).values()) == {"ready"}, "it has taken over")
+            first.process.send_signal(signal.SIGCONT)
+            assert first.wait() == 0, first.told()
+            assert any("has taken this run over; leaving" in note for note in notes(first))
+            assert {e["task"]: e["pid"] for e in second.of("task") if "pid" in e} == pids
+            assert last_states(second) == dict.fromkeys(ALL, "ready")
+            second.press_ctrl_c()
+            assert second.wait() == 130, second.told()
+            assert confirmed(second)
+        scene.check_logs(first.run_id)
+        scene.wait_dead(first.run_id, timeout=10)
+
+
+def test_a_launcher_that_slept_less_than_the_lease_goes_on(scene: Scene) -> None:
+    """Ctrl-Z and fg: nothing is lost, nothing is started again."""
+    file = scene.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "14"})
+    with scene.up(file) as up:
+        ready(up, *ALL)
+        before = scene.ledger_folder("tf3")
+        up.process.send_signal(signal.SIGSTOP)
+        grows(before, f"{up.run_id}.worker-0.1", 10_000)
+        up.process.send_signal(signal.SIGCONT)
+        assert up.wait(90) == 0, up.told()
+        assert not any("lost" in note for note in notes(up))
+        scene.check_logs(up.run_id)
+        scene.wait_dead(up.run_id, timeout=10)
+
+
+def grows(folder: Path, name: str, by: int) -> None:
+    """Waits until a task has written so much more."""
+    path = folder / name
+    start = int.from_bytes(path.read_bytes()[:8], "big")
+    wait_until(
+        lambda: int.from_bytes(path.read_bytes()[:8], "big") > start + by, f"{name} writes on"
+    )
+
+
+def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(scene: Scene) -> None:
+    """Every host has ended its tasks by itself; on waking the launcher reconnects, says so, and
+    ends the run with a receipt of all hosts."""
+    file = scene.file(PLACES, run="lease = 3\ngrace = 1", modes={"worker": "stubborn orphan"})
+    with scene.up(file) as up:
+        ready(up, *ALL)
+        up.process.send_signal(signal.SIGSTOP)
+        wait_until(
+            lambda: not any("TFMUX_TASK" in p.environ for p in scene.left(up.run_id)),
+            "all hosts have acted",
+        )
+        up.process.send_signal(signal.SIGCONT)
+        assert up.wait(90) == 1, up.told()
+        assert any("no launcher for" in note for note in notes(up))
+        assert confirmed(up)
+        scene.check_logs(up.run_id)
+        scene.wait_dead(up.run_id, timeout=10)
+
+
+def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scene: Scene) -> None:
+    """`tfmux kill RUN` takes over and ends it; the launcher that tended it leaves."""
+    file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    with scene.up(file) as up:
+        ready(up, *ALL)
+        code, said = scene.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+        assert up.wait() == 0
+        assert any("taken this run over" in note for note in notes(up))
+        scene.wait_dead(up.run_id, timeout=10)
+    assert scene.kill(up.run_id)[0] == 0
+
+
+def test_from_another_machine_with_the_cluster_file(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher that has nothing but the file and the run's name takes over a run that was
+    left under `keep`, with its whole logs."""
+    file = scene.file({"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 3\non_disconnect = "keep"')
+    with scene.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        run_id = up.run_id
+        up.process.kill()
+        up.process.wait()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("XDG_DATA_HOME", str(elsewhere))
+    with Up("attach", run_id, "--file", str(file), "--json") as again:
+        wait_until(lambda: set(last_states(again).values()) == {"ready"}, "taken over")
+        again.press_ctrl_c()
+        assert again.wait() == 130, again.told()
+        assert confirmed(again)
+    scene.check_logs(run_id)
+    scene.wait_dead(run_id, timeout=10)

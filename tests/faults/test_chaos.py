@@ -1,0 +1,258 @@
+"""Sequences of faults from a seeded generator: whatever the order, nobody survives, no stranger
+is hurt, and no byte is lost.
+
+Twenty seeds in the test suite, two hundred in `make chaos` (`CHAOS=200`); a failure names its
+seed, and `CHAOS_SEED=n` repeats it alone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from launcher.runs import RunFolder, runs_home
+from tests.beds import faults, proc
+from tests.beds.namespaces import Bed
+from tests.command import Up
+from tests.faults.scene import Scene
+from tests.launcher.agent_client import wait_until
+
+pytestmark = [pytest.mark.bed, pytest.mark.slow, pytest.mark.timeout(7200)]
+
+LEASE, GRACE = 3.0, 0.6
+MODES = ("stubborn", "daemon", "orphan", "child", "holder", "stops", "fails")
+GROUP = 5
+"""Runs that live on the bed at the same time: each is the other's stranger."""
+
+
+class Chaos:
+    """One run with random tasks, rules and faults; all its choices come from its seed."""
+
+    def __init__(self, scene: Scene, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.scene = scene
+        self.seed = seed
+        self.did: list[str] = []
+        self.run_id = ""
+        self.loses = False
+        """An agent was killed: what it had not sent yet stays on the host, or is gone."""
+        places = {
+            "ps": [self.chance.choice(["tf1", "here"])],
+            "worker": [self.chance.choice(["tf1", "tf3", "tf4", "here"]) for _ in range(2)],
+        }
+        self.hosts = sorted({h for hosts in places.values() for h in hosts} - {"here"})
+        self.keep = self.chance.random() < 0.25
+        rules = [
+            f"lease = {LEASE}",
+            f"grace = {GRACE}",
+            f'on_disconnect = "{"keep" if self.keep else "stop"}"',
+            f'on_failure = "{self.chance.choice(["stop", "keep", "restart"])}"',
+            "max_restarts = 2",
+            "finish_timeout = 5",
+        ]
+        modes = {
+            job: " ".join(mode for mode in MODES if self.chance.random() < 0.25) for job in places
+        }
+        modes["ps"] = modes["ps"].replace("fails", "").replace("stops", "")
+        self.pace = self.chance.choice([0.001, 0.01, 0.1])
+        env = {
+            "PACE": str(self.pace),
+            "SECONDS": self.chance.choice(["2", "5", "3000"]),
+            "FAILURES": "1",
+        }
+        self.file = scene.file(places, run="\n".join(rules), modes=modes, env=env)
+        self.what = f"seed {seed}: {places} {rules} {modes} {env}"
+
+    def play(self, up: Up) -> None:
+        """Does one thing after the other."""
+        self.run_id = up.run_id
+        actions: list[Callable[[Up], None]] = [
+            self.launcher_dies,
+            self.launcher_sleeps,
+            self.ctrl_c,
+            self.term,
+            self.sessions_die,
+            self.pull,
+            self.agent_dies,
+            self.agent_freezes,
+            self.guardian_dies,
+            self.task_dies,
+            self.kill_from_elsewhere,
+        ]
+        for _ in range(self.chance.randint(1, 4)):
+            time.sleep(self.chance.uniform(0.0, 2.0))
+            if up.process.poll() is None:
+                self.chance.choice(actions)(up)
+
+    # --- what can go wrong --------------------------------------------------------------------
+
+    def launcher_dies(self, up: Up) -> None:
+        self.did.append("launcher SIGKILLed")
+        up.process.kill()
+
+    def launcher_sleeps(self, up: Up) -> None:
+        seconds = self.chance.choice([0.5, 2.0, LEASE + GRACE + 1.5])
+        self.did.append(f"launcher stopped for {seconds} s")
+        up.process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        up.process.send_signal(signal.SIGCONT)
+
+    def ctrl_c(self, up: Up) -> None:
+        presses = self.chance.choice([1, 1, 2, 3])
+        self.did.append(f"Ctrl-C, {presses} times")
+        for _ in range(presses):
+            up.process.send_signal(signal.SIGINT)
+            time.sleep(0.05)
+
+    def term(self, up: Up) -> None:
+        self.did.append("TERM")
+        up.process.terminate()
+
+    def sessions_die(self, up: Up) -> None:
+        for host in self.hosts:
+            if self.chance.random() < 0.7:
+                self.did.append(f"sshd sessions of {host} killed")
+                faults.kill_sessions(self.scene.bed[host])
+
+    def pull(self, up: Up) -> None:
+        if not self.hosts:
+            return
+        host = self.scene.bed[self.chance.choice(self.hosts)]
+        seconds = self.chance.choice([0.5, 2.0, LEASE + GRACE + 1.5])
+        self.did.append(f"cable of {host.name} pulled for {seconds} s")
+        host.pull()
+        time.sleep(seconds)
+        host.heal()
+
+    def agent_dies(self, up: Up) -> None:
+        self.strike_agent(1, signal.SIGKILL)
+
+    def agent_freezes(self, up: Up) -> None:
+        self.strike_agent(1, signal.SIGSTOP)
+
+    def guardian_dies(self, up: Up) -> None:
+        self.strike_agent(0, signal.SIGKILL)
+
+    def strike_agent(self, which: int, number: signal.Signals) -> None:
+        both = self.agents()
+        if both:
+            self.loses = True
+            self.did.append(f"{number.name} to the {('guardian', 'agent')[which]}")
+            proc.signal_process(self.chance.choice(both)[which], number)
+
+    def task_dies(self, up: Up) -> None:
+        found = [p for p in proc.scan() if p.alive and (p.tag or "").startswith(f"{self.run_id}/")]
+        if found:
+            victim = self.chance.choice(found)
+            self.did.append(f"SIGKILL to {victim.tag} {victim.argv[:1]}")
+            proc.signal_process(victim, signal.SIGKILL)
+
+    def kill_from_elsewhere(self, up: Up) -> None:
+        code, _ = self.scene.kill(self.run_id)
+        self.did.append(f"tfmux kill: {code}")
+
+    def agents(self) -> list[tuple[proc.Process, proc.Process]]:
+        """Guardian and agent on each host of the run."""
+        tagged = {
+            p.pid: p
+            for p in proc.scan()
+            if p.alive
+            and p.environ.get("TFMUX_AGENT") == f"{self.run_id};"
+            and "TFMUX_TASK" not in p.environ
+        }
+        return [
+            (tagged[p.ppid], p)
+            for p in tagged.values()
+            if p.session != p.pid and p.session == p.ppid and p.ppid in tagged
+        ]
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def mine(self) -> list[proc.Process]:
+        """What lives of the run, wherever, as this machine's process table shows it."""
+        return [
+            p
+            for p in proc.scan()
+            if p.alive and (p.tag or "").split("/")[0].rstrip(";") == self.run_id
+        ]
+
+    def finish(self, up: Up) -> None:
+        """Ends the run in one of the ways it can end, and looks at what is left."""
+        if up.process.poll() is None and self.chance.random() < 0.5:
+            self.ctrl_c(up)
+        elif up.process.poll() is None:
+            self.launcher_dies(up)
+        up.process.wait(90)
+        if self.keep or self.chance.random() < 0.3:
+            code, said = self.scene.kill(self.run_id)
+            self.did.append(f"tfmux kill at the end: {code}")
+            assert code == 0, said
+        wait_until(lambda: not self.mine(), "nothing of the run is left", 40)
+        self.check_logs()
+
+    def check_logs(self) -> None:
+        """A stored log holds nothing that its task did not write; it is whole when a launcher
+        collected it."""
+        folder = RunFolder(runs_home() / self.run_id)
+        records = list(folder.records())
+        if any(r["event"] == "task" and "log_start" in r for r in records):
+            ends = [r for r in records if r["event"] == "run" and "outcome" in r]
+            lost = any("did not come" in r.get("note", "") for r in records)
+            clean = [r for r in records if r["event"] == "receipt"]
+            collected = ends and ends[-1]["outcome"] != "detached" and clean and clean[-1]["clean"]
+            if collected and not lost and not self.loses:
+                self.scene.check_logs(self.run_id)
+            else:
+                self.scene.check_logs(self.run_id, whole=False, pace=self.pace)
+
+
+def play(bed: Bed, folder: Path, seeds: list[int]) -> None:
+    """Plays some seeds at the same time on one bed."""
+    with Scene(bed, folder) as scene:
+        runs = [Chaos(scene, seed) for seed in seeds]
+        try:
+            with ThreadPoolExecutor(len(runs)) as pool:
+                failures = [found for found in pool.map(play_one, runs) if found]
+            assert not failures, "\n\n".join(failures)
+            scene.wait_dead(timeout=20)
+        finally:
+            for run in runs:
+                for process in run.mine() if run.run_id else ():
+                    proc.signal_process(process, signal.SIGKILL)
+
+
+def play_one(run: Chaos) -> str:
+    """Plays one seed; returns what went wrong, and what led to it."""
+    with run.scene.up(run.file) as up:
+        try:
+            run.play(up)
+            run.finish(up)
+        except Exception as error:
+            said = [str(e)[:300] for e in up.events if e["event"] not in ("log", "metric")][-40:]
+            left = [f"{p.pid} {p.state} {p.tag} {p.argv[:3]}" for p in run.mine()]
+            trace = traceback.format_exc()[-1500:]
+            why = f"{type(error).__name__}: {error}"
+            return "\n".join([why, trace, run.what, *run.did, *left, *said, up.said])
+    return ""
+
+
+def batches() -> list[list[int]]:
+    if "CHAOS_SEED" in os.environ:
+        return [[int(os.environ["CHAOS_SEED"])]]
+    count = int(os.environ.get("CHAOS", "20"))
+    first = int(os.environ.get("CHAOS_FIRST", "0"))
+    return [list(range(at, at + GROUP)) for at in range(first, first + count, GROUP)]
+
+
+@pytest.mark.parametrize("seeds", batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_random_faults(bed: Bed, tmp_path: Path, seeds: list[int]) -> None:
+    """Zero survivors, zero strangers hit, logs equal to what the tasks wrote."""
+    play(bed, tmp_path, seeds)
