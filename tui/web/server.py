@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -65,7 +66,7 @@ class PageServer(Server):
             self.command,
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
-            close=lambda: websocket.close(),
+            close=partial(_close, websocket),
             download_manager=self.download_manager,
         )
         task = asyncio.current_task()
@@ -101,6 +102,10 @@ async def _end(page: AppService) -> None:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def _close(websocket: web.WebSocketResponse) -> None:
+    await websocket.close()
 
 
 def _cells(request: web.Request, name: str) -> int:
