@@ -28,6 +28,7 @@ class PlanPreview(Vertical):
     PlanPreview OptionList {
         height: auto; max-height: 40%; border: none; padding: 0; background: $surface;
     }
+    PlanPreview OptionList:focus { border: none; }
     PlanPreview VerticalScroll { height: 1fr; padding: 0 1; }
     """
 

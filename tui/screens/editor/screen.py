@@ -13,33 +13,18 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static, TextArea
 
-from launcher import clusters
 from launcher.cluster_edit import ClusterText, EditError
-from launcher.cluster_file import loads
 from launcher.clusters import SaveError
-from launcher.draft import Disk, Draft, Examined, examine
-from launcher.errors import TfmuxError
-from launcher.paste import PasteError, entries, hosts, missing_hosts, spec
+from launcher.draft import Draft, Examined, examine
+from launcher.paste import PasteError, missing_hosts
 from launcher.plan import Plan, make_plan
-from launcher.ssh_aliases import aliases
-from tui.screens.ask import AskText, Choose
 from tui.screens.editor.completion import Completion, matching
 from tui.screens.editor.fields import Field
+from tui.screens.editor.file_actions import PAUSE, FileActions
 from tui.screens.editor.preview import PlanPreview
-from tui.screens.editor.sheets import (
-    HostSheet,
-    JobSheet,
-    RunSheet,
-    Sheet,
-    TaskSheet,
-    add_missing,
-    candidates,
-    paste,
-    undefined_hosts,
-)
+from tui.screens.editor.row_actions import RowActions
+from tui.screens.editor.sheets import Sheet, candidates, undefined_hosts
 from tui.screens.editor.table import Body, EditTable
-from tui.screens.page import OpenRun, Page
-from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.widgets.footer import KeyFooter
@@ -48,13 +33,9 @@ PAGES = ("hosts", "jobs", "run", "file", "plan")
 SIDE_FROM = 140
 """Cells of width from which on the plan stands beside the tables."""
 LOOK_AT_DISK = 1.5
-PAUSE = 0.12
-"""Seconds without a key after which what is typed is checked: a large cluster takes longer to
-check than a finger to the next key."""
-JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
 
 
-class EditorScreen(Page):
+class EditorScreen(RowActions, FileActions):
     """Edits one cluster file, and launches what it says."""
 
     CSS_PATH = "screen.tcss"
@@ -83,22 +64,14 @@ class EditorScreen(Page):
     def __init__(
         self, path: Path, sessions: Sessions, asker: Asker, *, page: str = "hosts"
     ) -> None:
-        super().__init__()
-        self.sessions = sessions
-        self.asker = asker
+        super().__init__(sessions, asker)
         self._path = path
         self._page = page
-        self._draft: Draft | None = None
         self._trial: Examined | None = None
         """The file with what is being typed, as far as it is checked."""
         self._checked = ""
         self._plan: Plan | None = None
-        self._told_disk = Disk.SAME
         self._problem = -1
-        self._host = HostSheet()
-        self._job = JobSheet()
-        self._tasks = TaskSheet("")
-        self._run = RunSheet()
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -109,7 +82,7 @@ class EditorScreen(Page):
                 with Vertical(id="job-tables"):
                     yield EditTable(self._job.nothing, id="jobs")
                     yield EditTable(self._tasks.nothing, id="tasks", first=1)
-                yield EditTable(self._run.nothing, id="run", first=1)
+                yield EditTable(self._run.nothing, id="run", first=1, widest=28)
                 with Vertical(id="file"):
                     yield TextArea(show_line_numbers=True, tab_behavior="indent")
                     yield Static(id="problems", markup=False)
@@ -129,12 +102,6 @@ class EditorScreen(Page):
         self._show_all()
         self.action_page(self._page)
         self.set_interval(LOOK_AT_DISK, self._look_at_disk)
-
-    @property
-    def draft(self) -> Draft:
-        """The file being edited."""
-        assert self._draft is not None
-        return self._draft
 
     # showing
 
@@ -223,7 +190,8 @@ class EditorScreen(Page):
             keys.insert(2, ("e", "next problem"))
         if self._page == "jobs":
             keys.append(("Tab", "jobs/tasks"))
-        return [*keys, ("u", "undo"), ("1-5", "pages"), ("c", "copy row"), ("S", "save as")]
+        keys += [("u", "undo"), ("1-5", "pages"), ("S", "save as")]
+        return keys + ([("c", "copy row")] if self._page in ("hosts", "jobs") else [])
 
     def _missing(self) -> list[str]:
         document = self.draft.now.document
@@ -387,18 +355,6 @@ class EditorScreen(Page):
         self.draft.edit(examine(document.text, self.draft.path), kind)
         self._show_all()
 
-    def _try(self, change: object) -> None:
-        """Makes an edit; what cannot be done is said."""
-        assert callable(change)
-        document = self.draft.now.document
-        if document is None:
-            self.notify("first make the file readable, on page 4")
-            return
-        try:
-            self._take(change(document))
-        except (EditError, PasteError, ValueError) as error:
-            self.notify(str(error), severity="error", timeout=10, markup=False)
-
     # actions
 
     def action_page(self, page: str) -> None:
@@ -424,102 +380,6 @@ class EditorScreen(Page):
             other = "#tasks" if table is not None and table.id == "jobs" else "#jobs"
             self.query_one(other, EditTable).body.focus()
             self.call_after_refresh(self._show_about)
-
-    def action_add(self) -> None:
-        """Adds hosts, a job, or tasks: many with one line."""
-        table, document = self._table, self.draft.now.document
-        if table is None or document is None:
-            return
-        body = table.body
-
-        def add(line: str | None) -> None:
-            if not line:
-                return
-            match table.id:
-                case "hosts":
-                    self._try(lambda d: self._host.add(d, hosts(line)))
-                case "jobs":
-                    self._try(lambda d: self._job.add(d, line.strip()))
-                case "tasks":
-                    self._try(lambda d: self._tasks.add(d, entries(line)))
-            body.go_to(len(body.rows) - 1, body.column if table.id == "tasks" else 0)
-
-        match table.id:
-            case "hosts":
-                title, about = "Add hosts", "as you log in: root@tf[1-4], gpu7 — one line for many"
-                dialog = AskText(title, "", _expands, about, Completion(lambda _: aliases()))
-            case "jobs":
-                free = [name for name in JOB_NAMES if name not in document.table("jobs")]
-                about = f"its name, such as {', '.join(free[:4]) or 'helper'}"
-                dialog = AskText(
-                    "Add a job",
-                    next(iter(free), ""),
-                    lambda _: "",
-                    about,
-                    Completion(lambda _: free),
-                )
-            case "tasks":
-                about = "host:port, … ; tf[2-6]:2222 is five tasks, localhost:auto*5 too"
-                known = [f"{host}:" for host in document.table("hosts")]
-                start = self._tasks.next(document)
-                dialog = AskText(
-                    f"Add tasks to {self._tasks.job}",
-                    start,
-                    _expands,
-                    about,
-                    Completion(lambda _: known),
-                )
-            case _:
-                return
-        self.app.push_screen(dialog, add)
-
-    def action_copy_row(self) -> None:
-        """One more host or job like this."""
-        table = self._table
-        if table is not None and table.body.rows and table.id in ("hosts", "jobs"):
-            sheet = self._host if table.id == "hosts" else self._job
-            self._try(lambda d: sheet.copy(d, table.body.row))
-            table.body.go_to(len(table.body.rows) - 1, 0)
-
-    def action_remove(self) -> None:
-        """Deletes the row; u brings it back."""
-        table = self._table
-        if table is not None and table.body.rows:
-            self._try(lambda d: self._sheet(table).remove(d, table.body.row))
-
-    def action_clear(self) -> None:
-        """Empties the cell."""
-        table = self._table
-        if table is not None and table.body.rows:
-            row, column = table.body.row, table.body.column
-            self._try(lambda d: self._sheet(table).put(d, row, column, ""))
-
-    def action_paste(self) -> None:
-        """Asks for a cluster spec in any form, and makes jobs, tasks and hosts of it."""
-
-        def take(line: str | None) -> None:
-            if not line:
-                return
-
-            def change(document: ClusterText) -> ClusterText:
-                found = spec(line)
-                if found is None:
-                    job = self._tasks.job or "worker"
-                    found = {job: entries(line)}
-                return paste(document, found)
-
-            self._try(change)
-
-        about = "a TF_CONFIG, ps=tf1:2222 worker=tf2:2222,tf3:2222, or tasks for "
-        about += f"{self._tasks.job or 'worker'}: tf1:2222,tf2:2222"
-        self.app.push_screen(AskText("Paste a cluster", "", _expands, about), take)
-
-    def action_missing(self) -> None:
-        """Defines the hosts that tasks name and that are nowhere defined."""
-        missing = self._missing()
-        if missing:
-            self._try(lambda d: add_missing(d, undefined_hosts(d)))
-            self.notify(f"added {', '.join(missing[:8])}, each reached by its own name")
 
     def action_problem(self) -> None:
         """To the next problem: its cell, or its line of the file."""
@@ -567,156 +427,3 @@ class EditorScreen(Page):
         """Takes an undone step again."""
         if self.draft.redo():
             self._show_all()
-
-    # the file page
-
-    @on(TextArea.Changed)
-    def _text_changed(self, event: TextArea.Changed) -> None:
-        if self._draft is not None and event.text_area.text != self.draft.now.text:
-            self._check_text()
-
-    @work(exclusive=True, group="check")
-    async def _check_text(self) -> None:
-        await asyncio.sleep(PAUSE)
-        self._take_text()
-
-    def _take_text(self) -> None:
-        area = self.query_one(TextArea)
-        if area.text != self.draft.now.text:
-            self.draft.edit(examine(area.text, self.draft.path), "text")
-            self._show_all(file_too=False)
-
-    # the disk
-
-    def _look_at_disk(self) -> None:
-        disk = self.draft.disk()
-        if disk is self._told_disk or not self.is_current:
-            return
-        self._told_disk = disk
-        if disk is Disk.GONE:
-            self.notify("the file is gone from the disk; saving writes it anew", timeout=10)
-        elif disk is Disk.CHANGED:
-            self._ask_about_disk()
-
-    def _ask_about_disk(self, then_save: bool = False) -> None:
-        def answered(key: str | None) -> None:
-            if key == "r":
-                try:
-                    self.draft.reload()
-                except SaveError as error:
-                    self.notify(str(error), severity="error", markup=False)
-                self._told_disk = Disk.SAME
-                self._show_all()
-            elif key == "k":
-                self.draft.accept_disk()
-                self._told_disk = Disk.SAME
-                self._show_title(self.draft.now)
-                if then_save:
-                    self._save()
-
-        what = "replace it when saving" if not then_save else "replace it now"
-        choices = [("r", "Read it again; u brings the text from here back")]
-        choices += [("k", f"Keep the text from here, and {what}")]
-        self.app.push_screen(Choose("The file was changed by someone else", choices), answered)
-
-    def action_save(self) -> None:
-        """Saves; a file that someone else has changed meanwhile is asked about."""
-        self._take_text()
-        if self.draft.disk() is Disk.CHANGED:
-            self._ask_about_disk(then_save=True)
-        else:
-            self._save()
-
-    def _save(self, path: Path | None = None) -> bool:
-        try:
-            self.draft.save(path)
-        except SaveError as error:
-            self.notify(str(error), title="Not saved", severity="error", timeout=12, markup=False)
-            return False
-        self._told_disk = Disk.SAME
-        self.notify(f"saved in {self.draft.path}", timeout=3, markup=False)
-        self._show_all()
-        return True
-
-    def action_save_as(self) -> None:
-        """Saves under another name among the saved clusters, or in another file."""
-
-        def named(answer: str | None) -> None:
-            if answer is None:
-                return
-            path = Path(answer).expanduser() if _is_path(answer) else clusters.path_of(answer)
-            if path.exists() and path != self.draft.path:
-                self.notify(f"{path} is there already: choose another name", severity="error")
-                return
-            self._save(path)
-
-        def wrong(answer: str) -> str:
-            return "" if _is_path(answer) else clusters.name_problem(answer)
-
-        start = clusters.free_name(self.draft.path.stem)
-        dialog = AskText("Save as", start, wrong, "a name, or the path of a .toml file")
-        self.app.push_screen(dialog, named)
-
-    # leaving and launching
-
-    def action_back(self) -> None:
-        """From the text to the tables, from there home."""
-        if self._page == "file" and self.draft.now.document is not None:
-            self._take_text()
-            self.action_page("hosts")
-        else:
-            self.leave()
-
-    def leave(self) -> None:
-        """Asks about what is not saved."""
-        if self._draft is None:
-            self.app.pop_screen()
-            return
-        self._take_text()
-        if not self.draft.modified:
-            self.app.pop_screen()
-            return
-
-        def answered(key: str | None) -> None:
-            if key == "d" or (key == "s" and self._save()):
-                self.app.pop_screen()
-
-        choices = [("s", "Save and leave"), ("d", "Leave without saving")]
-        self.app.push_screen(Choose("This is not saved", choices), answered)
-
-    def action_test(self) -> None:
-        """Looks at every host, and starts nothing."""
-        self._take_text()
-        if self.draft.now.cluster is None:
-            self.notify("first make the file right: e shows what is wrong", severity="warning")
-            return
-        self.app.push_screen(PreflightScreen(self.draft.now.cluster, self.sessions, self.asker))
-
-    def action_launch(self) -> None:
-        """Launches what is on the screen, saved or not."""
-        self._take_text()
-        text = self.draft.now.text
-        try:
-            base = self.draft.path.absolute().parent
-            cluster = loads(text, str(self.draft.path), base, for_launch=True)
-            session = self.sessions.launch(cluster, text, self.asker)
-        except (TfmuxError, OSError) as error:
-            self.notify(
-                str(error), title="Not launched", severity="error", timeout=12, markup=False
-            )
-            return
-        self.post_message(OpenRun(session))
-
-
-def _expands(line: str) -> str:
-    """What is wrong with a line that stands for many entries."""
-    try:
-        if spec(line) is None:
-            entries(line)
-    except PasteError as error:
-        return str(error)
-    return ""
-
-
-def _is_path(answer: str) -> bool:
-    return "/" in answer or answer.endswith(".toml")

@@ -321,9 +321,16 @@ class EditTable(Widget):
             self.table = table
             super().__init__()
 
-    def __init__(self, nothing: str, *, id: str, first: int = 0) -> None:  # noqa: A002
+    def __init__(
+        self,
+        nothing: str,
+        *,
+        id: str,  # noqa: A002
+        first: int = 0,
+        widest: int = WIDEST,
+    ) -> None:
         super().__init__(id=id)
-        self.body = Body(nothing, first)
+        self.body = Body(nothing, first, widest)
 
     def compose(self) -> ComposeResult:
         """The cells, and the field."""

@@ -1,0 +1,250 @@
+"""The cluster editor, driven by its keys."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from launcher import clusters
+from launcher.templates import PS_WORKERS, render
+from tests.tui.conftest import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.screens.editor.screen import EditorScreen
+from tui.screens.editor.table import EditTable
+from tui.screens.home import HomeScreen
+from tui.screens.run import RunScreen
+from tui.sessions import Sessions
+
+HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2", "tf3": "root@tf3"}
+
+
+@asynccontextmanager
+async def editor(
+    path: Path | None = None, size: tuple[int, int] = (100, 30)
+) -> AsyncIterator[Pilot[int]]:
+    """The app with the editor open on a saved cluster of three hosts, or on another file."""
+    sessions = Sessions()
+    if path is None:
+        path = clusters.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
+    home = HomeScreen(sessions)
+    app = TfmuxApp(pages=[home, home.editor(path)])
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+            await shows(pilot, "1 Hosts")
+            yield pilot
+    finally:
+        sessions.close()
+
+
+def screen_of(pilot: Pilot[int]) -> EditorScreen:
+    """The editor."""
+    screen = next(s for s in pilot.app.screen_stack if isinstance(s, EditorScreen))
+    assert isinstance(screen, EditorScreen)
+    return screen
+
+
+def text_of(pilot: Pilot[int]) -> str:
+    """The file as it stands in the editor."""
+    return screen_of(pilot).draft.now.text
+
+
+def gone(pilot: Pilot[int], text: str) -> bool:
+    """A text is not on the screen."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return not any(text in row for row in screen_text(pilot.app))
+
+
+async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
+    """The message comes while typing, below the field; Escape leaves everything as it was;
+    a right value is taken, and undone."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await pilot.press("right", "enter")
+        await shows(pilot, "Enter take it")
+        await pilot.press(*":0")
+        await shows(pilot, "⚠ the port is out of range: write 1 to 65535")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "out of range"))
+        assert text_of(pilot) == before
+        await pilot.press("enter", *":2200", "enter")
+        await until(pilot, lambda: 'ssh = "root@tf1:2200"' in text_of(pilot))
+        await shows(pilot, "● not saved")
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: text_of(pilot) == before)
+
+
+async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
+    """A wrong value may be taken: it is shown at its field, on the plan, and can be saved."""
+    async with editor() as pilot:
+        await pilot.press("right", "enter", *" x", "enter")
+        await shows(pilot, '⚠ ssh: there are blanks or quotes inside: write "root@tf1x"')
+        await shows(pilot, "⚠ 1 problem")
+        await pilot.press("5")
+        await shows(pilot, "no plan before this is right")
+        await pilot.press("e")
+        await shows(pilot, "ssh: root@tf1 x")
+        await pilot.press("ctrl+s")
+        await shows(pilot, "saved in")
+        assert "root@tf1 x" in clusters.path_of("mission").read_text()
+
+
+async def test_five_workers_in_one_line_and_undo_in_one_step() -> None:
+    """On the Jobs page, a adds tasks to the job that was chosen above."""
+    async with editor() as pilot:
+        await pilot.press("2", "down", "tab", "a")
+        await shows(pilot, "Add tasks to worker")
+        await pilot.press("ctrl+a", "delete", *"tf3:[4001-4005]", "enter")
+        await shows(pilot, "worker:6")
+        assert text_of(pilot).count("tf3:400") == 5
+        await pilot.press("u")
+        await until(pilot, lambda: "tf3:400" not in text_of(pilot))
+
+
+async def test_a_tf_config_is_pasted() -> None:
+    """p takes it; jobs, tasks and hosts appear."""
+    async with editor() as pilot:
+        await pilot.press("2", "p")
+        await shows(pilot, "Paste a cluster")
+        await pilot.press(*'{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}', "enter")
+        await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
+        await shows(pilot, "a:1, b:1")
+        await pilot.press("1")
+        await shows(pilot, "tf3")
+
+
+async def test_rows_come_and_go() -> None:
+    """Hosts added with one line, copied, deleted; m defines hosts that tasks name."""
+    async with editor() as pilot:
+        await pilot.press("a")
+        await shows(pilot, "Add hosts")
+        await pilot.press(*"me@gpu[1-2]", "enter")
+        await shows(pilot, "me@gpu2")
+        await pilot.press("c")
+        await shows(pilot, "me@gpu3")
+        await pilot.press("ctrl+home", "x")
+        await shows(pilot, "⚠ 1 problem")
+        await pilot.press("2")
+        await shows(pilot, "the host tf1 is nowhere defined")
+        await pilot.press("m")
+        await shows(pilot, "✓")
+        assert '[hosts.tf1]\nssh = "tf1"' in text_of(pilot)
+
+
+async def test_the_plan_follows_what_is_typed() -> None:
+    """Beside the tables on a wide screen: command, environment and TF_CONFIG of a task."""
+    async with editor(size=(200, 50)) as pilot:
+        await pilot.press("3", "down", "enter")
+        await shows(pilot, "Enter take it")
+        await pilot.press(*" --batch=7")
+        await shows(pilot, "--steps=2000 --batch=7")
+        await shows(pilot, "TF_CONFIG")
+        await shows(pilot, "starts ps:0")
+
+
+async def test_the_text_itself_is_edited_and_kept_readable() -> None:
+    """On the File page: broken TOML is explained with its line and is not saved; repaired, it
+    is, and the tables show it."""
+    async with editor() as pilot:
+        saved = clusters.path_of("mission").read_text()
+        await pilot.press("4", "ctrl+home", "x", "enter")
+        await shows(pilot, "nobody could read this file")
+        await pilot.press("ctrl+s")
+        await shows(pilot, "Not saved")
+        assert clusters.path_of("mission").read_text() == saved
+        await pilot.press("backspace", "backspace", *"# hi", "enter", "escape")
+        await shows(pilot, "root@tf1")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: clusters.path_of("mission").read_text().startswith("# hi\n"))
+
+
+async def test_a_file_changed_meanwhile_is_noticed() -> None:
+    """It is asked which one counts; reading it again can be undone."""
+    async with editor() as pilot:
+        path = clusters.path_of("mission")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file was changed by someone else")
+        await pilot.press("r")
+        await until(pilot, lambda: "# by another" in text_of(pilot))
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: "# by another" not in text_of(pilot))
+
+
+async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
+    """It is said, and saving brings it back."""
+    async with editor() as pilot:
+        path = clusters.path_of("mission")
+        path.unlink()
+        await shows(pilot, "the file is gone from the disk")
+        await pilot.press("ctrl+s")
+        await until(pilot, path.exists)
+
+
+async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> None:
+    """The refusal says what to do, and S does it."""
+    path = tmp_path / "fixed.toml"
+    path.write_text(render(PS_WORKERS, "fixed", HOSTS, Path("/srv")))
+    path.chmod(0o444)
+    async with editor(path) as pilot:
+        await pilot.press("x", "ctrl+s")
+        await shows(pilot, "is read-only")
+        await pilot.press("S")
+        await shows(pilot, "a name, or the path of a .toml file")
+        await pilot.press("enter")
+        await until(pilot, lambda: clusters.path_of("fixed").exists())
+    assert "[hosts.tf1]" in path.read_text()
+    assert "[hosts.tf1]" not in clusters.path_of("fixed").read_text()
+
+
+async def test_leaving_asks_about_what_is_not_saved() -> None:
+    """Esc asks, Esc stays, d leaves without saving."""
+    async with editor() as pilot:
+        saved = clusters.path_of("mission").read_text()
+        await pilot.press("x", "escape")
+        await shows(pilot, "This is not saved")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "This is not saved"))
+        assert isinstance(pilot.app.screen, EditorScreen)
+        await pilot.press("escape", "d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert clusters.path_of("mission").read_text() == saved
+
+
+async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
+    """l launches what is on the screen; after the run one is back in the editor."""
+    path = tmp_path / "quick.toml"
+    path.write_text(
+        '[jobs.worker]\ntasks = ["localhost:auto"]\nready = "started"\n'
+        '[run]\ncommand = ["echo", "from the first"]\nworkdir = ""\n'
+    )
+    async with editor(path) as pilot:
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "from the first")
+        await shows(pilot, "✓ success")
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+
+
+async def test_what_cannot_be_launched_says_why() -> None:
+    """A cluster with something wrong starts nothing."""
+    async with editor() as pilot:
+        await pilot.press("x", "l")
+        await shows(pilot, "Not launched")
+        assert isinstance(pilot.app.screen, EditorScreen)
+
+
+async def test_every_page_at_80_by_24() -> None:
+    """Titles, cells and keys are there on the smallest screen; the field over a cell fits."""
+    async with editor(size=(80, 24)) as pilot:
+        await shows(pilot, "root@tf3")
+        for page, text in (("2", "ps:0"), ("3", "on failure"), ("5", "starts ps:0")):
+            await pilot.press(page)
+            await shows(pilot, text)
+        await pilot.press("3", "down", "enter")
+        await shows(pilot, "--steps=2000")
+        table = screen_of(pilot).query_one("#run", EditTable)
+        assert table.query_one("#over").region.right <= 80
