@@ -1,11 +1,14 @@
-"""The Textual app: it owns the keys that work everywhere, above all kill-all."""
+"""The Textual app: it owns the keys that work everywhere, above all kill-all.
+
+The screens of a run are imported where one is opened: the first frame of `tfmux` needs none.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import App, SystemCommand, get_system_commands_provider
@@ -14,31 +17,18 @@ from textual.command import Provider
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
-from launcher.control import RunControl
 from launcher.states import Outcome, RunState
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
-from tui.screens.dialogs import Leave, LeaveDialog, ReceiptScreen
-from tui.screens.help import HelpScreen
-from tui.screens.hosts import HostsScreen
-from tui.screens.metrics import MetricsScreen
 from tui.screens.page import OpenRun, Page
-from tui.screens.run import RunScreen
-from tui.screens.task_actions import Confirm
 
-SCREENS = (RunScreen, MetricsScreen, HostsScreen)
+if TYPE_CHECKING:
+    from launcher.control import RunControl
+    from tui.screens.dialogs import Leave, ReceiptScreen
 
 SWITCH_SECONDS = 0.001
 RECEIPT_SECONDS = 1.5
 """How long a clean receipt is shown before the app leaves by itself."""
-
-
-@runtime_checkable
-class KillsLiving(Protocol):
-    """The page at the bottom, which knows every run that lives."""
-
-    def kill_living(self) -> None:
-        """Ends all of them, after one question."""
 
 
 class TfmuxApp(App[int]):
@@ -99,6 +89,8 @@ class TfmuxApp(App[int]):
         """The run, when there is nothing but it: a key may come before the first frame, and
         must not find a blank screen."""
         if self._first is not None and not self._pages:
+            from tui.screens.run import RunScreen
+
             return RunScreen(self._first)
         return super().get_default_screen()
 
@@ -109,17 +101,35 @@ class TfmuxApp(App[int]):
             self.theme = config.theme
         elif config.theme:
             problems.append(f"no theme is called {config.theme!r}")
-        known = {command.id for screen in SCREENS for command in commands(self, screen)}
-        problems += [
-            f"keys.{name} is no command; the palette shows their ids"
-            for name in config.keys.keys() - known
-        ]
-        self.set_keymap(config.keys)
+        if config.keys:
+            unknown = config.keys.keys() - self._command_ids()
+            problems += [
+                f"keys.{name} is no command; the palette shows their ids" for name in unknown
+            ]
+            self.set_keymap(config.keys)
         for problem in problems:
             self.notify(problem, severity="warning", timeout=10)
 
+    def _command_ids(self) -> set[str]:
+        from tui.screens.hosts import HostsScreen
+        from tui.screens.metrics import MetricsScreen
+        from tui.screens.run import RunScreen
+
+        screens: list[type[Screen[None]]] = [RunScreen, MetricsScreen, HostsScreen]
+        return {command.id for screen in screens for command in commands(self, screen)}
+
+    async def replace_pages(self, pages: Sequence[Page]) -> Page:
+        """Other pages in place of the only one; returns the home."""
+        self._pages = list(pages)
+        await self.switch_screen(self._pages[0])
+        for page in self._pages[1:]:
+            await self.push_screen(page)
+        return self._pages[0]
+
     def open_run(self, control: RunControl) -> None:
         """Shows a run; F9 and leaving are about it from now on."""
+        from tui.screens.run import RunScreen
+
         self.control = control
         self.push_screen(RunScreen(control))
 
@@ -154,22 +164,30 @@ class TfmuxApp(App[int]):
 
     def action_metrics(self) -> None:
         """The metrics screen."""
+        from tui.screens.metrics import MetricsScreen
+
         self._switch(MetricsScreen)
 
     def action_hosts(self) -> None:
         """The hosts screen."""
+        from tui.screens.hosts import HostsScreen
+
         self._switch(HostsScreen)
 
-    def _switch(self, kind: type[MetricsScreen] | type[HostsScreen]) -> None:
+    def _switch(self, kind: Callable[[RunControl], Screen[None]]) -> None:
+        from tui.screens.run import RunScreen
+
         if self.screen.is_modal or self.control is None:
             return
-        if isinstance(self.screen, MetricsScreen | HostsScreen):
+        if not isinstance(self.screen, RunScreen):
             self.switch_screen(kind(self.control))
         else:
             self.push_screen(kind(self.control))
 
     def action_help(self) -> None:
         """All keys."""
+        from tui.screens.help import HelpScreen
+
         if not self.screen.is_modal:
             self.push_screen(HelpScreen(list(commands(self, type(self.screen)))))
 
@@ -179,9 +197,8 @@ class TfmuxApp(App[int]):
         """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;
         without one, all living runs are meant, and that is asked first."""
         if self.control is None:
-            home = self._pages[0] if self._pages else None
-            if isinstance(home, KillsLiving):
-                home.kill_living()
+            if self._pages:
+                self._pages[0].kill_living()
             return
         if self.control.snapshot().state is RunState.ENDED:
             self._show_receipt()
@@ -192,6 +209,8 @@ class TfmuxApp(App[int]):
     def action_interrupt(self) -> None:
         """Ctrl-C: copies what is selected in a text field; else leaves, and in the dialog that
         asks how, kills all."""
+        from tui.screens.dialogs import Leave, LeaveDialog
+
         focused = self.focused
         if isinstance(focused, Input) and focused.selected_text:
             focused.action_copy()
@@ -204,6 +223,8 @@ class TfmuxApp(App[int]):
 
     def action_leave(self) -> None:
         """Leaves at once when the run is over; else asks."""
+        from tui.screens.dialogs import LeaveDialog
+
         if self.control is None:
             if isinstance(self.screen, Page):
                 self.screen.leave()
@@ -222,6 +243,9 @@ class TfmuxApp(App[int]):
 
     def action_detach(self) -> None:
         """Leaves the run to a launcher without a screen, after one question."""
+        from tui.screens.dialogs import Leave
+        from tui.screens.task_actions import Confirm
+
         if self.screen.is_modal or self.control is None:
             return
         if self.control.snapshot().state is RunState.ENDED or not self.control.living:
@@ -233,6 +257,8 @@ class TfmuxApp(App[int]):
         )
 
     def _leave(self, choice: Leave | None) -> None:
+        from tui.screens.dialogs import Leave
+
         if choice is Leave.KILL:
             self._leaving = True
             self.action_kill_all()
@@ -245,8 +271,8 @@ class TfmuxApp(App[int]):
     def _open_run(self, event: OpenRun) -> None:
         self.open_run(event.run)
 
-    @on(ReceiptScreen.Left)
-    def _left(self, event: ReceiptScreen.Left) -> None:
+    def on_receipt_screen_left(self, event: ReceiptScreen.Left) -> None:
+        """The receipt of a run has been read."""
         self.close_run(event.code)
 
     def _watch_end(self) -> None:
@@ -267,6 +293,8 @@ class TfmuxApp(App[int]):
         self._leaving = False
 
     def _show_receipt(self) -> None:
+        from tui.screens.dialogs import Leave, LeaveDialog, ReceiptScreen
+
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(Leave.STAY)
         shown = any(isinstance(screen, ReceiptScreen) for screen in self.screen_stack)

@@ -6,10 +6,15 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from launcher.session import Session
 from tui.exits import Exit
-from tui.report import report
+
+if TYPE_CHECKING:
+    from launcher.session import Session
+    from tui.screens.opening import Imported
+    from tui.screens.page import Page
+    from tui.sessions import Sessions
 
 
 def home(files: Sequence[Path] = ()) -> int:
@@ -19,20 +24,28 @@ def home(files: Sequence[Path] = ()) -> int:
     4 where some host could not confirm that nothing is left.
     """
     from tui.app import TfmuxApp
-    from tui.screens.home import HomeScreen
-    from tui.screens.page import Page
-    from tui.sessions import Sessions
+    from tui.screens.opening import Opening
 
-    sessions = Sessions()
-    first = HomeScreen(sessions, files)
-    pages: list[Page] = [first]
-    if len(files) == 1:
-        pages.append(first.editor(files[0]))
-    app = TfmuxApp(pages=pages)
+    opened: list[Sessions] = []
+
+    def load() -> Imported:
+        """The launcher and the editor, which nothing before the first frame needs."""
+        from tui.screens.home import HomeScreen
+        from tui.sessions import Sessions
+
+        def pages() -> list[Page]:
+            opened.append(Sessions())
+            first = HomeScreen(opened[0], files)
+            return [first, first.editor(files[0])] if len(files) == 1 else [first]
+
+        return pages
+
+    app = TfmuxApp(pages=[Opening(load)])
 
     def end(*_: object) -> None:
         # The screen may be gone already: the runs are ended first, then the screen.
-        sessions.end_by_machine()
+        for sessions in opened:
+            sessions.end_by_machine()
         app.exit()
 
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -41,7 +54,9 @@ def home(files: Sequence[Path] = ()) -> int:
         app.run()
     finally:
         # However the screen ended, no run may go on unwatched.
-        ended = sessions.close()
+        ended = [session for sessions in opened for session in sessions.close()]
+    from tui.report import report
+
     for session in ended:
         print(report(session.snapshot(), session.folder.path), file=sys.stderr)
     codes = [_code(session) for session in ended]

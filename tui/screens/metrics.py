@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +12,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Label, Static
-from textual_plotext import PlotextPlot
 
 from launcher.control import RunControl
 from launcher.ids import TaskId
@@ -23,6 +22,9 @@ from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.words import clock, figure, thousands
+
+if TYPE_CHECKING:
+    from textual_plotext import PlotextPlot
 
 MAX_CURVES = 12
 """Curves that a terminal can still tell apart; the table below has all tasks."""
@@ -50,6 +52,8 @@ class MetricsScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """Two plots, a table of values, keys."""
+        from textual_plotext import PlotextPlot  # slow to import, and most runs go without
+
         yield RunHeader()
         with Vertical(classes="body"):
             yield Label(id="loss-title")
@@ -109,7 +113,7 @@ class MetricsScreen(Screen[None]):
     def _plot(
         self, name: str, tasks: list[TaskView], curves: list[Curve], moment: float | None
     ) -> None:
-        widget = self.query_one(name, PlotextPlot)
+        widget = cast("PlotextPlot", self.query_one(name))
         plot = widget.plt
         plot.clear_data()
         plot.xlabel("seconds")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 from textual.screen import Screen
 
-from launcher.control import RunControl
+if TYPE_CHECKING:
+    from launcher.control import RunControl
 
 
 class OpenRun(Message):
@@ -17,8 +20,12 @@ class OpenRun(Message):
 
 
 class Page(Screen[None]):
-    """A screen without a run. The app's keys for leaving end up in `leave`."""
+    """A screen without a run. The app's keys for leaving end up in `leave`, and F9 in the
+    `kill_living` of the page at the bottom, which knows every run that lives."""
 
     def leave(self) -> None:
         """Goes back to the page below; may ask first."""
         self.app.pop_screen()
+
+    def kill_living(self) -> None:
+        """Ends all living runs, after one question."""

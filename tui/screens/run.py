@@ -96,7 +96,8 @@ class RunScreen(PaneActions, TaskActions):
     async def _clock(self) -> None:
         """Thirty frames a second while anything happens, ten in quiet hours."""
         quiet = 0
-        while True:
+        # A screen that is closed loses its widgets before its workers are cancelled.
+        while self in self.app.screen_stack:
             quiet = 0 if self._frame() else quiet + 1
             await asyncio.sleep(FRAME if quiet < QUIET_AFTER else QUIET_FRAME)
 

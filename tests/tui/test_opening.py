@@ -1,0 +1,75 @@
+"""What is seen and typed before the home screen is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+
+from tests.tui.conftest import shows, until
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.screens.opening import Imported, Opening
+from tui.screens.page import Page
+
+
+class Below(Page):
+    """A page that notes what it is asked for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("j", "down")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield Static("the home")
+
+    def action_down(self) -> None:
+        self.asked.append("down")
+
+    def kill_living(self) -> None:
+        self.asked.append("kill")
+
+
+async def test_what_is_typed_during_the_import_is_handed_on() -> None:
+    """The first frame stands while modules are imported; keys and F9 pressed at it reach the
+    home that takes its place."""
+    imported = threading.Event()
+    home: list[Below] = []
+
+    def load() -> Imported:
+        imported.wait(60)
+
+        def pages() -> list[Page]:
+            home.append(Below())
+            return [home[0]]
+
+        return pages
+
+    app = TfmuxApp(pages=[Opening(load)], config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "looking for clusters")
+        await pilot.press("j", "f9")
+        imported.set()
+        await shows(pilot, "the home")
+        await until(pilot, lambda: home[0].asked == ["kill", "down"])
+        await pilot.press("j")
+        await until(pilot, lambda: home[0].asked == ["kill", "down", "down"])
+
+
+def test_the_first_frame_imports_nothing_heavy() -> None:
+    """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
+    heavy = (
+        "asyncssh", "pydantic", "pathspec", "tomlkit", "plotext", "launcher.session",
+        "launcher.engine", "launcher.spec", "tui.screens.run", "tui.screens.editor.screen",
+    )  # fmt: skip
+    code = "import sys, tui.main, tui.app, tui.screens.opening, tui.commands.open\n"
+    code += f"print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
