@@ -52,7 +52,8 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
 
 def page_of(up: Up, task: str) -> str:
     """The address at which a task's page is said to be."""
-    note = up.wait_for(lambda e: f"{task} is at " in e.get("note", ""), f"address of {task}")
+    what = f"address of {task}"
+    note = up.wait_for(lambda e: f"{task} is at " in e.get("note", ""), what, 150)
     found = re.search(r"http://127\.0\.0\.1:\d+/", note["note"])
     assert found
     return found[0]
@@ -86,6 +87,7 @@ def scalars(url: str) -> list[Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(420)
 def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path) -> None:
     """A training on a host behind SSH, and the demo's TensorBoard beside it there: a free port
     of this machine shows the run's own summaries, and TensorBoard itself listens on the host's
