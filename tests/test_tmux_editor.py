@@ -105,3 +105,28 @@ def test_from_nothing_to_a_training_on_four_hosts(
     assert "nothing is left on any host" in screen
     [folder] = RunFolder.all()
     assert folder.tended() is None
+
+
+@pytest.mark.timeout(180)
+def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
+    bed: Bed, tfmux_home: Path, tmp_path: Path, terminal: Callable[[int, int], Terminal]
+) -> None:
+    """`tfmux up FILE` shows the same dialogs, and goes on when the last key is trusted."""
+    bed.give_access(tfmux_home)
+    forget_host_keys(tfmux_home)
+    tables = "".join(f'[hosts.{h.name}]\nssh = "{h.name}"\npython = "{h.python}"\n' for h in bed)
+    tasks = ", ".join(f'"{name}:auto"' for name in HOSTS)
+    file = tmp_path / "up.toml"
+    file.write_text(
+        f'{tables}[jobs.worker]\ntasks = [{tasks}]\nready = "started"\n'
+        '[run]\ncommand = ["sleep", "600"]\nworkdir = ""\n'
+    )
+    window = terminal(120, 40)
+    window.run("up", str(file))
+    answer_first_contacts(window, bed)
+    window.wait_for("worker:3 @tf4")
+    window.wait_until(lambda s: s.count("ready") >= 4 or s.count(" r ") >= 4, "four ready tasks")
+    window.keys("F9")
+    window.wait_for("nothing is left alive", "confirmed")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")

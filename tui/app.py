@@ -21,6 +21,7 @@ from launcher.states import Outcome, RunState
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.screens.page import OpenRun, Page
+from tui.screens.prompts import Asker
 
 if TYPE_CHECKING:
     from launcher.control import RunControl
@@ -68,6 +69,8 @@ class TfmuxApp(App[int]):
         the person's own file counts."""
         super().__init__()
         self.control: RunControl | None = control if not pages else None
+        self.asker = Asker()
+        """Answers what the launcher of a run asks, with dialogs of this app."""
         self._config = config if config is not None else load_config()
         self._first = control
         self._pages = list(pages)
@@ -75,6 +78,7 @@ class TfmuxApp(App[int]):
         self._asked = False
 
     def on_mount(self) -> None:
+        self.asker.serve(self)
         for page in self._pages:
             self.push_screen(page)
         if self._first is not None and self._pages:

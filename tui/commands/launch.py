@@ -48,8 +48,9 @@ def show(session: Session) -> int:
     """Opens the run screen on a session that has not been started; returns the exit code."""
     from tui.app import TfmuxApp
 
-    session.start()
     app = TfmuxApp(session)
+    session.on_question(app.asker)
+    session.start()
     for number in (signal.SIGTERM, signal.SIGHUP):
         # The screen may be gone already: the run is ended first, then the screen.
         signal.signal(number, lambda *_: _end_by_machine(session, app))
