@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
-DEADLINE = 90.0
+DEADLINE = 150.0
 PROGRESS = re.compile(
     r"^After (?P<local>\d+) training steps \((?P<step>\d+) global steps\), "
     r"loss on training batch is (?P<loss>\d+\.\d{4})\.  \((?P<seconds>\d+\.\d{3}) sec/batch\)$",

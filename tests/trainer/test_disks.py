@@ -16,6 +16,7 @@ from trainer.checkpoint import read
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         os.geteuid() != 0 or shutil.which("unshare") is None,
         reason="private mounts need root and unshare",
@@ -43,7 +44,7 @@ def test_checkpoints_are_on_the_chiefs_disk_alone(tasks: Tasks, tmp_path: pathli
         reader = tf.train.load_checkpoint(str(logdir / f"model.ckpt-{steps}"))
         assert reader.get_tensor("hidden/weights").shape == (784, 500)
         assert reader.get_tensor("hidden/biases/average").shape == (500,)
-    assert f"restored {logdir}/model.ckpt-40" in chief.text
+    assert f"restored step 40 from {logdir}/model.ckpt-40" in chief.text
 
 
 def test_a_full_disk_is_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.tasks import Cluster, Tasks
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_one_client_trains_on_all_workers(
@@ -18,11 +18,12 @@ def test_one_client_trains_on_all_workers(
 ) -> None:
     """The client reaches 0.95 on real digits; plain workers leave when it is done.
 
-    An evaluator beside it tests each checkpoint and, told to leave, the newest.
+    An evaluator beside it tests each checkpoint and, told to leave, the newest. One of another
+    run refuses them by name; one started by hand takes any.
     """
     logdir = tmp_path / "logdir"
     data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=900", "--learning-rate=0.5", "--save-secs=2", f"--logdir={logdir}", *data)
+    flags = ("--steps=700", "--learning-rate=0.5", "--save-secs=1", f"--logdir={logdir}", *data)
     cluster = Cluster(tasks, "in-graph", *flags, ps=1, chief=1, worker=2)
     run = {"TFMUX_RUN_ID": "test-run"}
     evaluator = tasks.run("evaluate", f"--logdir={logdir}", *data, env=run)
@@ -37,21 +38,12 @@ def test_one_client_trains_on_all_workers(
     assert len(tested) >= 3 and [int(step) for step, _ in tested] == sorted(
         {int(step) for step, _ in tested}
     )
-    assert tested[-1] == ("900", f"{client.accuracy:.4f}")
+    assert tested[-1] == ("700", f"{client.accuracy:.4f}")
     ps.signal(signal.SIGTERM)
     assert ps.wait() == 0
 
-
-def test_the_evaluator_refuses_another_runs_checkpoints(
-    tasks: Tasks, tmp_path: pathlib.Path
-) -> None:
-    """A checkpoint of another run is named and refused, as the chief does."""
-    logdir = f"--logdir={tmp_path}"
-    cluster = Cluster(tasks, "async", "--steps=10", logdir, ps=1, worker=1)
-    cluster.start("ps")
-    assert cluster.start("worker").wait() == 0
-    evaluator = tasks.run("evaluate", logdir, env={"TFMUX_RUN_ID": "other-run"})
-    assert evaluator.wait() == 1
-    assert re.search("trainer: .*written by run test-run", evaluator.text.splitlines()[-1])
-    by_hand = tasks.run("evaluate", logdir, "--steps=10")
+    other = tasks.run("evaluate", f"--logdir={logdir}", env={"TFMUX_RUN_ID": "other-run"})
+    by_hand = tasks.run("evaluate", f"--logdir={logdir}", "--steps=700")
+    assert other.wait() == 1
+    assert re.search("trainer: .*written by run test-run", other.text.splitlines()[-1])
     assert by_hand.wait() == 0

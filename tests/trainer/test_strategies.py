@@ -10,7 +10,7 @@ import pytest
 from tests.trainer.tasks import STARTED, Cluster, Tasks, listens
 from trainer.checkpoint import read
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_ps_strategy_survives_a_killed_worker(tasks: Tasks, digits_directory: str | None) -> None:
@@ -19,7 +19,7 @@ def test_ps_strategy_survives_a_killed_worker(tasks: Tasks, digits_directory: st
     At the end its workers leave by themselves.
     """
     data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=1600", "--learning-rate=0.5", "--log-every=50", *data)
+    flags = ("--steps=1200", "--learning-rate=0.5", "--log-every=50", *data)
     cluster = Cluster(tasks, "ps-strategy", *flags, ps=1, chief=1, worker=2)
     chief, ps = cluster.start("chief"), cluster.start("ps")
     chief.until(lambda _: listens(cluster.spec["chief"][0]))  # a launcher starts workers after it

@@ -16,7 +16,7 @@ from trainer import towers
 from trainer.checkpoint import read
 from trainer.model import CNN, MLP
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_mean_of_gradients() -> None:
@@ -95,7 +95,7 @@ def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> No
     flags = (*flags[:2], f"--steps={saved + 20}", flags[3])
     again = tasks.run("towers", *flags, env={"TFMUX_RUN_ID": "a"})
     assert again.wait() == 0
-    assert f"restored {newest}" in again.text
+    assert f"restored step {saved} from {newest}" in again.text
     assert ACCURACY.search(again.text) and again.accuracy > 0.7
 
 
