@@ -169,3 +169,23 @@ def test_hits_in_the_merged_log_in_its_order(tmp_path: Path) -> None:
     finder.cancel()
     for file in files.values():
         file.close()
+
+
+def test_a_far_hit_is_shown_before_all_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking back ends after a while; then the first hit that the count comes to is shown."""
+    monkeypatch.setattr("tui.log.search.NEAR_BYTES", 1 << 20)
+    file = LogFile(tmp_path / "a.log")
+    hay = b"hay\n" * 100_000
+    file.append(0, b"needle one\n" + hay * 10 + b"needle two\n" + hay * 10, 1.0)
+    search = Search(file, Query("needle"), file.newlines - 1)
+    try:
+        wait(lambda: search.near_hit is not None)
+        assert search.near_hit == 0
+        wait(lambda: search.done)
+        assert list(search.lines) == [0, 1_000_001]
+        assert search.scanned == search.size
+    finally:
+        search.cancel()
+        file.close()

@@ -30,6 +30,12 @@ class Finder:
         return all(search.done or search.cancelled for search in self._searches.values())
 
     @property
+    def share(self) -> float:
+        """How much of the logs has been counted through, 0 to 1."""
+        size = sum(search.size for search in self._searches.values())
+        return sum(search.scanned for search in self._searches.values()) / size if size else 1.0
+
+    @property
     def count(self) -> int:
         """Hits so far."""
         return sum(search.count for search in self._searches.values())

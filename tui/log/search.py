@@ -15,6 +15,8 @@ from .scan import backwards, forwards
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
 GROWTH_SECONDS = 0.3
+NEAR_BYTES = 64 * 1024 * 1024
+"""How far back is looked before counting begins at the beginning; a fraction of a second."""
 _SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
@@ -67,8 +69,9 @@ class Query:
 class Search:
     """Looks through one log and keeps up with its growth until it is cancelled.
 
-    The thread looks near `near` first, so that there is something to show, then counts from the
-    beginning. `near_hit` and `lines` are read by the screen's clock.
+    The thread looks back from `near` first, so that there is something to show, but not through
+    gigabytes; then it counts from the beginning. `near_hit` and `lines` are read by the screen's
+    clock.
     """
 
     def __init__(self, file: LogFile, query: Query, near: int) -> None:
@@ -78,6 +81,10 @@ class Search:
         self.done = False
         """Everything up to the log's end has been counted."""
         self.near_hit: int | None = None
+        """The first hit to show: the last one at or before `near`, or when there is none within
+        `NEAR_BYTES` before it, the first one that the count comes to."""
+        self.scanned = 0
+        """Bytes that have been counted."""
         self._file = file
         self._near = near
         self._stop = threading.Event()
@@ -86,6 +93,11 @@ class Search:
     def cancel(self) -> None:
         """Ends the search; what was found remains."""
         self._stop.set()
+
+    @property
+    def size(self) -> int:
+        """Bytes there are."""
+        return self._file.size
 
     @property
     def cancelled(self) -> bool:
@@ -119,6 +131,9 @@ class Search:
                     offset, line = piece.end, piece.first + piece.data.count(b"\n")
                     hits, count = self.query.lines(piece.text, piece.first)
                     self.count += count
+                    self.scanned = offset
+                    if hits and self.near_hit is None:
+                        self.near_hit = hits[0]
                     if len(self.lines) < MAX_KEPT:
                         self.lines.extend(hits)
             self.done = True
@@ -127,7 +142,11 @@ class Search:
             self._stop.wait(GROWTH_SECONDS)
 
     def _look_near(self) -> None:
+        begin = None
         for piece in backwards(self._file, self._near + 1, self._stop):
+            begin = begin or piece.end
+            if begin - piece.end > NEAR_BYTES:
+                return
             hits, _ = self.query.lines(piece.text, piece.first)
             hits = [hit for hit in hits if hit <= self._near]
             if hits:

@@ -101,7 +101,7 @@ class LogActions(Screen[None]):
             notes.append(f"&{filter_text} {thousands(view.lines.count)} lines")
         if self._finder and view.lines is self._finder_lines:
             place, total = self._finder.place(self._hit)
-            dots = "" if self._finder.done else "…"
+            dots = "" if self._finder.done else f"… {self._finder.share * 100:.0f} %"
             notes.append(f"/{self._finder.query.text} {place} of {thousands(total)}{dots}")
         return "  ".join(notes)
 
