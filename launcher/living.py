@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from .attach import StoredRun
 from .doors import door, link_settings
 from .errors import ClusterFileError, HostError
+from .history import summary
 from .ids import TaskId
 from .link import inquire
 from .runs import RunFolder
@@ -52,6 +53,8 @@ async def living_runs() -> list[LivingRun]:
 
 
 async def _look(folder: RunFolder) -> LivingRun | None:
+    if (await asyncio.to_thread(summary, folder)).over:
+        return None  # without reading all that a long run has written
     try:
         run = await asyncio.to_thread(StoredRun, folder)
     except (ClusterFileError, KeyError, ValueError):

@@ -1,0 +1,68 @@
+"""The preflight screen: fills as it goes, and ends what it began when it is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launcher import clusters
+from launcher.templates import ONE_MACHINE, render
+from tests.beds.inprocess import SshServer
+from tests.tui.conftest import shows, until
+from tests.tui.test_home import home
+from tui.screens.home import HomeScreen
+from tui.screens.preflight import PreflightScreen
+
+REMOTE = """
+[hosts.far]
+ssh = "{destination}"
+address = "far.invalid"
+[jobs.worker]
+tasks = ["far:2222"]
+command = ["train"]
+[run]
+workdir = ""
+"""
+
+
+async def test_this_machine_is_looked_at() -> None:
+    """t on a cluster: each check gets its cell, the one under the cursor is told in full, and
+    nothing was started."""
+    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    async with home() as pilot:
+        await pilot.press("t")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
+        await shows(pilot, "preflight of mine")
+        await shows(pilot, "tensorflow")
+        await shows(pilot, "✓ nothing stands in the way")
+        await pilot.press(*["down"] * 7)
+        await shows(pilot, "localhost: ")
+        await pilot.press("tab")
+        await shows(pilot, "from localhost")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+
+
+async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
+    ssh_server: SshServer,
+) -> None:
+    """The host's key is shown in the dialog; n refuses it, and the finding says what to do."""
+    destination = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
+    clusters.create("far", REMOTE.format(destination=destination))
+    async with home() as pilot:
+        await pilot.press("t")
+        await shows(pilot, "First contact with far")
+        await pilot.press("n")
+        await shows(pilot, "✗ a launch would fail")
+        await pilot.press("e")
+        await shows(pilot, "--accept-new")
+
+
+async def test_leaving_early_ends_the_look() -> None:
+    """Escape while it goes on: home again at once, and no agent stays (the watch for left-over
+    processes of all tests would find it)."""
+    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    async with home() as pilot:
+        await pilot.press("t")
+        await shows(pilot, "looking")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
