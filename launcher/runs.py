@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .errors import RunNotFoundError
+from .agent.folders import FolderError, private
+from .errors import RunNotFoundError, TfmuxError
 from .spec import Cluster
 
 
@@ -36,16 +37,27 @@ class RunFolder:
 
     @classmethod
     def create(cls, run_id: str, text: str, cluster: Cluster) -> RunFolder:
-        """Makes the folder of a new run, mode 0700; `text` is the cluster's file as it stands."""
-        home = runs_home()
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = home / run_id
-        path.mkdir(mode=0o700)
+        """Makes the folder of a new run, mode 0700; `text` is the cluster's file as it stands.
+
+        Raises:
+            TfmuxError: the disk is full, or the folder of runs is somebody else's.
+        """
+        path = runs_home() / run_id
+        try:
+            private(str(runs_home()))
+            path.mkdir(mode=0o700)
+        except FolderError as error:
+            raise TfmuxError(f"runs are not kept there: {error}") from error
+        except OSError as error:
+            raise TfmuxError(f"{path} cannot be made: {error.strerror}") from error
         if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
             # A file without a name has that of the file, and this copy is called otherwise.
             text = f'name = "{cluster.name}"\n' + text.removeprefix("\ufeff")
-        (path / "cluster.toml").write_text(text)
-        (path / "origin").write_text(str(cluster.base))
+        try:
+            (path / "cluster.toml").write_text(text)
+            (path / "origin").write_text(str(cluster.base))
+        except OSError as error:
+            raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
         return cls(path)
 
     @classmethod
@@ -125,8 +137,9 @@ class Tending:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, str(os.getpid()).encode(), 0)
+        with suppress(OSError):  # on a full disk nobody learns our pid, but the lock is ours
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
         return True
 
     def __enter__(self) -> Self:
