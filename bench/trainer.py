@@ -3,9 +3,10 @@
 
 Every program trains the same network on the same data on this machine, one program after the
 other, 1 ps and 2 workers, batch 100. Counted are global steps per second from the moment when all
-who count steps have printed a line, as a ratio of another program's in the same call; and the time
-from the second worker's process start to its first step, beside that of importing TensorFlow in as
-many processes at once.
+who count steps have printed a line, as a ratio of another program's in the same call; the processor
+time of all tasks per global step (ms), whose ratio also holds on a machine that others use; and the
+time from the second worker's process start to its first step, beside that of importing TensorFlow
+in as many processes at once.
 """
 
 from __future__ import annotations
@@ -75,6 +76,7 @@ class Run:
         self.started = time.monotonic()
         self.lines: dict[str, list[tuple[float, int]]] = {}
         self.first_steps: dict[str, float] = {}
+        self.cost: dict[str, float] = {}  # processor milliseconds a global step, by job
         self._tasks: dict[str, subprocess.Popen[bytes]] = {}
         self._threads: list[threading.Thread] = []
         ports = iter(_free_ports(sum(count for _, count in program.jobs)))
@@ -127,7 +129,12 @@ class Run:
                     if self._tasks[name].poll() is not None or time.monotonic() > deadline:
                         raise SystemExit(f"{self._program.name}: no step from {name}")
                 time.sleep(0.1)
+            before, step = self._used(), self._step
             time.sleep(seconds)
+            steps = max(self._step - step, 1)
+            self.cost = {
+                job: 1000 * (now - before[job]) / steps for job, now in self._used().items()
+            }
         finally:
             for task in self._tasks.values():
                 task.kill()
@@ -135,6 +142,20 @@ class Run:
                 task.wait()
             for thread in self._threads:
                 thread.join()
+
+    @property
+    def _step(self) -> int:
+        return max(lines[-1][1] for lines in self.lines.values() if lines)
+
+    def _used(self) -> dict[str, float]:
+        """Processor seconds that each job's processes have used."""
+        used: dict[str, float] = {}
+        for name, task in self._tasks.items():
+            fields = pathlib.Path(f"/proc/{task.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks = int(fields[11]) + int(fields[12])
+            job = name.partition(":")[0]
+            used[job] = used.get(job, 0.0) + ticks / os.sysconf("SC_CLK_TCK")
+        return used
 
     @property
     def rate(self) -> float:
@@ -157,6 +178,7 @@ def main() -> None:
     print(f"data: {options.data or 'embedded digits'}")
     print(f"import of TensorFlow, 3 processes at once: {_import_time(3):.1f} s", flush=True)
     rates: dict[str, list[float]] = {name: [] for name in names}
+    costs: dict[str, list[float]] = {name: [] for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in names}
     chosen = [program for program in PROGRAMS if program.name in options.only]
     for _ in range(options.rounds):
@@ -164,17 +186,33 @@ def main() -> None:
             run = Run(program, options.data)
             run.measure(options.seconds)
             rates[program.name].append(run.rate)
+            costs[program.name].append(sum(run.cost.values()))
             if "worker:1" in run.first_steps:
                 seconds[program.name].append(run.first_steps["worker:1"])
-            print(f"  {program.name}: {run.rate:.1f} steps/s", file=sys.stderr, flush=True)
-    print(f"{'program':32} {'steps/s':>8} {'ratio':>6}  second worker's first step")
+            parts = ", ".join(f"{job} {used:.1f}" for job, used in run.cost.items())
+            print(
+                f"  {program.name}: {run.rate:.1f} steps/s; processor ms a step: {parts}",
+                file=sys.stderr,
+                flush=True,
+            )
+    print(f"{'program':32} {'steps/s':>8} {'ratio':>6}  {'ms':>5} {'ratio':>6}  first step")
     for program in chosen:
-        rate = statistics.median(rates[program.name])
-        base = rates[program.beside]
-        ratio = f"{rate / statistics.median(base):6.2f}" if base else f"{'':6}"
-        first = seconds[program.name]
-        second = f"{statistics.median(first):.1f} s" if first else "-"
-        print(f"{program.name:32} {rate:8.1f} {ratio}  {second}", flush=True)
+        mine, beside = program.name, program.beside
+        rate, base, cost, base_cost = rates[mine], rates[beside], costs[mine], costs[beside]
+        first = f"{statistics.median(seconds[mine]):.1f} s" if seconds[mine] else "-"
+        print(
+            f"{program.name:32} {statistics.median(rate):8.1f} {_ratio(rate, base)}"
+            f"  {statistics.median(cost):5.1f} {_ratio(base_cost, cost)}"
+            f"  {first}",
+            flush=True,
+        )
+
+
+def _ratio(values: list[float], beside: list[float]) -> str:
+    """The medians' ratio; blank where there is nothing beside."""
+    if not (values and beside):
+        return f"{'':6}"
+    return f"{statistics.median(values) / statistics.median(beside):6.2f}"
 
 
 def _data() -> str | None:
