@@ -132,11 +132,11 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     past_run("lost", {"time": 1004.0, "event": "run", "state": "running"})
     async with home() as pilot:
         await shows(pilot, "Past runs 3")
-        await shows(pilot, "✓ success         good-20261120-183002-7f3a     1:02  step  1 200")
+        await shows(pilot, "✓ success      good-20261120-183002-7f3a     1:02  step  1 200")
         await shows(pilot, "loss 0.250")
-        await shows(pilot, "✗ failed          bad-20261120-183002-7f3a")
+        await shows(pilot, "✗ failed       bad-20261120-183002-7f3a")
         await shows(pilot, "worker:1 @tf3 failed 1")
-        await shows(pilot, "? unknown         lost-20261120-183002-7f3a     0:04")
+        await shows(pilot, "? unknown      lost-20261120-183002-7f3a     0:04")
 
 
 async def test_a_past_run_opens_in_the_run_screen() -> None:
@@ -247,6 +247,7 @@ async def test_everything_fits_80_by_24() -> None:
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Past runs 1")
         await shows(pilot, "Enter open  l launch")
+        await shows(pilot, "step  1 200  loss 0.250")
         shutil.rmtree(clusters.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")

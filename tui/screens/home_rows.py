@@ -14,6 +14,8 @@ from tui.widgets.fit import Part, fit
 from tui.words import Mood, age, clock, figure, thousands
 
 Colours = dict[Mood, str]
+NARROW = 90
+"""Cells of width below which step and loss matter more than the whole of a run's id."""
 _MARKS = {
     Outcome.SUCCESS: ("✓", Mood.GOOD),
     Outcome.FAILED: ("✗", Mood.BAD),
@@ -75,7 +77,7 @@ class Rows:
             word, style = "▶ unsupervised", f"bold {self.colours[Mood.BUSY]}"
         if living is not None and any(host.unreachable for host in living.hosts):
             word, style = "? unreachable hosts", f"bold {self.colours[Mood.BAD]}"
-        parts = [Part(0, f"{word:<16}", style), Part(0, told.run_id)]
+        parts = [Part(0, f"{word:<16}", style), Part(0, self._id(told.run_id))]
         parts += self._figures(entry)
         parts.append(Part(3, f"since {age(self.now - told.started)}", "dim"))
         return self._line(*parts)
@@ -86,13 +88,19 @@ class Rows:
         word = str(told.outcome) if told.outcome else "unknown"
         if not told.clean:
             mark, word, mood = "⚠", "unconfirmed", Mood.BAD
-        parts = [Part(0, f"{mark} {word:<14}", self.colours[mood]), Part(0, told.run_id)]
+        parts = [Part(0, f"{mark} {word:<11}", self.colours[mood]), Part(0, self._id(told.run_id))]
         parts.append(Part(2, f"{clock((told.ended or told.last) - told.started):>7}"))
         parts += self._figures(entry)
         parts.append(Part(3, f"{age(self.now - told.started)} ago", "dim"))
         if told.first_failure:
             parts.append(Part(4, told.first_failure, self.colours[Mood.BAD]))
         return self._line(*parts)
+
+    def _id(self, run_id: str) -> str:
+        """A run's id; on a small screen its beginning and what tells it from its like."""
+        if self.width >= NARROW or len(run_id) <= 18:
+            return run_id
+        return f"{run_id[:12]}…{run_id[-5:]}"
 
     def _figures(self, entry: RunEntry) -> list[Part]:
         told = entry.summary
