@@ -52,7 +52,7 @@ class TfmuxApp(App[int]):
         Binding("ctrl+q", "leave", "Leave", priority=True, show=False),
         Binding("ctrl+c", "interrupt", "Leave", priority=True, show=False),
         Binding("q", "leave", "Leave", id="leave"),
-        Binding("d", "detach", "Detach: the run goes on without a screen", id="detach"),
+        Binding("d", "detach", "Detach: the run goes on", id="detach"),
         Binding("M", "metrics", "Metrics", id="metrics"),
         Binding("H", "hosts", "Hosts", id="hosts"),
         Binding("question_mark,f1", "help", "Help", id="help"),

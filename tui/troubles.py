@@ -31,7 +31,8 @@ class Troubles:
             points = self._control.series(task.id).points
             if points and now - points[-1].time < _FRESH:
                 continue  # it makes steps: whatever it said, it got over it
-            hint = self._hint(task.id)
+            begun = task.attempts[-1].log_start if task.attempts else 0
+            hint = self._hint(task.id, begun)
             if hint is not None:
                 found.append((since, task.id, hint))
         if not found:
@@ -39,13 +40,14 @@ class Troubles:
         _, name, hint = max(found, key=lambda one: one[0])
         return name, hint
 
-    def _hint(self, task: TaskId) -> Hint | None:
+    def _hint(self, task: TaskId, begun: int) -> Hint | None:
+        """What the end of a log means, as far as the attempt that began there wrote it."""
         file = self._control.logs.open(task)
         size = file.size
         known = self._seen.get(task)
         if known is not None and known[0] == size:
             return known[1]
-        data = file.read(max(0, size - _TAIL), _TAIL)
+        data = file.read(max(begun, size - _TAIL), _TAIL)
         hints = (hint_for(plain_text(line)) for line in reversed(data.split(b"\n")))
         hint = next((hint for hint in hints if hint is not None), None)
         self._seen[task] = size, hint

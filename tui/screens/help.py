@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 from rich.table import Table
@@ -15,6 +16,8 @@ from textual.widgets import Label, Static
 from tui.config import config_path
 from tui.palette import Command
 from tui.words import LETTERS, MOODS, Mood
+
+_LETTERS_A_ROW = 6
 
 
 class HelpScreen(ModalScreen[None]):
@@ -35,8 +38,12 @@ class HelpScreen(ModalScreen[None]):
             with VerticalScroll():
                 yield Static(self._keys(), id="keys")
                 yield Static(self._letters())
-            hint = f"other keys: [keys] in {config_path()}; the palette shows the ids   Esc back"
+            path = config_path()
+            if path.is_relative_to(Path.home()):
+                path = Path("~") / path.relative_to(Path.home())
+            hint = f"Other keys: [keys] in {path}; the palette shows the ids."
             yield Label(hint, classes="dialog-note", markup=False)
+            yield Label("Esc back", classes="dialog-note")
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
@@ -64,8 +71,9 @@ class HelpScreen(ModalScreen[None]):
 
     def _letters(self) -> Text:
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
-        text = Text("\nLetters of the status strip:  ")
-        for state, letter in LETTERS.items():
+        text = Text("\nLetters of the status strip:\n")
+        for i, (state, letter) in enumerate(LETTERS.items()):
+            text.append("\n" if i == _LETTERS_A_ROW else "")
             text.append(letter, f"bold {colours[MOODS[state]]}")
             text.append(f" {state}   ")
         return text

@@ -26,6 +26,8 @@ _MOODS = {
     HostState.REFUSED: Mood.BAD,
     HostState.CLOSED: Mood.OFF,
 }
+_LOAD_WIDE = len("cpu  100 %  memory  512 MB")
+_PID_WIDE = len("pid 4194304")
 
 
 class HostsScreen(Screen[None]):
@@ -61,6 +63,8 @@ class HostsScreen(Screen[None]):
 def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text:
     """A block a host: its link, its load, and a row for each of its tasks."""
     text = Text(no_wrap=True)
+    name_wide = max((len(str(task.id)) for task in snapshot.tasks), default=0)
+    how_wide = max((len(task.how) for task in snapshot.tasks), default=0)
     for host in snapshot.hosts:
         text.append(f"{host.name}", "bold")
         text.append(f"  {host.destination}" if host.destination != host.name else "", "dim")
@@ -85,13 +89,12 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text
             if task.host != host.name:
                 continue
             text.append(f"  {LETTERS[task.state]} ", f"bold {colours[mood(task)]}")
-            text.append(f"{task.id!s:<12} {task.how:<14}")
-            if task.id in host.usage:
-                cpu, memory = host.usage[task.id]
-                text.append(f"  cpu {cpu * 100:>4.0f} %  memory {size(memory):>7}")
-            if task.pid is not None:
-                text.append(f"  pid {task.pid}", "dim")
-            text.append(f"  {task.address}\n", "dim")
+            text.append(f"{task.id!s:<{name_wide}}  {task.how:<{how_wide}}")
+            cpu, memory = host.usage.get(task.id, (None, None))
+            load = "" if cpu is None else f"cpu {cpu * 100:>4.0f} %  memory {size(memory or 0):>7}"
+            text.append(f"  {load:<{_LOAD_WIDE}}")
+            pid = "" if task.pid is None else f"pid {task.pid}"
+            text.append(f"  {pid:<{_PID_WIDE}}  {task.address}\n", "dim")
         text.append("\n")
     return text
 

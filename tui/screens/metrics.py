@@ -121,6 +121,7 @@ class MetricsScreen(Screen[None]):
             if i < MAX_CURVES and of[0]:
                 drawn = smoothed(of, SMOOTHING[self._smoothing])
                 xs, ys = resampled(drawn, max(10, widget.size.width))
+                ys = [float(f"{y:.4g}") for y in ys]  # an axis of 17 digits would take its room
                 colour = TASK_COLOURS[i % len(TASK_COLOURS)]
                 plot.plot(xs, ys, label=str(task.id), marker="braille", color=colour)
         if moment is not None:

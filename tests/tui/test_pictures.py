@@ -1,0 +1,169 @@
+"""Every screen as it looks: compared with a picture of it that a person has looked at.
+
+The clock stands still and nothing blinks, so that the same picture comes out on any machine.
+After a wanted change: `pytest tests/tui/test_pictures.py --snapshot-update`, and look at them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.command import CommandPalette
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from launcher.ids import TaskId
+from launcher.snapshot import Attempt, HostView
+from launcher.states import HostState, Outcome, RunState, TaskState
+from tests.tui.conftest import shows, until
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+from tui.config import Config
+
+Compare = Callable[..., bool]
+Prepare = Callable[[Pilot[Any]], Awaitable[None]]
+NOON = 1_795_176_000.0
+STEP = (
+    b"After %d training steps (%d global steps), loss on training batch is %.4f."
+    b"  (0.010 sec/batch)\n"
+)
+SIZES = [(80, 24), (120, 40), (200, 50)]
+
+
+@pytest.fixture(autouse=True)
+def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Noon, UTC, for as long as the test lasts."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    time.tzset()
+    monkeypatch.setattr(time, "time", lambda: NOON)
+    monkeypatch.setattr(Input.cursor_blink, "_default", False)
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Iterator[ScriptedRun]:
+    """1 ps and 3 workers on four hosts in the middle of a training; one waits, one has begun
+    anew after a failure."""
+    run = ScriptedRun(tmp_path, workers=3, hosts=4)
+    run.change(state=RunState.RUNNING, total_steps=20_000, started=NOON - 83)
+    run.all_tasks(state=TaskState.READY, started=NOON - 80, pid=4121, last_output=NOON - 2)
+    run.write("ps:0", b"ps:0 listens on tf1:2222\n", now=NOON - 79)
+    for i in range(30):
+        for worker in range(2):
+            step = i * 20 + worker * 9
+            loss = 2.3 * 0.93**i + 0.1 * worker
+            run.write(f"worker:{worker}", STEP % (i * 10, step, loss), now=NOON - 62 + 2 * i)
+    log = run.logs.open(TaskId("worker", 2))
+    run.write("worker:2", b"MemoryError\n", now=NOON - 50)
+    begun = (Attempt(1, 0, NOON - 70), Attempt(2, log.size, NOON - 40))
+    run.task("worker:2", state=TaskState.READY, attempt=2, attempts=begun)
+    run.write("worker:2", b"\x1b[32mINFO\x1b[0m back from checkpoint 400\n", now=NOON - 39)
+    hosts = tuple(
+        HostView(
+            f"tf{i + 1}",
+            f"ubuntu@tf{i + 1}",
+            HostState.UP,
+            lease_until=NOON + 14,
+            last_heard=NOON - 1,
+            cpu=0.25 * (i + 1),
+            memory_used=2_000_000_000 * (i + 1),
+            memory_total=8_000_000_000,
+            usage={run.snapshot().tasks[i].id: (0.9, 512_000_000)},
+        )
+        for i in range(4)
+    )
+    run.change(hosts=hosts)
+    yield run
+    run.logs.close()
+
+
+def still(*keys: str, text: str = "worker:2") -> Prepare:
+    """Presses keys, waits for a text, and lets no cursor blink."""
+
+    async def prepare(pilot: Pilot[Any]) -> None:
+        await shows(pilot, "worker:2")
+        await pilot.press(*keys)
+        await shows(pilot, text)
+        screen = pilot.app.screen
+        if isinstance(screen, CommandPalette):
+            await until(pilot, lambda: screen._busy_timer is None and not screen._show_busy)
+        await pilot.pause()
+
+    return prepare
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_run(snap_compare: Compare, training: ScriptedRun, size: tuple[int, int]) -> None:
+    """The run screen in a small, a usual and a large terminal."""
+    app = TfmuxApp(training, config=Config())
+    assert snap_compare(app, terminal_size=size, run_before=still(text="back from checkpoint"))
+
+
+def test_run_in_a_light_theme(snap_compare: Compare, training: ScriptedRun) -> None:
+    """The run screen in a light theme."""
+    app = TfmuxApp(training, config=Config(theme="textual-light"))
+    ready = still(text="back from checkpoint")
+    assert snap_compare(app, terminal_size=(120, 40), run_before=ready)
+
+
+@pytest.mark.parametrize(
+    ("keys", "text"),
+    [
+        (["m"], "all logs, 4 of 4"),
+        (["M"], "global steps a second"),
+        (["H"], "lease ends"),
+        (["question_mark"], "Kill all, on all hosts"),
+        (["ctrl+p", *"kill all"], "Kill all, on all hosts"),
+        (["q"], "Stay"),
+    ],
+    ids=["merged", "metrics", "hosts", "help", "palette", "leave"],
+)
+def test_other_screens(
+    snap_compare: Compare, training: ScriptedRun, keys: list[str], text: str
+) -> None:
+    """What opens from the run screen."""
+    app = TfmuxApp(training, config=Config())
+    assert snap_compare(app, terminal_size=(120, 40), run_before=still(*keys, text=text))
+
+
+def test_receipt(snap_compare: Compare, training: ScriptedRun) -> None:
+    """After the kill."""
+    app = TfmuxApp(training, config=Config())
+
+    async def kill(pilot: Pilot[Any]) -> None:
+        await pilot.press("f9")
+        training.all_tasks(state=TaskState.KILLED, exit_signal="TERM", ended=NOON)
+        training.end(Outcome.KILLED, 130)
+        await still(text="nothing is left alive")(pilot)
+
+    assert snap_compare(app, terminal_size=(120, 40), run_before=kill)
+
+
+def test_without_colours(training: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NO_COLOR the whole run screen, logs too, is drawn in greys, and states keep their
+    letters and words."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    training.write("ps:0", b"\x1b[31mred\x1b[0m \x1b[38;2;1;200;3mgreen\x1b[0m\n", now=NOON)
+    training.task("worker:1", state=TaskState.FAILED, exit_code=1)
+    app = TfmuxApp(training, config=Config())
+
+    async def look() -> None:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await still(text="red green")(pilot)
+            await shows(pilot, "worker:1 F")
+            await shows(pilot, "failed 1")
+            for strip in app.screen._compositor.render_strips():
+                for _, style, _ in strip:
+                    for colour in (style.color, style.bgcolor) if style else ():
+                        triplet = colour.get_truecolor() if colour else None
+                        assert triplet is None or len(set(triplet)) == 1, (strip.text, triplet)
+
+    asyncio.run(look())
