@@ -415,7 +415,8 @@ class Link:
 
 
 async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
-    """Asks a host's agent what it holds, without taking it over; None when there is none.
+    """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
+    `{"left": […]}` names the tasks of which processes live all the same; None when none do.
 
     Raises:
         HostError: the host cannot be reached.
@@ -430,7 +431,8 @@ async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any
             decoder = wire.Decoder()
             while True:
                 for frame in decoder.feed(data):
-                    return frame.json() if frame.type == wire.WELCOME else None
+                    said = frame.json()
+                    return said if frame.type == wire.WELCOME or said.get("left") else None
                 data = await transport.read()
                 if not data:
                     return None

@@ -23,6 +23,8 @@ class LivingHost:
     tasks: tuple[TaskId, ...] = ()
     agent: bool = False
     """An agent of the run is there."""
+    left: bool = False
+    """No agent is there, but processes of the run are: `tfmux kill` ends them."""
     unreachable: str = ""
 
 
@@ -40,7 +42,9 @@ class LivingRun:
     @property
     def alive(self) -> bool:
         """Something of it was seen, or a host could not be asked."""
-        return self.launcher is not None or any(h.agent or h.unreachable for h in self.hosts)
+        return self.launcher is not None or any(
+            host.agent or host.left or host.unreachable for host in self.hosts
+        )
 
 
 async def living_runs() -> list[LivingRun]:
@@ -85,5 +89,8 @@ async def _ask(run: StoredRun, name: str, logins: Logins) -> LivingHost:
         return LivingHost(name, unreachable=getattr(error, "reason", str(error)))
     if welcome is None:
         return LivingHost(name)
+    if "left" in welcome:
+        tasks = [TaskId.parse(task) for task in welcome["left"] if task]
+        return LivingHost(name, tuple(tasks), left=True)
     tasks = [TaskId.parse(facts["task"]) for facts in welcome["tasks"] if not facts["ended"]]
     return LivingHost(name, tuple(dict.fromkeys(tasks)), agent=True)

@@ -15,11 +15,11 @@ import sys
 import time
 from typing import Any
 
-from . import wire
+from . import state, wire
 from .folders import FolderError, Folders
 from .guardian import guard
 from .notes import say_traceback
-from .proc import AGENT_TAG, read_process, send, variable
+from .proc import AGENT_TAG, Census, read_process, send, variable
 from .server import Agent
 
 ANSWER_SECONDS = 15.0
@@ -42,12 +42,19 @@ def main(config: dict[str, Any]) -> None:
         os.write(1, wire.encode(wire.ERROR, {"text": str(error)}))
         return
     if link is None:
-        os.write(1, wire.encode(wire.GONE, {"by": ""}))
+        os.write(1, wire.encode(wire.GONE, {"by": "", "left": _left(config["run_id"], folders)}))
         return
     # Sleep until the agent lets go of the channel; our own 0 and 1 keep sshd's side open.
     link.settimeout(None)
     while link.recv(1):
         continue
+
+
+def _left(run_id: str, folders: Folders) -> list[str]:
+    """The tasks ("" where it is not known) of processes that have outlived their agent."""
+    census = Census(run_id)
+    state.load(folders, census)
+    return sorted({who for _, who in census.take().values()})
 
 
 def _hand_over(link: socket.socket) -> bool:

@@ -263,6 +263,7 @@ class Agent:
         try:
             channel.pump()
         except OSError:
+            self._read(channel)  # a kill may have been the last thing that was said
             self._drop(channel)
             return
         wanted = channel.wants_to_write()

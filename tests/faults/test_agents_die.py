@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from tests import command
 from tests.beds import proc
 from tests.beds.proc import Process
 from tests.command import Up
@@ -95,6 +96,8 @@ def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
         "the task itself went with the agent",
     )
     assert hidden(scene), "the daemon was meant to live on"
+    listed = command.run("ps").stdout
+    assert f"tf3  worker:0: left over, no agent; tfmux kill {run_id} ends it" in listed
     code, said = scene.kill(run_id)
     assert code == 0 and "tf3: " in said, said
     scene.wait_dead(timeout=10)

@@ -38,7 +38,9 @@ def ps(*, as_json: bool) -> int:
         for host in run.hosts:
             tasks = " ".join(str(task) for task in host.tasks) or "no task"
             said = f"unreachable: {host.unreachable}" if host.unreachable else tasks
-            if host.agent or host.unreachable:
+            if host.left:
+                said = f"{tasks}: left over, no agent; tfmux kill {run.run_id} ends it"
+            if host.agent or host.left or host.unreachable:
                 sys.stdout.write(f"  {host.name}  {said}\n")
     if not runs:
         print("tfmux: no run lives", file=sys.stderr)
