@@ -21,11 +21,11 @@ from launcher.states import Outcome, RunState
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.screens.page import OpenRun, Page
-from tui.screens.prompts import Asker
 
 if TYPE_CHECKING:
     from launcher.control import RunControl
     from tui.screens.dialogs import Leave, ReceiptScreen
+    from tui.screens.prompts import Asker
 
 SWITCH_SECONDS = 0.001
 RECEIPT_SECONDS = 1.5
@@ -64,13 +64,14 @@ class TfmuxApp(App[int]):
         control: RunControl | None = None,
         pages: Sequence[Page] = (),
         config: Config | None = None,
+        asker: Asker | None = None,
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config`
-        the person's own file counts."""
+        the person's own file counts. `asker` answers what the run's launcher asks, with dialogs
+        of this app."""
         super().__init__()
         self.control: RunControl | None = control if not pages else None
-        self.asker = Asker()
-        """Answers what the launcher of a run asks, with dialogs of this app."""
+        self._asker = asker
         self._config = config if config is not None else load_config()
         self._first = control
         self._pages = list(pages)
@@ -78,7 +79,8 @@ class TfmuxApp(App[int]):
         self._asked = False
 
     def on_mount(self) -> None:
-        self.asker.serve(self)
+        if self._asker is not None:
+            self._asker.serve(self)
         for page in self._pages:
             self.push_screen(page)
         if self._first is not None and self._pages:

@@ -47,9 +47,11 @@ def detach_command(session: Session) -> list[str]:
 def show(session: Session) -> int:
     """Opens the run screen on a session that has not been started; returns the exit code."""
     from tui.app import TfmuxApp
+    from tui.screens.prompts import Asker
 
-    app = TfmuxApp(session)
-    session.on_question(app.asker)
+    asker = Asker()
+    app = TfmuxApp(session, asker=asker)
+    session.on_question(asker)
     session.start()
     for number in (signal.SIGTERM, signal.SIGHUP):
         # The screen may be gone already: the run is ended first, then the screen.
