@@ -151,7 +151,7 @@ class Link:
                 delay = 0.25
                 reason = "the connection ended"
             except HostError as error:
-                if first and not self.settings.persistent:
+                if not self.sessions and first and not self.settings.persistent:
                     self._listener.link_refused(self.settings.host, error)
                     return
                 reason = error.reason
@@ -341,8 +341,8 @@ class Link:
         body = frame.json()
         if frame.type == wire.WELCOME:
             self.connected = True
-            self.sessions += 1
             self._listener.link_up(host, body)
+            self.sessions += 1
             self._grant()
         elif frame.type == wire.REPLY:
             future = self._replies.get(body["id"])

@@ -1,0 +1,223 @@
+"""A host's link alone: an agent that says half, too much or nonsense, and a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher import bootstrap, link
+from launcher.agent import wire
+from launcher.errors import HostError
+from launcher.ids import TaskId
+from launcher.link import Link, LinkSettings
+from launcher.logs import LogStore
+from launcher.transport import Transport
+
+TASK = TaskId("worker", 0)
+WELCOME = wire.encode(wire.WELCOME, {"tasks": [], "was": ""})
+
+
+class Scripted(Transport):
+    """A transport whose other side is the test."""
+
+    def __init__(self, nonce: str) -> None:
+        self.said: asyncio.Queue[bytes] = asyncio.Queue()
+        self.heard = b""
+        self.closed = False
+        self.said.put_nowait(b"motd\n" + bootstrap.marker(nonce) + b"\n")
+
+    async def read(self) -> bytes:
+        return b"" if self.closed else await self.said.get()
+
+    def write(self, data: bytes) -> None:
+        self.heard += data
+
+    async def drain(self) -> None:
+        return
+
+    async def aclose(self) -> None:
+        self.closed = True
+        self.said.put_nowait(b"")
+
+    @property
+    def complaint(self) -> str:
+        return "\x1b]52;c;eA==\x07the shell complains"
+
+    def frames(self) -> list[wire.Frame]:
+        """What the launcher has said after the agent's source."""
+        loader = 8 + int(self.heard[:8])
+        packed = int(self.heard[loader : loader + 8])
+        return [*wire.Decoder().feed(self.heard[loader + 8 + packed :])]
+
+
+class Ears:
+    """Hears what a link says."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        self.news = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def hear(*words: Any) -> None:
+            self.heard.append((name, words))
+            self.news.set()
+
+        return hear
+
+    async def wait(self, name: str) -> Any:
+        """The words of the first call of that name."""
+        async with asyncio.timeout(20):
+            while True:
+                found = [words for said, words in self.heard if said == name]
+                if found:
+                    return found[0]
+                self.news.clear()
+                await self.news.wait()
+
+
+async def come_true(condition: Callable[[], object]) -> None:
+    """Waits for something that has no event of its own."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+class Line:
+    """A link, its ears, its logs and its transports, running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ears = Ears()
+        self.transports: list[Scripted] = []
+        self.logs = LogStore(folder)
+        settings = LinkSettings("run", "h", 60.0, 1.0, "stop", local=False)
+        self.link = Link(settings, self.open, self.logs, self.ears)
+        self.task = asyncio.create_task(self.link.run())
+
+    async def open(self, run_id: str, nonce: str) -> Transport:
+        self.transports.append(Scripted(nonce))
+        return self.transports[-1]
+
+    async def up(self) -> Scripted:
+        """The agent has greeted."""
+        await come_true(lambda: self.transports)
+        self.transports[0].said.put_nowait(WELCOME)
+        await self.ears.wait("link_up")
+        self.link.follow(TASK, 0, 1 << 40)
+        return self.transports[0]
+
+    async def close(self) -> None:
+        await self.link.aclose()
+        await self.task
+
+
+def granted(transport: Scripted) -> list[int]:
+    """The credits that the launcher has given."""
+    return [f.json()["upto"] for f in transport.frames() if f.type == wire.CREDIT]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\0\0\0\5" + bytes([wire.WELCOME]) + b"[1,2]", "not an agent's"),
+        (b"\xff\xff\xff\xff" + bytes([wire.WELCOME]), "4294967295 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not an agent's"),
+        (b"\0\0\0\2" + bytes([wire.WELCOME]) + b"{}", "not an agent's: 'tasks'"),
+        (wire.encode(wire.ERROR, {"text": "this agent speaks version 1"}), "speaks version 1"),
+        (b"", "did not greet us: the shell complains"),
+    ],
+)
+async def test_what_is_no_greeting_is_refused_with_the_reason(
+    tmp_path: Path, answer: bytes, reason: str
+) -> None:
+    """An oversized, cut, wrong or missing greeting: one clear error, no crash, no hang."""
+    line = Line(tmp_path)
+
+    def link_up(host: str, welcome: dict[str, Any]) -> None:
+        _ = welcome["tasks"]
+
+    vars(line.ears)["link_up"] = link_up  # reads the welcome, as the engine does
+    await come_true(lambda: line.transports)
+    line.transports[0].said.put_nowait(answer)
+    _, error = await line.ears.wait("link_refused")
+    assert isinstance(error, HostError)
+    assert reason in error.reason and error.reason.isprintable()
+    await line.task
+
+
+async def test_half_a_greeting_and_then_silence_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The login worked, some bytes came, and then nothing: the link does not wait for ever."""
+    monkeypatch.setattr(link, "START_SECONDS", 0.5)
+    line = Line(tmp_path)
+    await come_true(lambda: line.transports)
+    line.transports[0].said.put_nowait(WELCOME[:-3])
+    _, error = await line.ears.wait("link_refused")
+    assert "did not greet us" in error.reason
+    await line.task
+
+
+async def test_log_bytes_out_of_order_end_the_connection_and_not_the_link(tmp_path: Path) -> None:
+    """A gap in a log means that something is wrong with this connection: it is made anew, and
+    the log asked for from where its file ends."""
+    line = Line(tmp_path)
+    transport = await line.up()
+    transport.said.put_nowait(wire.encode_data(0, 0, b"abc"))
+    transport.said.put_nowait(wire.encode_data(0, 7, b"hij"))
+    await line.ears.wait("link_lost")
+    await come_true(lambda: len(line.transports) == 2)
+    assert line.logs.open(TASK).size == 3
+    await line.close()
+
+
+async def test_a_receipt_behind_bytes_that_find_no_room_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With our disk full, log bytes wait and get no new credit; what comes behind them does not
+    wait; when there is room they are stored in order, and the credit goes on."""
+    monkeypatch.setattr(link, "_FULL_DISK_PAUSE", 0.05)
+    line = Line(tmp_path)
+    transport = await line.up()
+    full = True
+    real = os.pwrite
+
+    def pwrite(fd: int, data: Any, offset: int) -> int:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(fd, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    chunk = bytes(64 * 1024)
+    for number in range(16):
+        transport.said.put_nowait(wire.encode_data(0, number * len(chunk), chunk))
+    receipt = {"ids": [1], "tasks": None, "signalled": 2, "survivors": [], "seconds": 0.1}
+    transport.said.put_nowait(wire.encode(wire.RECEIPT, receipt))
+    host, kind, body = await line.ears.wait("agent_said")
+    assert (host, kind, body) == ("h", wire.RECEIPT, receipt)
+    assert line.link.stuck and line.logs.open(TASK).size == 0
+    assert any(name == "disk_full" for name, _ in line.ears.heard)
+    assert granted(transport) == [link.WINDOW]
+    full = False
+    await come_true(lambda: line.logs.open(TASK).size == 16 * len(chunk))
+    await come_true(lambda: not line.link.stuck)
+    assert granted(transport)[-1] == link.WINDOW + 16 * len(chunk)
+    await line.close()
+
+
+async def test_a_kill_goes_out_at_once(tmp_path: Path) -> None:
+    """Whatever waits to be read, a kill is on its way when `send` returns; on a link that is
+    down it is refused, for whoever has it to try again."""
+    line = Line(tmp_path)
+    assert not line.link.send(wire.KILL, {"id": 1, "tasks": None, "grace": 0.0})
+    transport = await line.up()
+    for number in range(100):
+        transport.said.put_nowait(wire.encode_data(0, number, b"x"))
+    assert line.link.send(wire.KILL, {"id": 2, "tasks": None, "grace": 0.0})
+    assert [f.json()["id"] for f in transport.frames() if f.type == wire.KILL] == [2]
+    await line.close()
