@@ -1,0 +1,61 @@
+"""A process that cannot be ended: reported by name, never waited for without end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import pytest
+
+from tests.beds import proc
+from tests.command import python_task
+from tests.faults.scene import Scene, ready, receipt
+from tests.launcher.agent_client import wait_until
+
+pytestmark = pytest.mark.bed
+
+BECOMES_ROOT = """
+import socket, subprocess, sys, time
+words = ["/opt/asroot", "--reuid=0", "--regid=0", "--clear-groups", "sleep", "3005"]
+subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+server = socket.create_server(("", int(sys.argv[1])))
+time.sleep(3000)
+"""
+
+
+def test_a_survivor_is_named_and_stays_known(scene: Scene) -> None:
+    """An ordinary user's task has a child that has become root: it may not be signalled. The
+    receipt names it, the exit code is 4, and `tfmux kill` says the same until it has gone.
+    Where root itself logs in, the same child is ended."""
+    host = scene.bed["tf3"]
+    for each in (scene.bed["tf1"], host):
+        program = each.disk / "opt/asroot"
+        shutil.copy("/usr/bin/setpriv", program)
+        os.chown(program, 0, 0)
+        program.chmod(0o4755)
+    file = scene.file(
+        {"ps": ["tf1"], "worker": ["tf3"]},
+        run="lease = 60\ngrace = 0.5",
+        words=[*python_task(BECOMES_ROOT), "{port}"],
+    )
+    with scene.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        wait_until(lambda: [p for p in host.leftovers() if p.argv == ("sleep", "3005")], "root")
+        (survivor,) = [p for p in host.leftovers() if p.argv == ("sleep", "3005")]
+        assert survivor.uid == 0
+        try:
+            up.press_ctrl_c()
+            assert up.wait(60) == 4, up.told()
+            assert receipt(up)["tf1"]["confirmed"] and not receipt(up)["tf1"]["survivors"]
+            (named,) = receipt(up)["tf3"]["survivors"]
+            assert (named["pid"], named["command"]) == (survivor.inner, "sleep 3005")
+            assert f"pid {survivor.inner} (S) sleep 3005" in up.said
+            assert f"finish with: tfmux kill {up.run_id}" in up.said
+            code, said = scene.kill(up.run_id)
+            assert code == 4 and "sleep 3005" in said, said
+        finally:
+            proc.signal_process(survivor, signal.SIGKILL)
+        code, said = scene.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+    scene.wait_dead(timeout=10)
