@@ -76,17 +76,24 @@ async def running(session: Session) -> None:
         await pilot.pause(0.5)
         save(app, "run-light")
         app.theme = "textual-dark"
-        for key, name in (
-            ("m", "merged"),
-            ("M", "metrics"),
-            ("H", "hosts"),
-            ("question_mark", "help"),
-        ):
+        await press(pilot, "space")
+        save(app, "chief-large")
+        await press(pilot, "space")
+        save(app, "list-and-detail")
+        await press(pilot, "space")
+        save(app, "merged")
+        await press(pilot, "space")
+        for key, name in (("M", "metrics"), ("H", "hosts"), ("question_mark", "help")):
             await press(pilot, key)
             save(app, name)
-            await press(pilot, "m" if name == "merged" else "escape")
+            await press(pilot, "escape")
+        await press(pilot, "ctrl+p")
+        save(app, "palette")
+        await press(pilot, "escape")
         await press(pilot, "tab", "z", "slash", *"loss", "enter")
         save(app, "search")
+        await press(pilot, "escape", "ampersand", *"!I0000", "enter")
+        save(app, "filter")
         await press(pilot, "escape", "escape")
         await press(pilot, "q")
         save(app, "leave")
@@ -110,6 +117,20 @@ async def home() -> None:
         app.push_screen(first.editor(file))
         await pilot.pause(1.5)
         save(app, "editor")
+        await press(pilot, "5")
+        save(app, "plan")
+
+
+async def preflight(path: Path) -> None:
+    """The preflight of this machine, filled."""
+    sessions = Sessions()
+    first = HomeScreen(sessions, [path])
+    app = TfmuxApp(pages=[first])
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(2.0)
+        await press(pilot, "t")
+        await pilot.pause(8.0)
+        save(app, "preflight")
 
 
 def main() -> None:
@@ -130,6 +151,7 @@ def main() -> None:
                 session.kill_all()
             session.wait(60)
         asyncio.run(home())
+        asyncio.run(preflight(file))
 
 
 if __name__ == "__main__":
