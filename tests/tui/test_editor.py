@@ -77,6 +77,16 @@ async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
         await until(pilot, lambda: text_of(pilot) == before)
 
 
+async def test_a_value_typed_slowly_is_taken_like_any_other() -> None:
+    """By then it has been checked, and the table already shows it."""
+    async with editor() as pilot:
+        await pilot.press("right", "right", "right", "enter", *"/opt/py")
+        body = screen_of(pilot).query_one("#hosts", EditTable).body
+        await until(pilot, lambda: body.cell is not None and body.cell.text == "/opt/py")
+        await pilot.press("enter")
+        await until(pilot, lambda: 'python = "/opt/py"' in text_of(pilot))
+
+
 async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
     """A wrong value may be taken: it is shown at its field, on the plan, and can be saved."""
     async with editor() as pilot:

@@ -46,7 +46,7 @@ class HelpScreen(ModalScreen[None]):
             yield Label("Esc back", classes="dialog-note")
 
     def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
+        self.set_focus(self.query_one(VerticalScroll))
 
     def _keys(self) -> Table:
         rows: dict[str, str] = {}

@@ -88,7 +88,7 @@ class HomeScreen(Page):
 
     def on_mount(self) -> None:
         self.asker.serve(self.app)
-        self.query_one(OptionList).focus()
+        self.set_focus(self.query_one(OptionList))
         self.set_interval(LOOK_AGAIN, self._look_if_shown)
 
     def on_screen_resume(self) -> None:

@@ -49,7 +49,7 @@ class HostsScreen(Screen[None]):
         yield KeyFooter([("F9", "kill all"), ("Esc", "back"), ("M", "metrics"), ("?", "help")])
 
     def on_mount(self) -> None:
-        self.query_one(VerticalScroll).focus()
+        self.set_focus(self.query_one(VerticalScroll))
         self._show()
         self.set_interval(1.0, self._show)
 

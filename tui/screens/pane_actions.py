@@ -40,8 +40,9 @@ class PaneActions(Panes):
 
     def action_nth(self, number: int) -> None:
         """The nth pane of the page."""
-        if number <= len(self._grid.panes) and (view := self._grid.panes[number - 1].view):
-            self._focus(view.task)
+        places = self.board.place()
+        if number <= len(places):
+            self._focus(places[number - 1][0])
 
     def action_name(self) -> None:
         """Asks for a task's name."""

@@ -136,8 +136,9 @@ class Panes(LogActions):
         if pane is None and self._grid.panes and self._grid.panes[0].view:
             pane = self._grid.panes[0]
             self.board.focused = self._grid.panes[0].view.task
-        if pane and not pane.has_focus and not self.query_one(Prompt).display:
-            pane.focus(scroll_visible=False)
+        if pane and not self.query_one(Prompt).display:
+            # At once: Widget.focus() waits for its turn, and the next key would act elsewhere.
+            self.set_focus(pane, scroll_visible=False)
 
     def _focus(self, task: TaskId | None) -> None:
         if task is not None:
@@ -150,9 +151,10 @@ class Panes(LogActions):
         self.show_focus()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """A click on a pane gives it the focus."""
-        if isinstance(event.widget, LogPane) and event.widget.view and event.widget.view.task:
-            self.board.focused = event.widget.view.task
+        """A click on a pane gives it the focus. Word of a focus that has moved on since is old."""
+        pane = event.widget
+        if pane is self.focused and isinstance(pane, LogPane) and pane.view and pane.view.task:
+            self.board.focused = pane.view.task
             self.show_focus()
 
     @on(StatusStrip.Clicked)

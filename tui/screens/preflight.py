@@ -74,7 +74,7 @@ class PreflightScreen(Page):
     def on_mount(self) -> None:
         self._checks, self._matrix = self.query(Body)
         self._matrix.id = "matrix"
-        self._checks.focus()
+        self.set_focus(self._checks)
         self.set_interval(FRAME, self._frame)
         self.action_again()
 
@@ -218,7 +218,7 @@ class PreflightScreen(Page):
 
     def action_other_table(self) -> None:
         """Between the checks and the matrix."""
-        (self._matrix if self._checks.has_focus else self._checks).focus()
+        self.set_focus(self._matrix if self._checks.has_focus else self._checks)
 
     def action_finding(self, by: int) -> None:
         """To the next or previous cell that is not right."""
@@ -235,7 +235,7 @@ class PreflightScreen(Page):
         after = [place for place in bad if (place[1], place[0]) > here]
         before = [place for place in bad if (place[1], place[0]) < here]
         place = (after or bad)[0] if by > 0 else (before or bad)[-1]
-        self._checks.focus()
+        self.set_focus(self._checks)
         self._checks.go_to(*place)
 
     def action_end_leftovers(self) -> None:

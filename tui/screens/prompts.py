@@ -83,7 +83,7 @@ class HostKeyDialog(ModalScreen[str | None]):
             )
 
     def on_mount(self) -> None:
-        self.query_one(OptionList).focus()
+        self.set_focus(self.query_one(OptionList))
 
     def action_answer(self, answer: str) -> None:
         """Answers."""

@@ -39,7 +39,7 @@ class Prompt(Horizontal):
         field = self.query_one(Input)
         field.value = self._last.get(purpose, "") if text is None else text
         field.select_all()
-        field.focus()
+        self.screen.set_focus(field)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

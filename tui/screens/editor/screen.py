@@ -311,8 +311,7 @@ class EditorScreen(RowActions, FileActions):
         assert document is not None
         body = table.body
         self._trial = None
-        cell = body.cell
-        if cell is None or event.text != cell.text:
+        if event.text != table.original:
             try:
                 changed = self._sheet(table).put(document, body.row, body.column, event.text)
             except (EditError, PasteError, ValueError) as error:
@@ -365,11 +364,11 @@ class EditorScreen(RowActions, FileActions):
         self._page = page
         self._place()
         if page == "file":
-            self.query_one(TextArea).focus()
+            self.set_focus(self.query_one(TextArea))
         elif page == "plan":
-            self.query_one("PlanPreview OptionList").focus()
+            self.set_focus(self.query_one("PlanPreview OptionList"))
         else:
-            self.query_one(f"#{page}", EditTable).body.focus()
+            self.set_focus(self.query_one(f"#{page}", EditTable).body)
         self._show_title(self.draft.now)
         self.call_after_refresh(self._show_about)
 
@@ -378,7 +377,7 @@ class EditorScreen(RowActions, FileActions):
         if self._page == "jobs":
             table = self._table
             other = "#tasks" if table is not None and table.id == "jobs" else "#jobs"
-            self.query_one(other, EditTable).body.focus()
+            self.set_focus(self.query_one(other, EditTable).body)
             self.call_after_refresh(self._show_about)
 
     def action_problem(self) -> None:
@@ -410,7 +409,7 @@ class EditorScreen(RowActions, FileActions):
                         jobs = self.query_one("#jobs", EditTable).body
                         jobs.row = list(now.document.table("jobs")).index(self._tasks.job)
                     self.action_page(page)
-                    table.body.focus()
+                    self.set_focus(table.body)
                     self.call_after_refresh(table.body.go_to, *place)
                     return
         self.action_page("file")

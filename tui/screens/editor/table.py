@@ -331,6 +331,9 @@ class EditTable(Widget):
     ) -> None:
         super().__init__(id=id)
         self.body = Body(nothing, first, widest)
+        self.original = ""
+        """What stood in the cell when the field was opened: the cells already show what is being
+        typed as soon as it has been checked."""
 
     def compose(self) -> ComposeResult:
         """The cells, and the field."""
@@ -355,12 +358,13 @@ class EditTable(Widget):
             max(0, min(y, self.size.height - 3)),
         )
         field.suggester = completion
+        self.original = text
         with self.prevent(Input.Changed):
             field.value = text
         field.cursor_position = len(text)
         self.say("", about)
         over.display = True
-        field.focus()
+        self.screen.set_focus(field)  # now, not after keys that have already come
         # Before it has a size it cannot know how far to scroll.
         self.call_after_refresh(self._show_end)
 
@@ -373,7 +377,7 @@ class EditTable(Widget):
     def close(self) -> None:
         """Closes the field; the cells have the focus again."""
         self.query_one("#over").display = False
-        self.body.focus()
+        self.screen.set_focus(self.body)
 
     def say(self, problem: str, about: str) -> None:
         """What is wrong with what stands in the field, else what it is for."""

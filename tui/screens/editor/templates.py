@@ -54,7 +54,7 @@ class TemplateDialog(ModalScreen[Path | None]):
         self._template: Template | None = None
         for widget in self.query(".field"):
             widget.display = False
-        self.query_one(OptionList).focus()
+        self.set_focus(self.query_one(OptionList))
         for number, _ in _numbered():
             self._bindings.bind(str(number), f"choose({number})", show=False)
 
@@ -75,7 +75,7 @@ class TemplateDialog(ModalScreen[Path | None]):
             widget.display = template.remote or not widget.has_class("remote")
         name = self.query_one("#name", Input)
         name.value = clusters.free_name(template.key)
-        name.focus()
+        self.set_focus(name)
         note = "Enter goes on, Esc leaves"
         if template.remote:
             note = "Tab to the hosts (none: this machine), " + note
@@ -104,7 +104,7 @@ class TemplateDialog(ModalScreen[Path | None]):
     def _submitted(self, event: Input.Submitted) -> None:
         assert self._template is not None
         if event.input.id == "name" and self._template.remote:
-            self.query_one("#hosts", Input).focus()
+            self.set_focus(self.query_one("#hosts", Input))
             return
         name, found, problem = self._values()
         if problem:
