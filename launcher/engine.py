@@ -448,8 +448,11 @@ class Engine:
         """The blocking part of the preflight: ports; then the final plan."""
         hosts = self.run.plan.hosts
         if ports:
-            results = await asyncio.gather(*(self._check_ports(host.name) for host in hosts))
-            if not all(results):
+            reasons = await asyncio.gather(*(self._check_ports(host.name) for host in hosts))
+            for host, reason in zip(hosts, reasons, strict=True):
+                if reason:  # all are told, not only whose answer came first
+                    self.feed(ev.HostRefused(time.time(), host.name, reason))
+            if any(reasons):
                 return
         await asyncio.gather(*(self._ask_gpus(host) for host in hosts))
         plan = make_plan(self._cluster, self.run.plan.run_id, self._facts(), self._resume)
@@ -469,7 +472,8 @@ class Engine:
         ports = {str(task): port for task, port in self._ports.items()}
         return {"run": self.run.plan.run_id, "ports": ports, "resume": self._resume}
 
-    async def _check_ports(self, host: str) -> bool:
+    async def _check_ports(self, host: str) -> str:
+        """Looks at a host's fixed ports and picks the free ones; why it will not do, if so."""
         tasks = self.run.plan.on_host(host)
         fixed = [task.port for task in tasks if task.port is not None]
         free = [task.id for task in tasks if task.port is None]
@@ -479,14 +483,9 @@ class Engine:
         try:
             answer = await self._links[host].ask(wire.PORTS, body)
         except AgentError as error:
-            self.feed(ev.HostRefused(time.time(), host, error.reason))
-            return False
-        if answer["held"]:
-            reason = "; ".join(port_words(held) for held in answer["held"])
-            self.feed(ev.HostRefused(time.time(), host, reason))
-            return False
+            return error.reason
         self._ports.update(zip(free, answer["picked"], strict=True))
-        return True
+        return "; ".join(port_words(held) for held in answer["held"])
 
     def _facts(self) -> dict[str, HostFacts]:
         plan = self.run.plan

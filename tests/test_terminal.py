@@ -164,7 +164,7 @@ def test_leaving_asks_and_detaching_leaves_the_run_alive(
     window.run("up", str(cluster(tmp_path)))
     window.wait_for("worker:1 @localhost", "step 2")
     run_id = RunFolder.all()[0].run_id
-    window.keys("d")
+    window.keys("d", "y")
     window.wait_for("EXIT-CODE 0", "tfmux attach")
     again = terminal(120, 40)
     again.run("attach", run_id)

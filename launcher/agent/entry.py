@@ -22,7 +22,7 @@ from .notes import say_traceback
 from .proc import AGENT_TAG, Census, read_process, send, variable
 from .server import Agent
 
-ANSWER_SECONDS = 15.0
+ANSWER_SECONDS = 12.0
 """How long an agent may take to answer a bridge: longer than its guardian needs to find out
 that it froze, so that only an agent that nobody guards any more is replaced."""
 

@@ -61,7 +61,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scene: Scene) -> None:
         PLACES,
         run='lease = 20\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails"},
-        env={"SECONDS": "9", "FAILURES": "1"},
+        env={"SECONDS": "6", "FAILURES": "1"},
     )
     done = subprocess.run(
         [sys.executable, "-c", DETACHING, str(file)],
@@ -116,7 +116,7 @@ def test_the_second_launcher_takes_over_and_the_first_says_so(scene: Scene) -> N
 
 def test_a_launcher_that_slept_less_than_the_lease_goes_on(scene: Scene) -> None:
     """Ctrl-Z and fg: nothing is lost, nothing is started again."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "14"})
+    file = scene.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "10"})
     with scene.up(file) as up:
         ready(up, *ALL)
         before = scene.ledger_folder("tf3")

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.bed, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 LEASE, GRACE = 3.0, 0.6
 MODES = ("stubborn", "daemon", "orphan", "child", "holder", "stops", "fails")
-GROUP = 5
+GROUP = 10
 """Runs that live on the bed at the same time: each is the other's stranger."""
 
 
@@ -253,6 +253,6 @@ def batches() -> list[list[int]]:
 
 
 @pytest.mark.parametrize("seeds", batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-def test_random_faults(bed: Bed, tmp_path: Path, seeds: list[int]) -> None:
+def test_random_faults(town: Bed, tmp_path: Path, seeds: list[int]) -> None:
     """Zero survivors, zero strangers hit, logs equal to what the tasks wrote."""
-    play(bed, tmp_path, seeds)
+    play(town, tmp_path, seeds)

@@ -93,25 +93,25 @@ def test_local_tasks_survive_a_full_disk(scene: Scene, small_disk: Path) -> None
     scene.wait_dead(up.run_id, timeout=10)
 
 
-def test_a_full_disk_there_stops_no_task(scene: Scene) -> None:
+def test_a_full_disk_there_stops_no_task(fresh_scene: Scene) -> None:
     """A host whose state directory fills up: said at once, and at the end how much is missing."""
-    host = scene.bed["tf3"]
+    host = fresh_scene.bed["tf3"]
     state = f"{host.account.home}/.local/state"
     host.run(["mkdir", "-p", state])
     words = f"size=1m,mode=700,uid={host.account.uid},gid={host.account.uid}"
     host.run(["mount", "-t", "tmpfs", "-o", words, "small", state], as_user=False)
-    file = scene.file(
+    file = fresh_scene.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
         env={**FAST, "SECONDS": "6"},
         run="lease = 60\ngrace = 1",
     )
-    with scene.up(file) as up:
+    with fresh_scene.up(file) as up:
         assert up.wait() == 0, up.told()
         assert confirmed(up) and last_states(up)["worker:0"] == "exited"
         said = notes(up)
         assert any("tf3: the log of worker:0" in n and "disk is full" in n for n in said), said
         assert any("worker:0" in n and "dropped on tf3" in n for n in said), said
-    scene.wait_dead(timeout=10)
+    fresh_scene.wait_dead(timeout=10)
 
 
 def test_a_log_at_its_limit_is_cut_and_said(scene: Scene) -> None:

@@ -101,17 +101,17 @@ def test_kill_while_starting_leaves_no_late_starter(scene: Scene) -> None:
         scene.wait_dead(up.run_id, timeout=5)
 
 
-def test_kill_while_connecting_leaves_nothing(scene: Scene) -> None:
+def test_kill_while_connecting_leaves_nothing(fresh_scene: Scene) -> None:
     """Pressed before any host has answered: the agents that come up afterwards go by
     themselves, long before the lease."""
-    for host in scene.bed:
+    for host in fresh_scene.bed:
         faults.bashrc(host, "sleep 1")
-    file = scene.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600")
-    with scene.up(file) as up:
+    file = fresh_scene.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600")
+    with fresh_scene.up(file) as up:
         up.wait_for(lambda e: e["event"] == "host", "hosts")
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
-    scene.wait_dead(up.run_id, timeout=30)
+    fresh_scene.wait_dead(up.run_id, timeout=30)
 
 
 def test_kill_while_a_host_is_away_and_during_its_return(scene: Scene) -> None:

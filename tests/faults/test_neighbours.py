@@ -67,14 +67,14 @@ def test_kill_all_runs(scene: Scene) -> None:
     scene.wait_dead(timeout=10)
 
 
-def test_a_host_whose_clock_is_an_hour_ahead(scene: Scene) -> None:
+def test_a_host_whose_clock_is_an_hour_ahead(fresh_scene: Scene) -> None:
     """Events and lines stay in the order of their receipt here, the lease holds, and the run
     ends as any other."""
     assert faults.can_shift_clock()
-    faults.shift_clock(scene.bed["tf3"], 3600)
-    assert float(scene.bed["tf3"].run(["date", "+%s"]).stdout) > time.time() + 3000
-    file = scene.file(PLACES, run="lease = 5\ngrace = 1", env={"SECONDS": "7"})
-    with scene.up(file) as up:
+    faults.shift_clock(fresh_scene.bed["tf3"], 3600)
+    assert float(fresh_scene.bed["tf3"].run(["date", "+%s"]).stdout) > time.time() + 3000
+    file = fresh_scene.file(PLACES, run="lease = 5\ngrace = 1", env={"SECONDS": "7"})
+    with fresh_scene.up(file) as up:
         ready(up, "ps:0", "worker:0")
         assert up.wait() == 0, up.told()
         times = [event["time"] for event in up.events if event["event"] != "log"]
@@ -82,5 +82,5 @@ def test_a_host_whose_clock_is_an_hour_ahead(scene: Scene) -> None:
         assert all(abs(event["time"] - time.time()) < 600 for event in up.events)
         logs = [event["time"] for event in up.of("log")]
         assert logs == sorted(logs)
-        scene.check_logs(up.run_id)
-    wait_until(lambda: not scene.left(), "nothing is left", 10)
+        fresh_scene.check_logs(up.run_id)
+    wait_until(lambda: not fresh_scene.left(), "nothing is left", 10)

@@ -84,18 +84,18 @@ def holding(folders: list[Path]) -> list[Path]:
 
 
 @pytest.mark.bed
-def test_everything_is_quoted(scene: Scene) -> None:
+def test_everything_is_quoted(fresh_scene: Scene) -> None:
     """Arguments, environment, working directory, interpreter and identity with blanks, quotes,
     line breaks and `$()` arrive as they are, on a host with a login shell in between, and
     nothing of them is run."""
-    host = scene.bed["tf3"]
+    host = fresh_scene.bed["tf3"]
     python = "/tmp/my $(touch owned) 'py'"
     host.run(["ln", "-s", "/opt/tf/bin/python", python])
-    work = scene.folder / "a $(touch owned) \"b\" 'c'"
+    work = fresh_scene.folder / "a $(touch owned) \"b\" 'c'"
     work.mkdir()
     (work / "it's a $(file)").write_text("here")
     nasty = [word.replace("{{x}}", "{{{{x}}}}") for word in NASTY]
-    text = scene.hosts_toml(["tf3"]).replace(f'"{host.python}"', json.dumps(python))
+    text = fresh_scene.hosts_toml(["tf3"]).replace(f'"{host.python}"', json.dumps(python))
     text = f"""
 name = "nasty"
 {text}
@@ -107,16 +107,16 @@ command = {json.dumps(["{python}", "-c", ECHO, "{workdir}", *nasty])}
 workdir = {json.dumps(work.name)}
 env = {{ NASTY = {json.dumps(nasty[2] + nasty[4] + nasty[5])} }}
 """
-    file = write(scene.folder, text)
-    with scene.up(file) as up:
+    file = write(fresh_scene.folder, text)
+    with fresh_scene.up(file) as up:
         assert up.wait() == 0, up.told()
         said = up.log("worker:0", "plain")["text"]
         wanted = [word.replace("{{x}}", "{x}") for word in NASTY]
         assert repr(wanted) in said or repr(list(NASTY)) in said, said
         assert repr(NASTY[2] + NASTY[4] + NASTY[5]) in said
     assert not host.run(["find", "/tmp", "-name", "owned"]).stdout
-    assert not list(scene.folder.rglob("owned")) and not Path("/tmp/owned").exists()
-    scene.wait_dead(timeout=10)
+    assert not list(fresh_scene.folder.rglob("owned")) and not Path("/tmp/owned").exists()
+    fresh_scene.wait_dead(timeout=10)
 
 
 ESCAPES = (
@@ -158,22 +158,22 @@ command = {json.dumps(python_task(script))}
 
 @pytest.mark.bed
 @pytest.mark.parametrize("what", ["another user's folder", "a link"])
-def test_a_socket_folder_of_somebody_else_is_refused(scene: Scene, what: str) -> None:
+def test_a_socket_folder_of_somebody_else_is_refused(fresh_scene: Scene, what: str) -> None:
     """`/tmp/tfmux-UID` made beforehand by another user, or as a link: nothing is put there,
     and the reason is named."""
-    host = scene.bed["tf3"]
+    host = fresh_scene.bed["tf3"]
     place = f"/tmp/tfmux-{host.account.uid}"
     if what == "a link":
         host.run(["ln", "-s", host.account.home, place])
     else:
         host.run(["mkdir", "-m", "777", place], as_user=False)
-    file = scene.file({"ps": ["tf1"], "worker": ["tf3"]})
+    file = fresh_scene.file({"ps": ["tf1"], "worker": ["tf3"]})
     done = command.run("up", str(file), "--json")
     assert done.returncode == 3, done
     reason = "belongs to another user" if what != "a link" else "is no folder"
     assert f"{place} {reason}" in done.stderr
     assert "tf3" in done.stderr and "nothing was started" in done.stderr
-    scene.wait_dead(timeout=15)
+    fresh_scene.wait_dead(timeout=15)
 
 
 def test_the_folder_of_runs_must_be_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

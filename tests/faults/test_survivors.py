@@ -24,22 +24,22 @@ time.sleep(3000)
 """
 
 
-def test_a_survivor_is_named_and_stays_known(scene: Scene) -> None:
+def test_a_survivor_is_named_and_stays_known(fresh_scene: Scene) -> None:
     """An ordinary user's task has a child that has become root: it may not be signalled. The
     receipt names it, the exit code is 4, and `tfmux kill` says the same until it has gone.
     Where root itself logs in, the same child is ended."""
-    host = scene.bed["tf3"]
-    for each in (scene.bed["tf1"], host):
+    host = fresh_scene.bed["tf3"]
+    for each in (fresh_scene.bed["tf1"], host):
         program = each.disk / "opt/asroot"
         shutil.copy("/usr/bin/setpriv", program)
         os.chown(program, 0, 0)
         program.chmod(0o4755)
-    file = scene.file(
+    file = fresh_scene.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
         run="lease = 60\ngrace = 0.5",
         words=[*python_task(BECOMES_ROOT), "{port}"],
     )
-    with scene.up(file) as up:
+    with fresh_scene.up(file) as up:
         ready(up, "ps:0", "worker:0")
         wait_until(lambda: [p for p in host.leftovers() if p.argv == ("sleep", "3005")], "root")
         (survivor,) = [p for p in host.leftovers() if p.argv == ("sleep", "3005")]
@@ -52,10 +52,10 @@ def test_a_survivor_is_named_and_stays_known(scene: Scene) -> None:
             assert (named["pid"], named["command"]) == (survivor.inner, "sleep 3005")
             assert f"pid {survivor.inner} (S) sleep 3005" in up.said
             assert f"finish with: tfmux kill {up.run_id}" in up.said
-            code, said = scene.kill(up.run_id)
+            code, said = fresh_scene.kill(up.run_id)
             assert code == 4 and "sleep 3005" in said, said
         finally:
             proc.signal_process(survivor, signal.SIGKILL)
-        code, said = scene.kill(up.run_id)
+        code, said = fresh_scene.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
-    scene.wait_dead(timeout=10)
+    fresh_scene.wait_dead(timeout=10)
