@@ -20,6 +20,8 @@ check: .venv/ready
 bench: .venv/ready
 	@$(BIN)/python -m bench.panes
 	@$(BIN)/python -m bench.flood
+	@$(BIN)/python -m bench.search
+	@$(BIN)/python -m bench.memory
 	@$(BIN)/python -m bench.kill
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.trainer

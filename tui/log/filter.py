@@ -87,7 +87,7 @@ class Filtered:
                 if not piece.data.endswith(b"\n"):
                     continue  # an unfinished line may still come to hit
                 after = piece.first + piece.data.count(b"\n")
-                hits, _ = self._query.lines(piece.text, piece.first)
+                hits, _ = self._query.lines(piece)
                 if self._exclude:
                     out = set(hits)
                     hits = [n for n in range(piece.first, after) if n not in out]

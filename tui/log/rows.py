@@ -79,10 +79,7 @@ def row(
 def highlighted(row: list[Piece], query: Query) -> list[Piece]:
     """The row with what was searched for reversed."""
     text = "".join(piece.text for piece in row)
-    edges: list[int] = []
-    for match in query.in_text.finditer(text):
-        if match.end() > match.start():
-            edges += match.span()
+    edges = [edge for span in query.spans(text) for edge in span]
     if not edges:
         return row
     result: list[Piece] = []

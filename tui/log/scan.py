@@ -13,7 +13,9 @@ PIECE = 256 * 1024
 """Small enough that the interpreter's lock is given back before a key would be felt to wait."""
 GIANT = 4 * 1024 * 1024
 """A line longer than this is looked at in parts."""
-_ESCAPES = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
+ESCAPE = r"\x1b\[[0-?]*[ -/]*[@-~]"
+"""A change of colour, and whatever else begins like one."""
+_ESCAPES = re.compile(ESCAPE.encode())
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,14 @@ class Piece:
     """Where in the file the piece ends."""
 
     @property
+    def coloured(self) -> bool:
+        """Colours change in it, perhaps in the middle of a word."""
+        return b"\x1b" in self.data
+
+    @property
     def text(self) -> bytes:
-        """The lines without colours, which may stand in the middle of a word."""
-        return _ESCAPES.sub(b"", self.data) if b"\x1b" in self.data else self.data
+        """The lines without colours."""
+        return _ESCAPES.sub(b"", self.data) if self.coloured else self.data
 
 
 def forwards(file: LogFile, offset: int, line: int, stop: threading.Event) -> Iterator[Piece]:

@@ -1,0 +1,100 @@
+"""Memory of the process with the screen: many tasks with long logs, every page of them shown.
+
+    python -m bench.memory [--tasks 64] [--lines 1000000]
+
+The logs go through the log store, as they do in a run, then every page of panes is turned, a
+pane scrolled to its first line, and the merged log of all tasks opened. Beside it stands an
+empty app of the same toolkit.
+"""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.app import App
+
+from bench.panes import SIZE
+from launcher.states import RunState
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+
+CHUNK = 10_000
+"""Lines that are appended at a time."""
+
+
+def peak() -> float:
+    """The most memory that this process ever had, in MB."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1000
+    raise RuntimeError("this kernel does not tell")
+
+
+def in_a_process(work: Callable[[], None]) -> float:
+    """Does something in a process of its own and returns its peak."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        work()
+        os.write(write_end, str(peak()).encode())
+        os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        found = float(pipe.read())
+    os.waitpid(pid, 0)
+    return found
+
+
+def ours(tasks: int, lines: int) -> None:
+    """The app on a run with many long logs."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = ScriptedRun(Path(folder), ps=0, workers=tasks)
+        for number, task in enumerate(run.snapshot().tasks):
+            log = run.logs.open(task.id)
+            for first in range(0, lines, CHUNK):
+                rows = range(first, min(lines, first + CHUNK))
+                chunk = b"".join(b"step %d loss 0.5\n" % i for i in rows)
+                log.append(log.size, chunk, time.time() + number)
+        run.change(state=RunState.RUNNING)
+
+        async def look() -> None:
+            async with TfmuxApp(run).run_test(size=SIZE) as pilot:
+                for key in ("pagedown", *["]"] * 8, "home", "z", "m", "G"):
+                    await pilot.press(key)
+                    await pilot.pause(0.5)
+
+        asyncio.run(look())
+        run.logs.close()
+
+
+def empty() -> None:
+    """An app without anything."""
+
+    async def look() -> None:
+        async with App[None]().run_test(size=SIZE) as pilot:
+            await pilot.pause(0.5)
+
+    asyncio.run(look())
+
+
+def main() -> None:
+    """Prints both peaks."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=64)
+    parser.add_argument("--lines", type=int, default=1_000_000)
+    options = parser.parse_args()
+    mine = in_a_process(lambda: ours(options.tasks, options.lines))
+    other = in_a_process(empty)
+    print(f"tfmux, {options.tasks} tasks × {options.lines:,} lines: {mine:.0f} MB at most")
+    print(f"an empty app of the same toolkit:  {other:.0f} MB at most")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""Search of a large log: when the first hit is on the screen, and how keys are answered meanwhile.
+
+    python -m bench.search [--megabytes 1024]
+
+The log has one line that hits, at its beginning, in its middle, or nowhere; the pane stands at
+the end, so that the beginning is as far away as can be. The app runs in a pseudo-terminal of
+200×50 into which the search is typed; keys are typed at it all the while. Beside each stands
+`grep -n -m 1` with the same expression on the same file.
+"""
+
+# ruff: noqa: T201
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import pty
+import select
+import struct
+import subprocess
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.panes import KEY_EVERY, SIZE, Ours
+from launcher.ids import TaskId
+from launcher.logs import LogFile
+from launcher.states import RunState
+from tests.tui.fakes import ScriptedRun
+
+PLAIN = b"2026-11-21 12:04:11.1: After %d training steps, loss on training batch is 0.4512\n"
+COLOURED = b"\x1b[32mINFO\x1b[0m 12:04:11 batch %07d of epoch 3 took 12 ms, the queue is 4 deep\n"
+HIT = b"Some words, then the word Needle, and then HERE-IT-IS\n"
+CHUNK = 20_000
+"""Lines that are made once and written again and again."""
+BEGIN = 2.0
+"""Seconds after the start at which the search is typed."""
+SECONDS = 6.0
+
+
+def write(log: LogFile, line: bytes, size: int, place: float) -> None:
+    """Fills a log; `place` is where the hit stands, from 0 to 1, beyond 1 for nowhere."""
+    chunk = b"".join(line % i for i in range(CHUNK))
+    done = False
+    while log.size < size:
+        if not done and log.size >= place * size:
+            log.append(log.size, HIT, time.time())
+            done = True
+        log.append(log.size, chunk, time.time())
+
+
+def child(folder: Path, fill: Callable[[LogFile], None], ready: int, answer: int) -> None:
+    """The app on a run with one task, whose log is filled before it opens."""
+    pressed: list[float] = []
+    run = ScriptedRun(folder, ps=0, workers=1)
+    fill(run.logs.open(TaskId("worker", 0)))
+    run.change(state=RunState.RUNNING)
+    app = Ours(run, pressed)
+    os.write(ready, b"1")
+
+    def stop() -> None:
+        time.sleep(BEGIN + SECONDS)
+        app.call_from_thread(app.exit, 0)
+
+    threading.Thread(target=stop, daemon=True).start()
+    app.run()
+    os.write(answer, json.dumps(pressed).encode())
+    run.logs.close()
+
+
+def measure(
+    folder: Path, fill: Callable[[LogFile], None], pattern: str
+) -> tuple[float | None, list[float]]:
+    """Seconds from Enter to the hit on the screen (None: not shown), and the keys' waits in
+    milliseconds from then on."""
+    ready_read, ready = os.pipe()
+    answer_read, answer = os.pipe()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
+        child(folder, fill, ready, answer)
+        os._exit(0)
+    os.close(ready)
+    os.close(answer)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
+    os.read(ready_read, 1)
+    os.close(ready_read)
+    begin = time.monotonic() + BEGIN
+    asked = 0
+    entered = shown = None
+    sent: list[float] = []
+    next_key = begin + KEY_EVERY
+    seen = b""
+    while True:
+        try:
+            if select.select([terminal], [], [], 0.005)[0]:
+                seen = seen[-100:] + os.read(terminal, 1 << 16)
+        except OSError:  # the terminal's other end is closed
+            break
+        now = time.monotonic()
+        if not asked and now >= begin - 0.5:
+            asked = os.write(terminal, b"/")
+        if entered is None and now >= begin:
+            os.write(terminal, pattern.encode() + b"\r")
+            entered = now
+        if entered and shown is None and b"HERE-IT-IS" in seen:
+            shown = now - entered
+        if entered and next_key <= now < begin + SECONDS - 1:
+            sent.append(now)
+            os.write(terminal, b"\x14")
+            next_key += KEY_EVERY
+    with os.fdopen(answer_read, "rb") as pipe:
+        pressed = json.loads(pipe.read())
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return shown, [(got - at) * 1000 for at, got in zip(sent, pressed, strict=False)]
+
+
+def grep(path: Path, pattern: str) -> float:
+    """Seconds that `grep` takes to the first hit."""
+    began = time.monotonic()
+    words = ["grep", "-E", "-n", "-m", "1", *([] if pattern != pattern.lower() else ["-i"])]
+    subprocess.run([*words, pattern, str(path)], stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--megabytes", type=int, default=1024)
+    size = parser.parse_args().megabytes << 20
+    print(f"{'the hit, in the log':<34} {'shown s':>8} {'grep s':>8} {'p95 ms':>8} {'max ms':>8}")
+    for name, line, place, pattern in (
+        ("beginning, plain, a word", PLAIN, 0.0, "needle"),
+        ("middle, plain, a word", PLAIN, 0.5, "needle"),
+        ("beginning, plain, an expression", PLAIN, 0.0, "word (n|N)ee+dle,"),
+        ("beginning, coloured, a word", COLOURED, 0.0, "needle"),
+        ("nowhere, plain, a word", PLAIN, 2.0, "needle"),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
+
+            def fill(log: LogFile, line: bytes = line, place: float = place) -> None:
+                write(log, line, size, place)
+
+            shown, waits = measure(Path(folder), fill, pattern)
+            beside = grep(next(Path(folder).rglob("worker-0.log")), pattern)
+        waits.sort()
+        p95 = waits[int((len(waits) - 1) * 0.95)]
+        when = "never" if shown is None else f"{shown:.2f}"
+        print(f"{name:<34} {when:>8} {beside:>8.2f} {p95:>8.1f} {waits[-1]:>8.1f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
