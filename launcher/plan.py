@@ -144,7 +144,6 @@ class _Planner:
             exclude=run.exclude,
             cluster_spec=self._spec,
             chief=cluster.chief,
-            warm=cluster.start.warm,
         )
 
     def _task(self, task: TaskId) -> TaskPlan:

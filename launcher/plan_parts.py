@@ -123,7 +123,6 @@ class Plan:
     exclude: tuple[str, ...]
     cluster_spec: Mapping[str, list[str]]
     chief: TaskId | None
-    warm: bool = False
 
     def task(self, task: TaskId) -> TaskPlan:
         """The plan of one task.

@@ -226,6 +226,7 @@ class Start(_Table):
     timeout: Seconds = 120.0
     ready: dict[str, Ready] = field(default_factory=dict)
     warm: Flag = False
+    """Read and checked, so that a file that has it is valid; nothing depends on it."""
 
 
 class Metrics(_Table):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from trainer import role, server, shared_session, stop
-from trainer.errors import UsageError
+from trainer import server, shared_session
+from trainer.tours import pair
 
 if TYPE_CHECKING:
     from trainer.flags import Options
@@ -15,13 +14,7 @@ if TYPE_CHECKING:
 
 def run(options: Options) -> int:
     """Serves the variable as the ps, or is one of the two clients; returns the exit status."""
-    me = role.resolve(options, os.environ, needs=("ps", "worker"))
-    if len(me.cluster["worker"]) != 2:
-        raise UsageError("this tour is of two workers")
-    server.check_port(me)
-    if me.job == "ps":
-        return server.run_serving(me, options)
-    return stop.run(lambda _: _tour(me, options), options.grace)
+    return pair.run(options, _tour)
 
 
 def _tour(me: Role, options: Options) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainer import role, server, shared_session, stop
-from trainer.errors import UsageError
+from trainer import server, shared_session
+from trainer.tours import pair
 
 if TYPE_CHECKING:
     from trainer.flags import Options
@@ -18,13 +17,7 @@ _POLL = 0.1
 
 def run(options: Options) -> int:
     """Serves as the ps, is the chief, or waits for the chief; returns the exit status."""
-    me = role.resolve(options, os.environ, needs=("ps", "worker"))
-    if len(me.cluster["worker"]) != 2:
-        raise UsageError("this tour is of two workers")
-    server.check_port(me)
-    if me.job == "ps":
-        return server.run_serving(me, options)
-    return stop.run(lambda _: _tour(me, options), options.grace)
+    return pair.run(options, _tour)
 
 
 def _tour(me: Role, options: Options) -> None:

@@ -12,10 +12,10 @@ from tui.layout import Arrangement, Box
 from tui.log.attempts import Attempts
 from tui.log.view import LogView
 from tui.screens.log_actions import LogActions
+from tui.widgets.chosen import TaskChosen
 from tui.widgets.log_pane import LogPane
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.prompt import Prompt
-from tui.widgets.status_strip import StatusStrip
 from tui.widgets.task_list import TaskList
 
 MERGED_LIST_FROM = 110
@@ -157,7 +157,6 @@ class Panes(LogActions):
             self.board.focused = pane.view.task
             self.show_focus()
 
-    @on(StatusStrip.Clicked)
-    @on(TaskList.Clicked)
-    def _task_clicked(self, event: StatusStrip.Clicked | TaskList.Clicked) -> None:
+    @on(TaskChosen)
+    def _task_clicked(self, event: TaskChosen) -> None:
         self._focus(event.task)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rich.text import Text
 from textual import events
-from textual.message import Message
 from textual.widget import Widget
 
 from launcher.ids import TaskId
 from launcher.snapshot import Snapshot
+from tui.widgets.chosen import TaskChosen
 from tui.words import LETTERS, Mood, mood
 
 MAX_ROWS = 4
@@ -19,13 +19,6 @@ class StatusStrip(Widget):
 
     A click focuses the task.
     """
-
-    class Clicked(Message):
-        """A task's cell was clicked."""
-
-        def __init__(self, task: TaskId) -> None:
-            self.task = task
-            super().__init__()
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,4 +105,4 @@ class StatusStrip(Widget):
     def on_click(self, event: events.Click) -> None:
         task = self._places.get((event.x, event.y))
         if task is not None:
-            self.post_message(self.Clicked(task))
+            self.post_message(TaskChosen(task))

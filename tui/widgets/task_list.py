@@ -6,23 +6,16 @@ from collections.abc import Collection
 
 from rich.text import Text
 from textual import events
-from textual.message import Message
 from textual.widget import Widget
 
 from launcher.ids import TaskId
 from launcher.snapshot import Snapshot
+from tui.widgets.chosen import TaskChosen
 from tui.words import LETTERS, Mood, age, mood, thousands
 
 
 class TaskList(Widget):
     """One row a task; the focused one stays in sight."""
-
-    class Clicked(Message):
-        """A task's row was clicked."""
-
-        def __init__(self, task: TaskId) -> None:
-            self.task = task
-            super().__init__()
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,4 +71,4 @@ class TaskList(Widget):
 
     def on_click(self, event: events.Click) -> None:
         if self._snapshot and self._first + event.y < len(self._snapshot.tasks):
-            self.post_message(self.Clicked(self._snapshot.tasks[self._first + event.y].id))
+            self.post_message(TaskChosen(self._snapshot.tasks[self._first + event.y].id))
