@@ -87,6 +87,22 @@ async def test_a_value_typed_slowly_is_taken_like_any_other() -> None:
         await until(pilot, lambda: 'python = "/opt/py"' in text_of(pilot))
 
 
+async def test_escape_leads_from_the_text_to_the_tables() -> None:
+    """As the footer says; from a file that nobody can read there is only the way out."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await pilot.press("4")
+        await shows(pilot, "Esc tables")
+        await pilot.press("x", "escape")
+        await shows(pilot, "This is not saved")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "This is not saved"))
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: text_of(pilot) == before)
+        await pilot.press("escape")
+        await shows(pilot, "SSH host name")
+
+
 async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
     """A wrong value may be taken: it is shown at its field, on the plan, and can be saved."""
     async with editor() as pilot:

@@ -115,7 +115,6 @@ RUN = (
     Field("prepare", ("run", "prepare"), WORDS, "commands run once per host"),
     Field("setup", ("run", "setup"), TEXT, "a shell line before each task: conda activate tf"),
     Field("env from", ("run", "env_from"), WORDS, "names of this shell's variables to hand on"),
-    Field("warm", ("start", "warm"), FLAG, "import TensorFlow ahead", "no", _YES_NO),
     Field("pty", ("run", "pty"), FLAG, "give tasks a terminal", "no", _YES_NO),
     Field("log limit", ("run", "log_limit"), NUMBER, "bytes of log a task", "10 GiB"),
 )

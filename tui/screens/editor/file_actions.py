@@ -119,11 +119,12 @@ class FileActions(EditorBase):
 
     def action_back(self) -> None:
         """From the text to the tables, from there home."""
-        if self._page == "file" and self.draft.now.document is not None:
+        if self._page == "file":
             self._take_text()
-            self.action_page("hosts")
-        else:
-            self.leave()
+            if self.draft.now.document is not None:
+                self.action_page("hosts")
+                return
+        self.leave()
 
     def leave(self) -> None:
         """Asks about what is not saved."""

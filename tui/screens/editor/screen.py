@@ -11,7 +11,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from launcher.cluster_edit import ClusterText, EditError
 from launcher.clusters import SaveError
@@ -21,6 +21,7 @@ from launcher.plan import Plan, make_plan
 from tui.screens.editor.completion import Completion, matching
 from tui.screens.editor.fields import Field
 from tui.screens.editor.file_actions import PAUSE, FileActions
+from tui.screens.editor.file_text import FileText
 from tui.screens.editor.preview import PlanPreview
 from tui.screens.editor.row_actions import RowActions
 from tui.screens.editor.sheets import Sheet, candidates, undefined_hosts
@@ -84,7 +85,7 @@ class EditorScreen(RowActions, FileActions):
                     yield EditTable(self._tasks.nothing, id="tasks", first=1)
                 yield EditTable(self._run.nothing, id="run", first=1, widest=28)
                 with Vertical(id="file"):
-                    yield TextArea(show_line_numbers=True, tab_behavior="indent")
+                    yield FileText()
                     yield Static(id="problems", markup=False)
             yield PlanPreview(id="plan")
         yield Static(id="about", markup=False)
@@ -115,7 +116,7 @@ class EditorScreen(RowActions, FileActions):
             self._tasks.job = jobs.rows[jobs.row].key if jobs.rows else ""
             self.query_one("#tasks", EditTable).body.show(self._tasks.titles, self._tasks.rows(now))
             self.query_one("#run", EditTable).body.show(self._run.titles, self._run.rows(now))
-        area = self.query_one(TextArea)
+        area = self.query_one(FileText)
         if file_too and area.text != self.draft.now.text:
             at = area.cursor_location
             area.load_text(self.draft.now.text)
@@ -364,7 +365,7 @@ class EditorScreen(RowActions, FileActions):
         self._page = page
         self._place()
         if page == "file":
-            self.set_focus(self.query_one(TextArea))
+            self.set_focus(self.query_one(FileText))
         elif page == "plan":
             self.set_focus(self.query_one("PlanPreview OptionList"))
         else:
@@ -413,7 +414,7 @@ class EditorScreen(RowActions, FileActions):
                     self.call_after_refresh(table.body.go_to, *place)
                     return
         self.action_page("file")
-        self.query_one(TextArea).move_cursor(((problem.line or 1) - 1, 0), center=True)
+        self.query_one(FileText).move_cursor(((problem.line or 1) - 1, 0), center=True)
 
     def action_undo(self) -> None:
         """Takes the last step back."""
