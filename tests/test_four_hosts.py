@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from tests.command import Up, python_task, write
 
 pytestmark = pytest.mark.bed
 
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+"""Seconds; the kernel counts a process's start in these."""
 TRAINING = """
 name = "mission"
 {hosts}
@@ -101,10 +104,11 @@ def test_no_stage_starts_before_the_earlier_one_listens(bed: Bed, tmp_path: Path
         heard = {}
         for task, host in zip(("ps:0", "worker:0", "worker:1", "worker:2"), bed, strict=True):
             process = next(p for p in host.leftovers() if f"/{task}/" in (p.tag or ""))
-            began[task] = process.started
+            began[task] = process.started + TICK
             line = up.log(task, "listening")["text"]
             heard[task] = float(line.split()[1])
             assert any(listener.port == 2222 for listener in host.listeners())
+        # The kernel tells starts in whole ticks, rounded down.
         assert began["worker:0"] > heard["ps:0"]
         assert min(began["worker:1"], began["worker:2"]) > heard["worker:0"]
         up.press_ctrl_c()

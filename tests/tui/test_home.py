@@ -21,6 +21,7 @@ from tui.screens.home import HomeScreen
 from tui.screens.prompts import Asker
 from tui.screens.run import RunScreen
 from tui.sessions import Sessions
+from tui.shelf import ClusterEntry
 
 TEXT = """name = "mine"
 [jobs.ps]
@@ -63,6 +64,13 @@ ENDED = (
 )  # fmt: skip
 
 
+def on(pilot: Pilot[int]) -> str:
+    """The name of the cluster that the cursor is on."""
+    screen = pilot.app.screen
+    entry = screen.entry if isinstance(screen, HomeScreen) else None
+    return entry.path.stem if isinstance(entry, ClusterEntry) else ""
+
+
 def missing(pilot: Pilot[int], text: str) -> bool:
     """A text is not on the screen."""
     assert isinstance(pilot.app, TfmuxApp)
@@ -91,7 +99,8 @@ async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> N
 
 
 async def test_copy_rename_delete_and_undo() -> None:
-    """The cursor's cluster is copied under a free name, renamed, deleted and brought back."""
+    """The cursor's cluster is copied under a free name, and the cursor goes to what was made:
+    there it is renamed, deleted and brought back."""
     clusters.create("mine", TEXT)
     async with home() as pilot:
         await pilot.press("c")
@@ -99,15 +108,17 @@ async def test_copy_rename_delete_and_undo() -> None:
         await pilot.press("enter")
         await until(pilot, lambda: len(clusters.saved()) == 2)
         assert [path.stem for path in clusters.saved()] == ["mine", "mine-2"]
-        await pilot.press("r", *"x", "enter")
-        await until(pilot, lambda: [p.stem for p in clusters.saved()] == ["mine-2", "x"])
-        await until(pilot, lambda: missing(pilot, "  mine "))
-        await pilot.press("g", "home", "x")
-        await until(pilot, lambda: len(clusters.saved()) == 1)
+        await until(pilot, lambda: on(pilot) == "mine-2")
+        await pilot.press("r", *"a", "enter")
+        await until(pilot, lambda: [p.stem for p in clusters.saved()] == ["a", "mine"])
+        await until(pilot, lambda: on(pilot) == "a")
+        await pilot.press("x")
+        await until(pilot, lambda: [p.stem for p in clusters.saved()] == ["mine"])
         await shows(pilot, "u brings it back")
         await pilot.press("u")
         await until(pilot, lambda: len(clusters.saved()) == 2)
         await shows(pilot, "Clusters 2")
+        await until(pilot, lambda: on(pilot) == "a")
 
 
 @pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])

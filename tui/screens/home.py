@@ -74,6 +74,8 @@ class HomeScreen(Page):
         self._living: dict[str, LivingRun] = {}
         self._asked: set[str] = set()
         """Runs whose hosts have said how they stand."""
+        self._new: str | None = None
+        """The row that was just made: the cursor goes there once it is to be seen."""
         self._shown: object = None
         self._deleted: list[Deleted] = []
 
@@ -176,11 +178,13 @@ class HomeScreen(Page):
             if not entries:
                 options.append(Option(Text(f"  {nothing}", "dim"), disabled=True))
             options += [Option(rows.row(entry), id=entry.key) for entry in entries]
+        ids = [option.id for option in options]
         here = self._here(shelf)
+        if self._new in ids:
+            here, self._new = self._new, None
         at = shelf.highlighted
         shelf.clear_options()
         shelf.add_options(options)
-        ids = [option.id for option in options]
         if here is not None and here in ids:
             shelf.highlighted = ids.index(here)
         elif any(ids):
@@ -314,7 +318,7 @@ class HomeScreen(Page):
             if answer is None:
                 return
             try:
-                act(answer)
+                self._new = f"cluster {act(answer)}"
             except SaveError as error:
                 self._complain(error)
             self._look()
@@ -348,6 +352,7 @@ class HomeScreen(Page):
         except SaveError as error:
             self._complain(error)
             return
+        self._new = f"cluster {path}"
         self.notify(f"{path.stem} is back")
         self._look()
 
