@@ -53,7 +53,7 @@ class Coordinator:
         mirror = Mirror(MLP, self._options, self._checkpoints, self._dataset, summaries)
         with strategy.scope():
             weights = [tf.Variable(value, trainable=False) for value in mirror.weights]
-        take = self._step(strategy, weights)
+        take, take_silently = self._step(strategy, weights)
         batches = coordinator.create_per_worker_dataset(self._batches)
         progress = Progress(self._options.log_every, self._options.batch, summaries)
         print(f"coordinates {len(self._role.cluster['worker'])} workers, ", end="")
@@ -67,13 +67,11 @@ class Coordinator:
         while step < self._options.steps and not stop.requested:
             while len(waiting) < ahead and step + len(waiting) < self._options.steps:
                 rate = tf.constant(self._schedule(step + len(waiting)), tf.float32)
-                waiting.append(coordinator.schedule(take, args=(iterator, rate)))
-            # Waiting is cheap; a value that nobody reads need not come from its worker.
-            done = waiting.pop(0)
-            done.get()
-            loss = float(done.fetch()) if progress.prints_next else 0.0
+                function = take if progress.prints(len(waiting)) else take_silently
+                waiting.append(coordinator.schedule(function, args=(iterator, rate)))
+            loss = waiting.pop(0).fetch()
             step += 1
-            progress.step(step, loss, self._schedule(step))
+            progress.step(step, 0.0 if loss is None else float(loss), self._schedule(step))
             if mirror.due(step):
                 mirror.update(step, [weight.numpy() for weight in weights])
         coordinator.join()
@@ -84,7 +82,10 @@ class Coordinator:
             for index in range(len(self._role.cluster["worker"])):
                 over.tell(f"/job:worker/replica:0/task:{index}")
 
-    def _step(self, strategy: Any, weights: list[Any]) -> Any:
+    def _step(self, strategy: Any, weights: list[Any]) -> tuple[Any, Any]:
+        """One step, with the batch's loss and without: every value that a step returns is fetched
+        from its worker, which is a call of its own."""
+
         def replica(batch: Any, rate: Any) -> Any:
             images, labels = batch
             # One read a variable: each use of a variable would fetch it from its ps again.
@@ -100,7 +101,11 @@ class Coordinator:
         def take(iterator: Any, rate: Any) -> Any:
             return strategy.run(replica, args=(next(iterator), rate))
 
-        return take
+        @tf.function  # type: ignore[untyped-decorator]
+        def take_silently(iterator: Any, rate: Any) -> None:
+            strategy.run(replica, args=(next(iterator), rate))
+
+        return take, take_silently
 
     def _batches(self) -> Any:
         """The input of one worker; each shuffles for itself."""

@@ -74,10 +74,9 @@ class Progress:
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = self.global_step = global_step
 
-    @property
-    def prints_next(self) -> bool:
-        """Whether the next step, if it is one, has a line: only then its loss is looked at."""
-        return (self.local_step + 1) % self._every == 0
+    def prints(self, ahead: int) -> bool:
+        """Whether the step after the next `ahead` ones has a line: only then its loss is read."""
+        return (self.local_step + ahead + 1) % self._every == 0
 
     def step(self, global_step: int, loss: float, learning_rate: float, count: int = 1) -> None:
         """Counts `count` local steps, the last of which brought the run to `global_step`."""
