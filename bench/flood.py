@@ -3,9 +3,10 @@
     python -m bench.flood [--tasks 1 4 16] [--megabytes 200]
 
 `cat` of one prepared file by 1, 4 and 16 tasks at once. Plain files (`dd` to a file) show what
-the machine can do at all; mprocs (npm) and honcho (PyPI) are fetched into a temporary folder and
-left out, with a word, where that fails. They get a fiftieth of the lines, for they are slow. What
-a tool takes to start and stop (the same with an empty file) is subtracted.
+the machine can do at all, pipes (`cat | dd`) what it can do with a pipe in between; mprocs (npm)
+and honcho (PyPI) are fetched into a temporary folder and left out, with a word, where that fails.
+They get a fiftieth of the lines, for they are slow. What a tool takes to start and stop (the same
+with an empty file) is subtracted.
 """
 
 # ruff: noqa: T201
@@ -96,6 +97,23 @@ def plain(file: Path, tasks: int, folder: Path) -> float:
             cats.append(subprocess.Popen(argv, stdout=out))
     for cat in cats:
         cat.wait()
+    return time.perf_counter() - began
+
+
+def piped(file: Path, tasks: int, folder: Path) -> float:
+    """`cat FILE | dd of=OUT`, as many at once: what is left to gain for anything that stands
+    between a program and its file, so that a full disk or a limit does not reach the program."""
+    began = time.perf_counter()
+    ends = []
+    for number in range(tasks):
+        cat = subprocess.Popen(["cat", str(file)], stdout=subprocess.PIPE)
+        argv = ["dd", f"of={folder / f'out-{number}'}", "bs=128K", "status=none"]
+        ends.append(subprocess.Popen(argv, stdin=cat.stdout))
+        assert cat.stdout is not None
+        cat.stdout.close()
+        ends.append(cat)
+    for end in ends:
+        end.wait()
     return time.perf_counter() - began
 
 
@@ -215,7 +233,7 @@ def main() -> None:
             large, small = folder / "large", folder / "small"
             large.write_text("".join(LINE.format(i) for i in range(whole)))
             small.write_text("".join(LINE.format(i) for i in range(few)))
-            fast: dict[str, Measure] = {"plain files": plain, "tfmux": tfmux}
+            fast: dict[str, Measure] = {"plain files": plain, "pipes": piped, "tfmux": tfmux}
             for tool, measure in fast.items():
                 results.setdefault(tool, {})[tasks] = rate(measure, large, empty, whole, tasks)
             for tool, measure in slow.items():
