@@ -7,6 +7,7 @@ After a wanted change: `pytest tests/tui/test_pictures.py --snapshot-update`, an
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -17,13 +18,19 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from launcher import clusters
+from launcher.cluster_file import load
 from launcher.ids import TaskId
+from launcher.runs import RunFolder
 from launcher.snapshot import Attempt, HostView
 from launcher.states import HostState, Outcome, RunState, TaskState
+from launcher.templates import PS_WORKERS, render
 from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
+from tui.screens.home import HomeScreen
+from tui.sessions import Sessions
 
 Compare = Callable[..., bool]
 Prepare = Callable[[Pilot[Any]], Awaitable[None]]
@@ -145,6 +152,53 @@ def test_receipt(snap_compare: Compare, training: ScriptedRun) -> None:
         await still(text="nothing is left alive")(pilot)
 
     assert snap_compare(app, terminal_size=(120, 40), run_before=kill)
+
+
+@pytest.fixture
+def pages() -> Iterator[TfmuxApp]:
+    """The app on Home, over it the editor, with one saved cluster and one run that is over."""
+    hosts = {name: f"root@{name}" for name in ("tf1", "tf2", "tf3")}
+    path = clusters.create("mission", render(PS_WORKERS, "mission", hosts, Path("/srv")))
+    folder = RunFolder.create("mission-20261120-105000-7f3a", path.read_text(), load(path))
+    begun = {"time": NOON - 4000, "event": "run", "run": folder.run_id, "state": "connecting"}
+    metric = {"event": "metric", "task": "worker:0", "host": "tf2", "step": 1200, "loss": 0.25}
+    ended = {"event": "run", "run": folder.run_id, "state": "ended", "outcome": "success"}
+    records = [begun, metric | {"time": NOON - 3900}]
+    records += [ended | {"time": NOON - 3890, "exit_code": 0}]
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    sessions = Sessions()
+    home = HomeScreen(sessions)
+    yield TfmuxApp(pages=[home, home.editor(path)], config=Config())
+    sessions.close()
+
+
+@pytest.mark.parametrize(
+    ("keys", "text", "size"),
+    [
+        ([], "its name in this file", (120, 40)),
+        (["right", "enter", *":0"], "out of range", (120, 40)),
+        (["2"], "tf3:2222", (200, 50)),
+        (["2"], "tf3:2222", (80, 24)),
+        (["3"], "finish timeout", (120, 40)),
+        (["4"], "The bundled trainer", (120, 40)),
+        (["5"], "TF_CONFIG", (120, 40)),
+        (["escape", "down", "down"], "all-reduce", (120, 40)),
+        (["escape", "down", "down", "n"], "1-5 or Enter chooses", (120, 40)),
+    ],
+    ids=["hosts", "field", "jobs", "jobs-small", "rules", "file", "plan", "home", "new"],
+)
+def test_pages(
+    snap_compare: Compare, pages: TfmuxApp, keys: list[str], text: str, size: tuple[int, int]
+) -> None:
+    """The editor's pages and Home."""
+
+    async def prepare(pilot: Pilot[Any]) -> None:
+        await shows(pilot, "1 Hosts")
+        await pilot.press(*keys)
+        await shows(pilot, text)
+        await pilot.pause(0.5)
+
+    assert snap_compare(pages, terminal_size=size, run_before=prepare)
 
 
 def test_without_colours(training: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
