@@ -21,7 +21,7 @@ from pathlib import Path
 from textual.app import App
 
 from bench.panes import SIZE
-from launcher.states import RunState
+from launcher.run.states import RunState
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 

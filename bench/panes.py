@@ -30,7 +30,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Grid
 from textual.widgets import RichLog
 
-from launcher.states import RunState
+from launcher.run.states import RunState
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 

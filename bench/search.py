@@ -28,8 +28,8 @@ from pathlib import Path
 
 from bench.panes import KEY_EVERY, SIZE, Ours
 from launcher.ids import TaskId
-from launcher.logs import LogFile
-from launcher.states import RunState
+from launcher.run.states import RunState
+from launcher.store.logs import LogFile
 from tests.tui.fakes import ScriptedRun
 
 PLAIN = b"2026-11-21 12:04:11.1: After %d training steps, loss on training batch is 0.4512\n"

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from launcher.runs import RunFolder
+from launcher.store.runs import RunFolder
 from tests.beds.namespaces import Bed
 from tests.command import Up, write
 from tests.test_four_hosts import TRAINING

@@ -19,10 +19,10 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from launcher.cluster_file import load
-from launcher.session import Session
-from launcher.snapshot import Snapshot
-from launcher.states import RunState
+from launcher.cluster.file import load
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunState
+from launcher.session.session import Session
 from tui.app import TfmuxApp
 from tui.commands.demos import find
 from tui.screens.home import HomeScreen

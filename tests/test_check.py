@@ -16,7 +16,7 @@ import asyncssh
 import jsonschema
 import pytest
 
-from launcher.host_keys import accepted_keys
+from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
 from launcher.preflight import REPORT_SCHEMA, Pair, Reach, Report
 from tests.beds import proc

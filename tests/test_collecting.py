@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.collect import Archive
-from launcher.collecting import named
-from launcher.runs import RunFolder
+from launcher.files.collecting import named
+from launcher.store.runs import RunFolder
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
 

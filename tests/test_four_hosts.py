@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import RunFolder
+from launcher.store.runs import RunFolder
 from tests.beds import proc
 from tests.beds.namespaces import Bed
 from tests.command import Up, python_task, write

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import RunFolder, runs_home
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster_file import loads
+from launcher.cluster.file import loads
 from launcher.errors import ClusterFileError
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write

@@ -17,8 +17,8 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from launcher.cluster_file import load
-from launcher.runs import RunFolder
+from launcher.cluster.file import load
+from launcher.store.runs import RunFolder
 from tests.beds import browser, guard, proc
 from tests.beds.browser import Browser, Tab
 from tests.command import DEADLINE, run, write

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
-from launcher.doors import door
 from launcher.errors import HostError
+from launcher.files.staging import Progress, Tree, read_tree, stage
+from launcher.hosts.doors import door
+from launcher.hosts.link import Link, LinkSettings
+from launcher.hosts.ssh import Logins
 from launcher.ids import TaskId
-from launcher.link import Link, LinkSettings
-from launcher.logs import LogStore
-from launcher.plan import HostPlan, SshTarget
-from launcher.ssh import Logins
-from launcher.staging import Progress, Tree, read_tree, stage
+from launcher.plan.plan import HostPlan, SshTarget
+from launcher.store.logs import LogStore
 from tests.beds.faults import full_home, read_only_home
 from tests.beds.inprocess import SshServer
 from tests.beds.namespaces import Bed

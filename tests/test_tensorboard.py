@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster_file import load
+from launcher.cluster.file import load
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
 from tui.commands import demos

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import RunFolder
+from launcher.store.runs import RunFolder
 from tests.beds import guard
 from tests.command import write
 from tests.conftest import REPOSITORY

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.clusters import path_of
-from launcher.host_keys import accepted_keys
-from launcher.runs import RunFolder
+from launcher.cluster.clusters import path_of
+from launcher.hosts.host_keys import accepted_keys
+from launcher.store.runs import RunFolder
 from tests.beds.namespaces import Bed
 from tests.test_terminal import Terminal, terminal
 

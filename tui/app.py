@@ -17,13 +17,13 @@ from textual.command import Provider
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
-from launcher.states import Outcome, RunState
+from launcher.run.states import Outcome, RunState
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.screens.page import OpenRun, Page
 
 if TYPE_CHECKING:
-    from launcher.control import RunControl
+    from launcher.session.control import RunControl
     from tui.screens.dialogs import Leave, ReceiptScreen
     from tui.screens.prompts import Asker
 

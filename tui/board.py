@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot, TaskView
+from launcher.run.snapshot import Snapshot, TaskView
 from tui import layout
 from tui.layout import Arrangement, Box
 from tui.words import Mood, mood

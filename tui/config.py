@@ -9,10 +9,11 @@ kill_all = "f9,f12"
 
 from __future__ import annotations
 
-import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from launcher.homes import config_home
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,7 @@ class Config:
 
 def config_path() -> Path:
     """Where the file lies, whether it is there or not."""
-    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "tfmux" / "config.toml"
+    return config_home() / "config.toml"
 
 
 def load_config(path: Path | None = None) -> Config:

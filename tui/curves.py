@@ -6,7 +6,7 @@ import math
 from bisect import bisect_right
 from itertools import pairwise
 
-from launcher.metrics import Point
+from launcher.store.metrics import Point
 
 Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""

@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any, TextIO
 
 from launcher.ids import TaskId
-from launcher.records import safe
-from launcher.session import Session
+from launcher.session.session import Session
+from launcher.store.records import safe
 from tui.exits import Exit
 from tui.report import report
 

@@ -6,9 +6,9 @@ import time
 
 from rich.text import Text
 
-from launcher.hints import Hint, hint_for
-from launcher.snapshot import Failure, HostReceipt, Snapshot
-from launcher.states import HostState, Outcome
+from launcher.run.snapshot import Failure, HostReceipt, Snapshot
+from launcher.run.states import HostState, Outcome
+from launcher.store.hints import Hint, hint_for
 from tui.standing import explained, standings
 from tui.words import Mood, clock
 

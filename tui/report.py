@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from launcher.snapshot import HostReceipt, Receipt, Snapshot, TaskView
-from launcher.states import HostState, Outcome
+from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, TaskView
+from launcher.run.states import HostState, Outcome
 from tui.words import clock, figure, thousands
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launcher.attach import StoredRun, stored
-from launcher.control import RunControl
-from launcher.session import Session
-from launcher.spec import Cluster
+from launcher.cluster.spec import Cluster
+from launcher.session.attach import StoredRun, stored
+from launcher.session.control import RunControl
+from launcher.session.session import Session
 from tui.commands.launch import detach_command
 from tui.screens.prompts import Asker
 

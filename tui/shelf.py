@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher import clusters
-from launcher.cluster_file import load
-from launcher.clusters import Stamp
+from launcher.cluster import clusters
+from launcher.cluster.clusters import Stamp
+from launcher.cluster.file import load
+from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
-from launcher.history import RunSummary, summary
-from launcher.living import LivingRun
-from launcher.runs import RunFolder
-from launcher.spec import Cluster
+from launcher.session.history import RunSummary, summary
+from launcher.session.living import LivingRun
+from launcher.store.runs import RunFolder
 from tui.commands import demos
 
 MOST_RUNS = 300

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from statistics import median
 
-from launcher.metrics import Point
+from launcher.store.metrics import Point
 
 LATE = 10
 """Times the usual distance of two metric lines."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from launcher.hints import PORT_IN_USE, Hint
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot
-from launcher.states import RunState, TaskState
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunState, TaskState
+from launcher.store.hints import PORT_IN_USE, Hint
 
 _UP = (TaskState.READY, TaskState.RUNNING)
 

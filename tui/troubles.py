@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launcher.control import RunControl
-from launcher.hints import Hint, hint_for
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot
+from launcher.run.snapshot import Snapshot
+from launcher.session.control import RunControl
+from launcher.store.hints import Hint, hint_for
 from tui.log.sanitise import plain_text
 
 _TAIL = 4096

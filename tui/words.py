@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from launcher.snapshot import TaskView
-from launcher.states import TaskState
+from launcher.run.snapshot import TaskView
+from launcher.run.states import TaskState
 
 
 class Mood(StrEnum):

@@ -18,8 +18,8 @@ import tomlkit
 from tomlkit import TOMLDocument
 from tomlkit.items import Table
 
-from ..addresses import LOCALHOST, join
-from ..spec import DEFAULT_LOGDIR, Cluster
+from ..cluster.addresses import LOCALHOST, join
+from ..cluster.spec import DEFAULT_LOGDIR, Cluster
 from .yaml import dump
 
 FIRST_PORT = 2201

@@ -10,9 +10,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from ..cluster.spec import Cluster, Success
 from ..ids import TaskId
-from ..plan import After, Finished, Listening, LogMatches, Plan, Role, TaskPlan, installed_trainer
-from ..spec import Cluster, Success
+from ..plan.plan import (
+    After,
+    Finished,
+    Listening,
+    LogMatches,
+    Plan,
+    Role,
+    TaskPlan,
+    installed_trainer,
+)
 from .stand_in import HOME, RUN, Shell, plan_of
 
 _HEAD = r"""

@@ -12,10 +12,10 @@ import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ..addresses import SshDestination, TaskAddress
+from ..cluster.addresses import SshDestination, TaskAddress
+from ..cluster.spec import Cluster, Host
 from ..ids import TaskId
-from ..plan import HostFacts, Plan, TaskPlan, make_plan
-from ..spec import Cluster, Host
+from ..plan.plan import HostFacts, Plan, TaskPlan, make_plan
 
 HOME = "/tfmux-home-here"
 RUN = "tfmux-run-here"

@@ -10,10 +10,10 @@ import re
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ..cluster.spec import Cluster, OnFailure, Success
 from ..errors import TfmuxError
 from ..ids import TaskId
-from ..plan import Plan, Role, TaskPlan, make_plan
-from ..spec import Cluster, OnFailure, Success
+from ..plan.plan import Plan, Role, TaskPlan, make_plan
 from .stand_in import HOME, RUN, Shell, plan_of
 from .yaml import dump
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ..plan import Plan, Role
-from ..spec import OnFailure
+from ..cluster.spec import OnFailure
+from ..plan.plan import Plan, Role
 from .findings import Check, Finding, passed, warning
 
 

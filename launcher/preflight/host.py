@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..environment import EXTENDED
+from ..cluster.spec import Cluster
 from ..errors import AgentError, HostError
 from ..ids import TaskId
-from ..plan import HostPlan, Plan, TaskPlan
-from ..spec import Cluster
+from ..plan.environment import EXTENDED
+from ..plan.plan import HostPlan, Plan, TaskPlan
 from . import judge
 from .findings import Check, Finding, Severity, passed
 from .visit import Visit

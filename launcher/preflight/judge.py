@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import HostError
-from ..holders import holding_run, port_words
+from ..hosts.holders import holding_run, port_words
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
 DISK_FULL = 16 * 1024**2

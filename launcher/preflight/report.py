@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..host_keys import ShownKey
+from ..hosts.host_keys import ShownKey
 from .findings import Check, Finding, Pair, Reach, Severity
 
 _TEXT = {"type": "string"}

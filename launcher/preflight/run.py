@@ -9,13 +9,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
-from ..addresses import join
+from ..cluster.addresses import join
+from ..cluster.spec import Cluster
 from ..errors import AgentError
-from ..host_keys import ShownKey
+from ..hosts.host_keys import ShownKey
+from ..hosts.ssh import Ask, Logins
 from ..ids import new_run_id
-from ..plan import Plan, TaskPlan, make_plan
-from ..spec import Cluster
-from ..ssh import Ask, Logins
+from ..plan.plan import Plan, TaskPlan, make_plan
 from . import across, judge, matrix
 from .findings import CHECKS, Check, Finding, Pair, Reach, Result, Severity, passed
 from .host import HostCheck

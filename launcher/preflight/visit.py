@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..agent import wire
-from ..doors import door
 from ..errors import AgentError, HostError
+from ..hosts.doors import door
+from ..hosts.link import Link, LinkSettings
+from ..hosts.ssh import Logins
+from ..hosts.transport import Transport
 from ..ids import TaskId
-from ..link import Link, LinkSettings
-from ..logs import LogStore
-from ..plan import HostPlan
-from ..ssh import Logins
-from ..transport import Transport
+from ..plan.plan import HostPlan
+from ..store.logs import LogStore
 
 LEASE = 20.0
 """Seconds after which an agent goes by itself when the one who asks has died."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from launcher.runs import RunFolder, runs_home
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests import command
 from tests.beds import proc
 from tests.beds.host import Host

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import RunFolder, runs_home
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests import command
 from tests.beds import proc
 from tests.command import Up
@@ -26,9 +27,9 @@ ALL = ("ps:0", "worker:0", "worker:1")
 DETACHING = """
 import sys, time
 from pathlib import Path
-from launcher.cluster_file import load
-from launcher.session import Session
-from launcher.states import RunState
+from launcher.cluster.file import load
+from launcher.session.session import Session
+from launcher.run.states import RunState
 from tui.commands.launch import detach_command
 
 file = Path(sys.argv[1])

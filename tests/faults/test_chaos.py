@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.runs import RunFolder, runs_home
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests.beds import faults, proc
 from tests.beds.namespaces import Bed
 from tests.command import Up

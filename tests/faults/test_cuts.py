@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.runs import RunFolder
+from launcher.store.runs import RunFolder
 from tests.beds import faults
 from tests.command import Up
 from tests.faults.scene import Scene, confirmed, last_states, notes, ready, receipt

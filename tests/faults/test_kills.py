@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from launcher.runs import RunFolder, runs_home
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests.beds import faults
 from tests.command import Up
 from tests.faults.scene import Scene, confirmed, last_states, ready, receipt

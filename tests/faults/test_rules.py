@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.agent.proc import TAG
-from launcher.runs import RunFolder
+from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.faults import tasks
 from tests.faults.scene import Scene, confirmed, last_states, notes

@@ -13,7 +13,8 @@ import pytest
 from launcher.agent.stage import StageError, check
 from launcher.agent.tree import Entry
 from launcher.errors import TfmuxError
-from launcher.runs import RunFolder, runs_home
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import python_task, write
 from tests.conftest import REPOSITORY
@@ -225,7 +226,7 @@ def test_a_staged_entry_that_leaves_its_folder_is_refused(
 def test_a_stored_run_with_links_in_its_folder_is_not_written_through(tmp_path: Path) -> None:
     """A link in the place of a log here: the bytes do not go where it points."""
     from launcher.ids import TaskId
-    from launcher.logs import LogStore
+    from launcher.store.logs import LogStore
 
     victim = tmp_path / "victim"
     victim.write_text("precious")

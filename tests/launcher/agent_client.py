@@ -23,9 +23,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from launcher import bootstrap
 from launcher.agent import wire
 from launcher.agent.wire import Frame
+from launcher.hosts import bootstrap
 from tests.beds import proc
 from tests.beds.proc import Process
 

@@ -13,8 +13,8 @@ import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.cluster_edit import ClusterText, EditError
-from launcher.cluster_file import loads
+from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.file import loads
 
 from .clusters import cluster_tables
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster_file import load, loads
+from launcher.cluster.file import load, loads
 from launcher.errors import ClusterFileError, Problem
 
 GOOD = """\

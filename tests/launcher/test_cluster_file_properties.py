@@ -10,11 +10,11 @@ import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.cluster_file import loads
+from launcher.cluster.file import loads
+from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, make_plan, plan_json
-from launcher.spec import Cluster
+from launcher.plan.plan import HostFacts, make_plan, plan_json
 
 from .clusters import cluster_tables
 

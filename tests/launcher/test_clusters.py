@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher import clusters
-from launcher.cluster_file import load, loads
-from launcher.clusters import SaveError
-from launcher.draft import Disk, Draft, examine
-from launcher.ssh_aliases import aliases
-from launcher.templates import TEMPLATES, Template, render
+from launcher.cluster import clusters
+from launcher.cluster.clusters import SaveError
+from launcher.cluster.draft import Disk, Draft, examine
+from launcher.cluster.file import load, loads
+from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.templates import TEMPLATES, Template, render
 
 TEXT = 'name = "one"  # mine\n\n[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["train"]\n'
 

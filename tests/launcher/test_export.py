@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from launcher.cluster_file import load, loads
+from launcher.cluster.file import load, loads
 from launcher.errors import TfmuxError
 from launcher.export import compose, slurm, tfjob
 from launcher.export.stand_in import Shell

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.hints import hint_for
 from launcher.ids import TaskId
+from launcher.store.hints import hint_for
 
 
 @pytest.mark.parametrize(

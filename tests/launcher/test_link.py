@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from launcher import bootstrap, link
 from launcher.agent import wire
 from launcher.errors import HostError
+from launcher.hosts import bootstrap, link
+from launcher.hosts.link import Link, LinkSettings
+from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
-from launcher.link import Link, LinkSettings
-from launcher.logs import LogStore
-from launcher.transport import Transport
+from launcher.store.logs import LogStore
 
 TASK = TaskId("worker", 0)
 WELCOME = wire.encode(wire.WELCOME, {"tasks": [], "was": ""})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.ids import TaskId
-from launcher.logs import MARK_BYTES, LogFile, LogStore
+from launcher.store.logs import MARK_BYTES, LogFile, LogStore
 
 
 def body(lines: int, seed: int = 1) -> bytes:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from launcher.metrics import MAX_POINTS, Extractor, Point, Series
+from launcher.store.metrics import MAX_POINTS, Extractor, Point, Series
 
 
 @pytest.mark.parametrize(

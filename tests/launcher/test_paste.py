@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.paste import PasteError, entries, hosts, missing_hosts, next_like, spec
+from launcher.cluster.paste import PasteError, entries, hosts, missing_hosts, next_like, spec
 
 CLUSTER = {"ps": ["tf1:2222"], "worker": ["tf2:2222", "tf3:2222"]}
 

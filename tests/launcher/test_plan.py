@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster_file import loads
+from launcher.cluster.file import loads
 from launcher.ids import TaskId
-from launcher.plan import (
+from launcher.plan.plan import (
     After,
     HostFacts,
     Listening,
@@ -392,8 +392,8 @@ def test_the_json_of_a_plan_is_documented() -> None:
 def test_planning_imports_neither_the_trainer_nor_tensorflow() -> None:
     """The trainer is only looked for."""
     code = (
-        "import sys, pathlib; from launcher.cluster_file import loads\n"
-        "from launcher.plan import make_plan\n"
+        "import sys, pathlib; from launcher.cluster.file import loads\n"
+        "from launcher.plan.plan import make_plan\n"
         'text = \'[jobs.a]\\ntasks = ["localhost:1"]\\ncommand = ["a"]\'\n'
         "plan = make_plan(loads(text, 'c', pathlib.Path('/')), 'r')\n"
         "assert plan.tasks[0].env['PYTHONPATH']\n"

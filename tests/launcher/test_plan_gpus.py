@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster_file import loads
-from launcher.plan import HostFacts, make_plan
+from launcher.cluster.file import loads
+from launcher.plan.plan import HostFacts, make_plan
 
 
 def shares(

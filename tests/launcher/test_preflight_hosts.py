@@ -12,8 +12,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher import dial
-from launcher.cluster_file import loads
+from launcher.cluster.file import loads
+from launcher.cluster.spec import Cluster
+from launcher.hosts import dial
 from launcher.preflight import (
     CHECKS,
     REPORT_SCHEMA,
@@ -26,7 +27,6 @@ from launcher.preflight import (
     preflight,
 )
 from launcher.preflight.findings import Result
-from launcher.spec import Cluster
 from tests.beds import faults, proc
 from tests.beds.host import Host
 from tests.beds.namespaces import Bed

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster_file import loads
+from launcher.cluster.file import loads
 from launcher.ids import TaskId
-from launcher.plan import Plan, make_plan
+from launcher.plan.plan import Plan, make_plan
 from launcher.preflight import Check, Finding, Pair, Reach, Severity, across, judge, matrix
 
 GB = 1000**3

@@ -13,12 +13,12 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from launcher import dial, host_keys
-from launcher.credentials import Question, QuestionKind, shown_path
 from launcher.errors import AuthError, HostKeyError, UnreachableError
-from launcher.host_keys import Known, accepted_keys
-from launcher.plan import SshTarget
-from launcher.ssh import Ask, Logins
+from launcher.hosts import dial, host_keys
+from launcher.hosts.credentials import Question, QuestionKind, shown_path
+from launcher.hosts.host_keys import Known, accepted_keys
+from launcher.hosts.ssh import Ask, Logins
+from launcher.plan.plan import SshTarget
 from tests.beds import keys
 from tests.beds.inprocess import SshServer
 

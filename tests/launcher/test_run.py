@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from launcher import events as ev
-from launcher.cluster_file import loads
-from launcher.events import Event, Instruction
+from launcher.cluster.file import loads
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Plan, make_plan
-from launcher.run import MAX_BACKOFF, Run
-from launcher.snapshot import HostReceipt, Snapshot, Survivor, TaskView
-from launcher.states import HostState, Outcome, RunState, TaskState
+from launcher.plan.plan import HostFacts, Plan, make_plan
+from launcher.run import events as ev
+from launcher.run.events import Event, Instruction
+from launcher.run.run import MAX_BACKOFF, Run
+from launcher.run.snapshot import HostReceipt, Snapshot, Survivor, TaskView
+from launcher.run.states import HostState, Outcome, RunState, TaskState
 
 CLUSTER = """
 name = "t"

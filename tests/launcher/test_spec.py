@@ -6,10 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.addresses import SshDestination, TaskAddress, is_loopback, parse_address, parse_jump
-from launcher.fields import nearest
-from launcher.placeholders import expand
-from launcher.spec import Cluster, Listening, Success
+from launcher.cluster.addresses import (
+    SshDestination,
+    TaskAddress,
+    is_loopback,
+    parse_address,
+    parse_jump,
+)
+from launcher.cluster.fields import nearest
+from launcher.cluster.placeholders import expand
+from launcher.cluster.spec import Cluster, Listening, Success
 
 
 @pytest.mark.parametrize(

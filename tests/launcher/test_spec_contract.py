@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.addresses import SshDestination, TaskAddress
-from launcher.cluster_file import loads
+from launcher.cluster.addresses import SshDestination, TaskAddress
+from launcher.cluster.file import loads
+from launcher.cluster.spec import (
+    DEFAULT_LOG_LIMIT,
+    Listening,
+    OnDisconnect,
+    OnFailure,
+    Started,
+    Success,
+)
 from launcher.ids import TaskId
-from launcher.plan import make_plan
-from launcher.spec import DEFAULT_LOG_LIMIT, Listening, OnDisconnect, OnFailure, Started, Success
+from launcher.plan.plan import make_plan
 
 EXAMPLE = r"""
 name = "mnist-async"

@@ -16,16 +16,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.attach import StoredRun
-from launcher.cluster_file import load
-from launcher.control import RunControl
+from launcher.cluster.file import load
 from launcher.ids import TaskId
-from launcher.runs import RunFolder
-from launcher.session import Session
-from launcher.shown import decode, encode
-from launcher.snapshot import HostView, Snapshot, TaskView
-from launcher.states import HostState, Outcome, RunState, TaskState
-from launcher.viewing import Viewer
+from launcher.run.snapshot import HostView, Snapshot, TaskView
+from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.session.attach import StoredRun
+from launcher.session.control import RunControl
+from launcher.session.session import Session
+from launcher.session.shown import decode, encode
+from launcher.session.viewing import Viewer
+from launcher.store.runs import RunFolder
 from tests.beds import guard
 from tests.command import DEADLINE, write
 from tests.conftest import REPOSITORY

@@ -10,17 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from launcher.ids import TaskId
-from launcher.logs import LogStore
-from launcher.metrics import Extractor, Series
-from launcher.snapshot import (
-    Failure,
-    HostReceipt,
-    HostView,
-    Receipt,
-    Snapshot,
-    TaskView,
-)
-from launcher.states import HostState, Outcome, RunState, TaskState
+from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
+from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.store.logs import LogStore
+from launcher.store.metrics import Extractor, Series
 
 
 class ScriptedRun:

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from launcher.states import Outcome, RunState, TaskState
+from launcher.run.states import Outcome, RunState, TaskState
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 

@@ -10,8 +10,8 @@ import pytest
 from textual import events
 
 from launcher.ids import TaskId
-from launcher.snapshot import Attempt, Failure
-from launcher.states import HostState, Outcome, RunState, TaskState
+from launcher.run.snapshot import Attempt, Failure
+from launcher.run.states import HostState, Outcome, RunState, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from launcher import clusters
-from launcher.templates import PS_WORKERS, render
+from launcher.cluster import clusters
+from launcher.cluster.templates import PS_WORKERS, render
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.screens.editor.screen import EditorScreen

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster_edit import ClusterText, EditError
-from launcher.draft import Examined, examine
-from launcher.paste import entries
-from launcher.plan import make_plan
-from launcher.templates import PS_WORKERS, render
+from launcher.cluster.draft import Examined, examine
+from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.paste import entries
+from launcher.cluster.templates import PS_WORKERS, render
+from launcher.plan.plan import make_plan
 from tui.screens.editor.fields import HOST, JOB, RUN
 from tui.screens.editor.kinds import (
     ENV,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from launcher import clusters
-from launcher.cluster_file import load, loads
-from launcher.runs import RunFolder, Tending
+from launcher.cluster import clusters
+from launcher.cluster.file import load, loads
+from launcher.store.runs import RunFolder, Tending
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.screens.editor.screen import EditorScreen

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.ids import TaskId
-from launcher.logs import LogFile
+from launcher.store.logs import LogFile
 from tui.log.document import Document
 from tui.log.filter import Filtered
 from tui.log.finder import Finder

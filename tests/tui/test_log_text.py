@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from launcher.ids import TaskId
-from launcher.logs import LogFile
+from launcher.store.logs import LogFile
 from tui.log.document import MAX_LINE, Document
 from tui.log.rows import wrapped
 from tui.log.sanitise import Attr, Look, Piece, pieces, plain_text

@@ -18,13 +18,13 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from launcher import clusters
-from launcher.cluster_file import load
+from launcher.cluster import clusters
+from launcher.cluster.file import load
+from launcher.cluster.templates import PS_WORKERS, render
 from launcher.ids import TaskId
-from launcher.runs import RunFolder
-from launcher.snapshot import Attempt, HostView
-from launcher.states import HostState, Outcome, RunState, TaskState
-from launcher.templates import PS_WORKERS, render
+from launcher.run.snapshot import Attempt, HostView
+from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.store.runs import RunFolder
 from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp

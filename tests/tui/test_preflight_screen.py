@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher import clusters
-from launcher.templates import ONE_MACHINE, render
+from launcher.cluster import clusters
+from launcher.cluster.templates import ONE_MACHINE, render
 from tests.beds.inprocess import SshServer
 from tests.tui.conftest import shows, until
 from tests.tui.test_home import home

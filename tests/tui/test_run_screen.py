@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from launcher.ids import TaskId
-from launcher.snapshot import Failure, HostReceipt, Receipt, Survivor
-from launcher.states import Outcome, RunState, TaskState
+from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
+from launcher.run.states import Outcome, RunState, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.states import TaskState
+from launcher.run.states import TaskState
 from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp

@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from launcher.cluster_file import load
+from launcher.cluster.file import load
+from launcher.cluster.spec import Cluster
+from launcher.hosts.ssh import Ask, Question, QuestionKind
 from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Report, Severity, preflight
-from launcher.spec import Cluster
-from launcher.ssh import Ask, Question, QuestionKind
 from tui.exits import Exit
 
 _MARKS = {Severity.OK: "✓", Severity.WARN: "!", Severity.ERROR: "✗"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from launcher.cluster_file import load
+from launcher.cluster.file import load
 from launcher.errors import TfmuxError
 from launcher.export import compose, slurm, tfjob
 from tui.exits import Exit

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.cluster_file import load
-from launcher.session import Session
+from launcher.cluster.file import load
+from launcher.session.session import Session
 from tui.exits import Exit
 from tui.headless import run_headless
 from tui.report import report

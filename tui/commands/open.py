@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tui.exits import Exit
 
 if TYPE_CHECKING:
-    from launcher.session import Session
+    from launcher.session.session import Session
     from tui.screens.opening import Imported
     from tui.screens.page import Page
     from tui.sessions import Sessions

@@ -7,9 +7,9 @@ import shlex
 import sys
 from pathlib import Path
 
-from launcher.cluster_file import load
+from launcher.cluster.file import load
 from launcher.ids import new_run_id
-from launcher.plan import make_plan, plan_json
+from launcher.plan.plan import make_plan, plan_json
 from tui.exits import Exit
 
 

@@ -8,12 +8,12 @@ import json
 import sys
 import time
 
-from launcher.attach import StoredRun, stored
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
-from launcher.living import LivingRun, living_runs
-from launcher.session import Session
-from launcher.states import Outcome
+from launcher.run.states import Outcome
+from launcher.session.attach import StoredRun, stored
+from launcher.session.living import LivingRun, living_runs
+from launcher.session.session import Session
 from tui.commands.launch import detach_command, show
 from tui.exits import Exit
 from tui.headless import Follower, run_headless

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from launcher.cluster_file import load
+from launcher.cluster.file import load
 from launcher.errors import TfmuxError
 from tui.exits import Exit
 from tui.web.launches import FOLDER_VARIABLE, Launches

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 
 from launcher.ids import TaskId
-from launcher.logs import LogStore
-from launcher.snapshot import Attempt, TaskView
+from launcher.run.snapshot import Attempt, TaskView
+from launcher.store.logs import LogStore
 
 from .document import Document
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from launcher.ids import TaskId
-from launcher.logs import LogFile
+from launcher.store.logs import LogFile
 
 MAX_LINE = 64 * 1024
 """Bytes of one line that are drawn; the rest is only named."""

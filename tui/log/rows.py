@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from rich.cells import cell_len, chop_cells
 
-from launcher.hints import hint_for
 from launcher.ids import TaskId
+from launcher.store.hints import hint_for
 from tui.standing import Standings, explained
 
 from .document import Line

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from launcher.logs import LogFile
+from launcher.store.logs import LogFile
 
 PIECE = 256 * 1024
 """Small enough that the interpreter's lock is given back before a key would be felt to wait."""

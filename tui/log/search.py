@@ -9,7 +9,7 @@ from typing import Any
 
 import re2
 
-from launcher.logs import LogFile
+from launcher.store.logs import LogFile
 
 from .scan import ESCAPE, Piece, backwards, forwards
 

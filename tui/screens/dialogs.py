@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher.snapshot import Snapshot
+from launcher.run.snapshot import Snapshot
 from tui.outcome import outcome_text
 from tui.words import Mood
 

@@ -17,15 +17,15 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher import clusters
-from launcher.attach import StoredRun
-from launcher.cluster_file import load
-from launcher.clusters import Deleted, SaveError
-from launcher.control import RunControl
+from launcher.cluster import clusters
+from launcher.cluster.clusters import Deleted, SaveError
+from launcher.cluster.file import load
 from launcher.errors import TfmuxError
-from launcher.history import PastRun
-from launcher.living import LivingRun, living_runs
-from launcher.runs import RunFolder
+from launcher.session.attach import StoredRun
+from launcher.session.control import RunControl
+from launcher.session.history import PastRun
+from launcher.session.living import LivingRun, living_runs
+from launcher.store.runs import RunFolder
 from tui.screens.ask import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from launcher.spec import Cluster
-from launcher.states import Outcome
+from launcher.cluster.spec import Cluster
+from launcher.run.states import Outcome
 from tui.shelf import ClusterEntry, DemoEntry, Entry, RunEntry
 from tui.widgets.fit import Part, fit
 from tui.words import Mood, age, clock, figure, thousands

@@ -12,9 +12,9 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
-from launcher.control import RunControl
-from launcher.snapshot import HostView, Snapshot
-from launcher.states import HostState
+from launcher.run.snapshot import HostView, Snapshot
+from launcher.run.states import HostState
+from launcher.session.control import RunControl
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.words import LETTERS, Mood, age, bar, mood, size

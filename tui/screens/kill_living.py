@@ -13,10 +13,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
-from launcher.attach import StoredRun
-from launcher.control import RunControl
 from launcher.errors import TfmuxError
-from launcher.states import RunState
+from launcher.run.states import RunState
+from launcher.session.attach import StoredRun
+from launcher.session.control import RunControl
 from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions

@@ -9,9 +9,9 @@ from pathlib import Path
 from textual import on
 from textual.screen import Screen
 
-from launcher.control import RunControl
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot
+from launcher.run.snapshot import Snapshot
+from launcher.session.control import RunControl
 from tui.log.document import Document
 from tui.log.filter import Filtered
 from tui.log.finder import Finder

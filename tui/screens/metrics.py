@@ -13,10 +13,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Label, Static
 
-from launcher.control import RunControl
 from launcher.ids import TaskId
-from launcher.metrics import Point
-from launcher.snapshot import TaskView
+from launcher.run.snapshot import TaskView
+from launcher.session.control import RunControl
+from launcher.store.metrics import Point
 from tui.curves import Curve, curve, rates, resampled, smoothed, value_at
 from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter

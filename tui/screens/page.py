@@ -8,7 +8,7 @@ from textual.message import Message
 from textual.screen import Screen
 
 if TYPE_CHECKING:
-    from launcher.control import RunControl
+    from launcher.session.control import RunControl
 
 
 class OpenRun(Message):

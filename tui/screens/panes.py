@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual import events, on
 from textual.containers import Horizontal
 
-from launcher.control import RunControl
 from launcher.ids import TaskId
+from launcher.session.control import RunControl
 from tui.board import Board
 from tui.layout import Arrangement, Box
 from tui.log.attempts import Attempts

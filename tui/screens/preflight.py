@@ -14,11 +14,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
+from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
-from launcher.history import summary
 from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Report, Severity, preflight
-from launcher.runs import RunFolder
-from launcher.spec import Cluster
+from launcher.session.history import summary
+from launcher.store.runs import RunFolder
 from tui.screens.editor.table import Body, Cell, Row
 from tui.screens.kill_living import KillLiving
 from tui.screens.page import Page

@@ -20,7 +20,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from launcher.credentials import YES, Question, QuestionKind
+from launcher.hosts.credentials import YES, Question, QuestionKind
 from tui.widgets.line_input import LineInput
 
 NO = "no"

@@ -12,10 +12,10 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 
-from launcher.control import RunControl
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot
-from launcher.states import Outcome, RunState
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import Outcome, RunState
+from launcher.session.control import RunControl
 from tui.layout import Arrangement
 from tui.screens.pane_actions import PaneActions
 from tui.screens.run_keys import RUN_KEYS

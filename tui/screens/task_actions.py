@@ -13,9 +13,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Label
 
-from launcher.control import RunControl
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot, TaskView
+from launcher.run.snapshot import Snapshot, TaskView
+from launcher.session.control import RunControl
 
 _Act = Callable[[TaskId], None]
 _GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from launcher.attach import StoredRun
-from launcher.cluster_file import load
+from launcher.cluster.file import load
 from launcher.errors import TfmuxError
-from launcher.runs import RunFolder, runs_home
-from launcher.session import Session
+from launcher.homes import runs_home
+from launcher.session.attach import StoredRun
+from launcher.session.session import Session
+from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.report import report
 

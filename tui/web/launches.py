@@ -18,12 +18,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
-from launcher.history import summary
+from launcher.homes import runs_home
 from launcher.ids import new_run_id
-from launcher.plan import make_plan
-from launcher.runs import RunFolder, runs_home
-from launcher.spec import Cluster
+from launcher.plan.plan import make_plan
+from launcher.session.history import summary
+from launcher.store.runs import RunFolder
 
 FOLDER_VARIABLE = "TFMUX_SERVE"
 """Tells a page where its server keeps these files."""

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.control import RunControl
-from launcher.states import Outcome
-from launcher.viewing import Viewer
+from launcher.run.states import Outcome
+from launcher.session.control import RunControl
+from launcher.session.viewing import Viewer
 from tui.app import TfmuxApp
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page

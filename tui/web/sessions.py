@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from launcher.attach import StoredRun
-from launcher.control import RunControl
-from launcher.runs import RunFolder
-from launcher.session import Session
-from launcher.spec import Cluster
-from launcher.viewing import Viewer
+from launcher.cluster.spec import Cluster
+from launcher.session.attach import StoredRun
+from launcher.session.control import RunControl
+from launcher.session.session import Session
+from launcher.session.viewing import Viewer
+from launcher.store.runs import RunFolder
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.web.launches import Launches

@@ -7,8 +7,8 @@ import time
 from rich.text import Text
 from textual.widget import Widget
 
-from launcher.snapshot import Snapshot, TaskView
-from launcher.states import Outcome, RunState, TaskState
+from launcher.run.snapshot import Snapshot, TaskView
+from launcher.run.states import Outcome, RunState, TaskState
 from tui.outcome import failure_hint
 from tui.standing import fact, standings
 from tui.words import Mood, age, bar, clock, figure, mood, thousands

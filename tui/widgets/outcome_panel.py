@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.widgets import Static
 
-from launcher.snapshot import Snapshot
+from launcher.run.snapshot import Snapshot
 from tui.outcome import outcome_text
 from tui.words import Mood
 

@@ -9,7 +9,7 @@ from textual import events
 from textual.widget import Widget
 
 from launcher.ids import TaskId
-from launcher.snapshot import Snapshot
+from launcher.run.snapshot import Snapshot
 from tui.widgets.chosen import TaskChosen
 from tui.words import LETTERS, Mood, age, mood, thousands
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from launcher.snapshot import TaskView
+from launcher.run.snapshot import TaskView
 from tui.words import Mood, age, figure, mood, thousands
 
 _SPARKS = "▁▂▃▄▅▆▇█"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from launcher.cluster_edit import ClusterText, EditError
-from launcher.draft import Disk, Draft, Examined
-from launcher.paste import PasteError
+from launcher.cluster.draft import Disk, Draft, Examined
+from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.paste import PasteError
 from tui.screens.editor.sheets import HostSheet, JobSheet, RunSheet, Sheet, TaskSheet
 from tui.screens.editor.table import EditTable
 from tui.screens.page import Page

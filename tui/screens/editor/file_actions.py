@@ -8,10 +8,10 @@ from pathlib import Path
 from textual import on, work
 from textual.widgets import TextArea
 
-from launcher import clusters
-from launcher.cluster_file import loads
-from launcher.clusters import SaveError
-from launcher.draft import Disk, examine
+from launcher.cluster import clusters
+from launcher.cluster.clusters import SaveError
+from launcher.cluster.draft import Disk, examine
+from launcher.cluster.file import loads
 from launcher.errors import TfmuxError
 from tui.screens.ask import AskText, Choose
 from tui.screens.editor.base import EditorBase

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.paste import entries
+from launcher.cluster.paste import entries
 
 _PICTURES = 0x2400
 _INTEGER = re.compile(r"[-+]?\d{1,18}")

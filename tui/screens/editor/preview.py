@@ -11,9 +11,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from launcher.cluster.spec import ready_value
 from launcher.errors import Problem
-from launcher.plan import Plan, TaskPlan
-from launcher.spec import ready_value
+from launcher.plan.plan import Plan, TaskPlan
 from tui.screens.editor.kinds import READY, line_of
 
 _MOST_PROBLEMS = 20

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from launcher.cluster_edit import ClusterText
-from launcher.paste import PasteError, entries, hosts, spec
-from launcher.ssh_aliases import aliases
+from launcher.cluster.edit import ClusterText
+from launcher.cluster.paste import PasteError, entries, hosts, spec
+from launcher.cluster.ssh_aliases import aliases
 from tui.screens.ask import AskText
 from tui.screens.editor.base import EditorBase
 from tui.screens.editor.completion import Completion

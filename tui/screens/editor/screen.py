@@ -13,11 +13,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from launcher.cluster_edit import ClusterText, EditError
-from launcher.clusters import SaveError
-from launcher.draft import Draft, Examined, examine
-from launcher.paste import PasteError, missing_hosts
-from launcher.plan import Plan, make_plan
+from launcher.cluster.clusters import SaveError
+from launcher.cluster.draft import Draft, Examined, examine
+from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.paste import PasteError, missing_hosts
+from launcher.plan.plan import Plan, make_plan
 from tui.screens.editor.completion import Completion, matching
 from tui.screens.editor.fields import Field
 from tui.screens.editor.file_actions import PAUSE, FileActions

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from launcher.addresses import LOCALHOST
-from launcher.cluster_edit import ClusterText, EditError
-from launcher.draft import Examined
+from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster.draft import Examined
+from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.paste import missing_hosts, next_like, spec
+from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
-from launcher.paste import missing_hosts, next_like, spec
-from launcher.ssh_aliases import aliases
 from tui.screens.editor.fields import HOST, JOB, RUN, Field
 from tui.screens.editor.kinds import visible
 from tui.screens.editor.table import Cell, Row

@@ -14,11 +14,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from launcher import clusters
-from launcher.clusters import SaveError
-from launcher.paste import PasteError, hosts
-from launcher.ssh_aliases import aliases
-from launcher.templates import TEMPLATES, Template, render
+from launcher.cluster import clusters
+from launcher.cluster.clusters import SaveError
+from launcher.cluster.paste import PasteError, hosts
+from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.templates import TEMPLATES, Template, render
 from tui.screens.editor.completion import Completion
 from tui.widgets.line_input import LineInput
 

@@ -1,0 +1,1 @@
+"""A cluster file: its models, what is wrong with it, changing it and keeping it."""

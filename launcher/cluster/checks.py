@@ -1,0 +1,339 @@
+"""What must hold between the values of a cluster file, each check with its reason.
+
+The models have looked at each value alone. Here are the mistakes that otherwise show up on
+some host minutes later: two tasks on one port, a `localhost` that means another machine to
+every host, a placeholder that stays in a command. Nothing is looked up on the network.
+
+A cluster that was repaired after earlier findings holds `UNKNOWN` hosts: whatever is theirs is
+passed over, so that one mistake is reported once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ..ids import TaskId
+from .addresses import LOCALHOST, bracketed, check_host, is_loopback, join
+from .fields import nearest
+from .key_lines import KeyPath
+from .placeholders import PLAIN, RUN_WIDE, Names
+from .spec import Cluster
+
+UNKNOWN = ""
+"""The host of a task or of an SSH destination that was too broken to read."""
+
+_JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_LONGEST_JOB = 64
+PREPARE = "prepare"
+"""The job of the tasks that run the `prepare` lines."""
+_NO_LOGDIR = frozenset({"logdir"})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: its place, what stands there (None: nothing), what to write."""
+
+    path: KeyPath
+    found: object
+    message: str
+
+
+def findings(cluster: Cluster) -> Iterator[Finding]:
+    """Everything that is wrong between the values of a cluster, in no particular order."""
+    for check in _CHECKS:
+        yield from check(cluster)
+
+
+def _hosts(cluster: Cluster) -> Iterator[Finding]:
+    for name, host in cluster.hosts.items():
+        path: KeyPath = ("hosts", name)
+        try:
+            check_host(name)
+        except ValueError as error:
+            yield Finding(path, name, f"{error}; a host's name is such as tf1")
+        if name == LOCALHOST and host.ssh is not None:
+            yield Finding(
+                (*path, "ssh"),
+                str(host.ssh),
+                "localhost is this machine and needs no ssh: give the host another name",
+            )
+        elif name != LOCALHOST and host.ssh is None:
+            yield Finding(
+                path,
+                None,
+                f'the host has no ssh: write ssh = "{name}", or "user@host:port" '
+                "(this machine is called localhost)",
+            )
+        for key in ("identity", "jump", "known_hosts"):
+            if name == LOCALHOST and getattr(host, key) is not None:
+                yield Finding((*path, key), None, f"this machine needs no {key}: leave it out")
+
+
+def _jobs(cluster: Cluster) -> Iterator[Finding]:
+    if not cluster.jobs:
+        yield Finding(("jobs",), None, "the file has no jobs: write such as [jobs.worker]")
+    for name, job in cluster.jobs.items():
+        path: KeyPath = ("jobs", name)
+        if not _JOB.fullmatch(name) or len(name) > _LONGEST_JOB:
+            yield Finding(
+                path,
+                name,
+                "a job's name has only letters, digits, '_' and '-', a letter first, "
+                f"and at most {_LONGEST_JOB} of them",
+            )
+        elif job.in_cluster and "-" in name:
+            better = name.replace("-", "_")
+            yield Finding(
+                path,
+                name,
+                f"TensorFlow allows no '-' in the name of a cluster job: write jobs.{better}, "
+                "or in_cluster = false",
+            )
+        if name == PREPARE and (
+            cluster.run.prepare or any(j.prepare for j in cluster.jobs.values())
+        ):
+            yield Finding(path, name, "the prepare lines run under this name: call the job another")
+        if job.command is None and cluster.run.command is None:
+            yield Finding(
+                (*path, "command"),
+                None,
+                "the job has no command: write one here, or in [run] for all jobs, "
+                'such as command = ["{python}", "train.py"]',
+            )
+        if name == "chief" and job.in_cluster and len(job.tasks) > 1:
+            yield Finding(
+                (*path, "tasks", 1),
+                str(job.tasks[1]),
+                "a cluster has one chief: make the others tasks of worker",
+            )
+        if job.in_cluster:
+            for owner, env in (("jobs", job.env), ("run", cluster.run.env)):
+                if "TF_CONFIG" in env:
+                    where = (*path, "env") if owner == "jobs" else ("run", "env")
+                    yield _own_tf_config(where)
+    for name, host in cluster.hosts.items():
+        if "TF_CONFIG" in host.env:
+            yield _own_tf_config(("hosts", name, "env"))
+
+
+def _own_tf_config(table: KeyPath) -> Finding:
+    return Finding(
+        (*table, "TF_CONFIG"),
+        None,
+        "tfmux sets TF_CONFIG for every cluster job: leave it out, or write it in the env of a "
+        "job with in_cluster = false",
+    )
+
+
+def _tasks(cluster: Cluster) -> Iterator[Finding]:
+    """Hosts that are nowhere defined, and ports that are taken twice."""
+    taken: dict[tuple[object, int], tuple[TaskId, str]] = {}
+    called: dict[str, tuple[TaskId, str]] = {}
+    for task, path in _every_task(cluster):
+        place = cluster.jobs[task.job].tasks[task.index]
+        if place.host != LOCALHOST and place.host not in cluster.hosts:
+            yield Finding(path, str(place), _undefined(cluster, place.host))
+            continue
+        if place.port is None:
+            continue
+        machine = _machine(cluster, place.host)
+        other, name = taken.setdefault((machine, place.port), (task, place.host))
+        if other != task:
+            same = (
+                ""
+                if name == place.host
+                else f" ({name} and {place.host} are the same machine, by their ssh)"
+            )
+            yield Finding(
+                path,
+                str(place),
+                f"port {place.port} of {name} already belongs to {other}{same}: "
+                f'write another port, or "{join(place.host, None)}"',
+            )
+            continue
+        address = cluster.address(place.host)
+        if not cluster.in_spec(task.job) or address == UNKNOWN:
+            continue
+        other, name = called.setdefault(join(address.lower(), place.port), (task, place.host))
+        if other != task:
+            yield Finding(
+                path,
+                str(place),
+                f"{task} and {other} would both be {join(address, place.port)} to the cluster, "
+                f"because {name} and {place.host} have the same address: write another port, or "
+                f"address in [hosts.{place.host}]",
+            )
+
+
+def _undefined(cluster: Cluster, host: str) -> str:
+    if is_loopback(host):
+        return 'this machine is called localhost here: write such as "localhost:2222"'
+    if not cluster.hosts:
+        return (
+            f'the host {host} is nowhere defined: add [hosts.{_key(host)}] with ssh = "{host}", '
+            "or write localhost for this machine"
+        )
+    hint = nearest(host, cluster.hosts, f"add [hosts.{_key(host)}], or take one of these hosts")
+    return f"the host {host} is nowhere defined: {hint}"
+
+
+def _key(host: str) -> str:
+    return host if re.fullmatch(r"[A-Za-z0-9_-]+", host) else f'"{host}"'
+
+
+def _loopback(cluster: Cluster) -> Iterator[Finding]:
+    """`localhost` in the spec of a cluster of several machines: each host would take it for
+    itself, and wait without end for a task that it thinks is its own."""
+    users = {
+        cluster.jobs[task.job].tasks[task.index].host: path
+        for task, path in reversed(list(_every_task(cluster)))
+        if cluster.in_spec(task.job)
+    }
+    hosts = [h for h in users if h == LOCALHOST or not cluster.is_local(h)]
+    remote = [host for host in hosts if not cluster.is_local(host)]
+    if not remote or len(hosts) < 2:
+        return
+    entry = cluster.hosts.get(LOCALHOST)
+    if LOCALHOST in hosts and (entry is None or entry.address is None):
+        place: KeyPath = users[LOCALHOST]
+        yield Finding(
+            place,
+            LOCALHOST,
+            f"localhost means another machine on {remote[0]}: write what the other hosts call "
+            'this one, [hosts.localhost] address = "its-name"',
+        )
+    elsewhere = [host for host in hosts if not is_loopback(cluster.address(host))]
+    for host in hosts:
+        address = cluster.address(host)
+        given = host in cluster.hosts and cluster.hosts[host].address is not None
+        if not elsewhere or address == UNKNOWN or not is_loopback(address):
+            continue
+        if given or host != LOCALHOST:
+            yield Finding(
+                ("hosts", host, "address" if given else "ssh"),
+                bracketed(address),
+                f"{address} means another machine on {elsewhere[0]}: write what the other hosts "
+                f'call {host}, address = "its-name"',
+            )
+
+
+def _gpus(cluster: Cluster) -> Iterator[Finding]:
+    for name, host in cluster.hosts.items():
+        wanted = 0
+        for task, _ in _every_task(cluster):
+            job = cluster.jobs[task.job]
+            if host.gpus is None or job.gpus is None or job.tasks[task.index].host != name:
+                continue
+            wanted += job.gpus
+            if wanted > host.gpus:
+                yield Finding(
+                    ("jobs", task.job, "gpus"),
+                    job.gpus,
+                    f"with {task} the tasks on {name} ask for {wanted} GPUs, but it has "
+                    f"{host.gpus}: write fewer",
+                )
+                break
+
+
+def _start(cluster: Cluster) -> Iterator[Finding]:
+    named: dict[str, KeyPath] = {}
+    for number, stage in enumerate(cluster.start.order or ()):
+        for index, entry in enumerate(stage):
+            path = ("start", "order", number, index)
+            if problem := _no_entry(cluster, entry):
+                yield Finding(path, entry, problem)
+            elif entry in named:
+                yield Finding(path, entry, f"{entry} is already in the order: leave it out here")
+            named.setdefault(entry, path)
+    for job in cluster.start.ready:
+        if job not in cluster.jobs:
+            jobs = f"the jobs are {', '.join(list(cluster.jobs)[:10])}"
+            yield Finding(
+                ("start", "ready", job),
+                job,
+                f"no job has this name: {nearest(job, cluster.jobs, jobs)}",
+            )
+
+
+def _no_entry(cluster: Cluster, entry: str) -> str | None:
+    job, colon, index = entry.partition(":")
+    if job not in cluster.jobs:
+        jobs = f"the jobs are {', '.join(list(cluster.jobs)[:10])}"
+        return f"no job or task has this name: {nearest(entry, cluster.jobs, jobs)}"
+    size = len(cluster.jobs[job].tasks)
+    if not colon or index in map(str, range(size)):
+        return None
+    if any(place.host == UNKNOWN for place in cluster.jobs[job].tasks):
+        return None  # its list of tasks could not be read
+    return f"{job} has no such task: write {job}:0" + (f" to {job}:{size - 1}" if size > 1 else "")
+
+
+def _placeholders(cluster: Cluster) -> Iterator[Finding]:
+    names = Names(cluster)
+    run = cluster.run
+    texts: list[tuple[KeyPath, str]] = [
+        *((("run", "command", i), word) for i, word in enumerate(run.command or ())),
+        *((("run", "env", name), value) for name, value in run.env.items()),
+        *((("run", "collect", i), path) for i, path in enumerate(run.collect)),
+    ]
+    for name, host in cluster.hosts.items():
+        texts += [(("hosts", name, "env", key), value) for key, value in host.env.items()]
+    for name, job in cluster.jobs.items():
+        texts += [(("jobs", name, "command", i), word) for i, word in enumerate(job.command or ())]
+        texts += [(("jobs", name, "env", key), value) for key, value in job.env.items()]
+        texts += [(("jobs", name, "collect", i), path) for i, path in enumerate(job.collect)]
+    for path, text in texts:
+        for problem in names.problems(text):
+            yield Finding(path, text, problem)
+    for problem in names.problems(run.logdir, without=_NO_LOGDIR):
+        yield Finding(("run", "logdir"), run.logdir, problem)
+    for problem in names.problems(run.workdir, without=PLAIN - RUN_WIDE, jobs=False):
+        yield Finding(("run", "workdir"), run.workdir, problem)
+
+
+def _logdir(cluster: Cluster) -> Iterator[Finding]:
+    """A log directory must outlive the run's own folder on a host, which is removed."""
+    logdir = cluster.run.logdir
+    path: KeyPath = ("run", "logdir")
+    if logdir.startswith("~") and not (logdir == "~" or logdir.startswith("~/")):
+        yield Finding(path, logdir, 'another user\'s home is not looked up: write "~/…" or "/…"')
+    elif not logdir.startswith(("/", "~")) and any(
+        not cluster.is_local(place.host) for job in cluster.jobs.values() for place in job.tasks
+    ):
+        yield Finding(
+            path,
+            logdir,
+            'on other hosts the log directory must be absolute: write "~/…" or "/…" (the copied '
+            "workdir is removed after the run)",
+        )
+
+
+def _every_task(cluster: Cluster) -> Iterator[tuple[TaskId, KeyPath]]:
+    for name, job in cluster.jobs.items():
+        for index, place in enumerate(job.tasks):
+            if place.host != UNKNOWN:
+                yield TaskId(name, index), ("jobs", name, "tasks", index)
+
+
+def _machine(cluster: Cluster, host: str) -> object:
+    """The same for two names of one machine, as far as the file tells."""
+    entry = cluster.hosts.get(host)
+    if entry is None or entry.ssh is None:
+        return LOCALHOST if host == LOCALHOST else ("unknown", host)
+    if entry.ssh.host == UNKNOWN:
+        return ("unknown", host)
+    return (entry.ssh.host.lower(), entry.ssh.port or 22, entry.jump)
+
+
+_CHECKS: tuple[Callable[[Cluster], Iterator[Finding]], ...] = (
+    _hosts,
+    _jobs,
+    _tasks,
+    _loopback,
+    _gpus,
+    _start,
+    _placeholders,
+    _logdir,
+)

@@ -1,0 +1,242 @@
+"""Saved clusters: `$XDG_CONFIG_HOME/tfmux/clusters/NAME.toml`, and safe ways to write a file.
+
+A file is the truth, so it is never half written: the new text is put beside it and renamed
+over it. A deleted cluster is moved aside, not destroyed, so that undo works after a restart.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import TfmuxError
+from ..homes import config_home
+from .edit import ClusterText, EditError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LONGEST = 64
+
+
+class SaveError(TfmuxError):
+    """A cluster file could not be written; the sentence says why."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a file looked like when it was read or written; another look tells a change."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp | None:
+        """The file's stamp now; None when there is no such file."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def folder() -> Path:
+    """Where saved clusters lie."""
+    return config_home() / "clusters"
+
+
+def saved() -> list[Path]:
+    """All saved clusters, by name."""
+    try:
+        found = [path for path in folder().glob("*.toml") if not path.name.startswith(".")]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: path.stem.lower())
+
+
+def path_of(name: str) -> Path:
+    """The file of a saved cluster, there or not.
+
+    Raises:
+        SaveError: it is no name for a cluster.
+    """
+    if problem := name_problem(name):
+        raise SaveError(problem)
+    return folder() / f"{name}.toml"
+
+
+def name_problem(name: str) -> str:
+    """What is wrong with a cluster's name; empty when nothing is."""
+    if not name.strip():
+        return "it is empty: write a name, such as mnist"
+    if len(name) > _LONGEST:
+        return f"write a name of at most {_LONGEST} characters"
+    if not _NAME.fullmatch(name):
+        return "write a name of letters, digits, '.', '_' and '-', a letter or digit first"
+    return ""
+
+
+def free_name(wanted: str) -> str:
+    """`wanted`, or with the first number after it that no saved cluster has."""
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: _LONGEST - 6] or "cluster"
+    taken = {path.stem.lower() for path in saved()}
+    if stem.lower() not in taken:
+        return stem
+    base = re.sub(r"-\d+$", "", stem)
+    return next(
+        name for number in range(2, 10**6) if (name := f"{base}-{number}").lower() not in taken
+    )
+
+
+def create(name: str, text: str) -> Path:
+    """Saves a new cluster.
+
+    Raises:
+        SaveError: the name is taken or wrong, or the file cannot be written.
+    """
+    path = path_of(name)
+    if path.exists():
+        raise SaveError(f"there is already a cluster {name}: choose another name")
+    write(path, with_name(text, name))
+    return path
+
+
+def duplicate(path: Path, name: str) -> Path:
+    """Saves a copy under another name.
+
+    Raises:
+        SaveError: see `create`; or the original cannot be read.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SaveError(f"{path} cannot be read: {_reason(error)}") from None
+    return create(name, text)
+
+
+def rename(path: Path, name: str) -> Path:
+    """Gives a saved cluster another name, in the file too.
+
+    Raises:
+        SaveError: the name is taken or wrong, or the file cannot be moved.
+    """
+    new = path_of(name)
+    if new == path:
+        return path
+    if new.exists() and not new.samefile(path):
+        raise SaveError(f"there is already a cluster {name}: choose another name")
+    try:
+        text = path.read_bytes().decode("utf-8")
+        os.rename(path, new)
+    except (OSError, UnicodeDecodeError) as error:
+        raise SaveError(f"{path.name} cannot be renamed: {_reason(error)}") from None
+    if (named := with_name(text, name)) != text:
+        write(new, named)
+    return new
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """A deleted cluster, and where it waits for an undo."""
+
+    path: Path
+    aside: Path
+
+    def restore(self) -> Path:
+        """Brings it back; under another name when a new one has taken its own.
+
+        Raises:
+            SaveError: it cannot be moved back.
+        """
+        target = self.path if not self.path.exists() else path_of(free_name(self.path.stem))
+        try:
+            os.rename(self.aside, target)
+        except OSError as error:
+            what = f"{self.path.name} cannot be brought back: {_reason(error)}"
+            raise SaveError(what) from None
+        return target
+
+
+def delete(path: Path) -> Deleted:
+    """Moves a saved cluster aside.
+
+    Raises:
+        SaveError: it cannot be moved.
+    """
+    aside = path.parent / ".deleted" / path.name
+    try:
+        aside.parent.mkdir(mode=0o700, exist_ok=True)
+        os.replace(path, aside)
+    except OSError as error:
+        raise SaveError(f"{path.name} cannot be deleted: {_reason(error)}") from None
+    return Deleted(path, aside)
+
+
+def with_name(text: str, name: str) -> str:
+    """The text with the cluster's `name` set where it has one; a file without it takes the
+    name of the file, and one that is broken is left as it is."""
+    try:
+        document = ClusterText(text)
+        return document.put(("name",), name).text if "name" in document.data else text
+    except (ValueError, EditError):
+        return text
+
+
+def write(path: Path, text: str) -> Stamp:
+    """Puts a text into a file, whole or not at all; an existing file keeps its mode, and a
+    link stays one.
+
+    Raises:
+        SaveError: it is read-only, the disk is full, and so on.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        found = text[error.start].encode("unicode_escape").decode()
+        raise SaveError(f"the text holds {found}, which no file can hold: take it out") from None
+    mode = 0o600
+    with suppress(FileNotFoundError):
+        before = target.stat()
+        if stat.S_ISDIR(before.st_mode):
+            raise SaveError(f"{path} is a directory: choose the name of a file")
+        # A rename would replace it all the same; the mode says that nobody wants that.
+        if not before.st_mode & 0o222 or not os.access(target, os.W_OK):
+            raise SaveError(f"{path} is read-only: save it under another name")
+        mode = stat.S_IMODE(before.st_mode)
+    temporary = ""
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
+        with open(handle, "wb") as file:
+            os.fchmod(handle, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        os.replace(temporary, target)
+    except OSError as error:
+        if temporary:
+            with suppress(OSError):
+                os.unlink(temporary)
+        raise SaveError(f"{path} cannot be saved: {_reason(error)}") from None
+    found_now = Stamp.of(target)
+    if found_now is None:
+        raise SaveError(f"{path} went away while it was being saved: save it again")
+    return found_now
+
+
+def deleted() -> Iterator[Deleted]:
+    """What was deleted and can come back, the last one first."""
+    aside = folder() / ".deleted"
+    with suppress(OSError):
+        for path in sorted(aside.glob("*.toml"), key=lambda p: p.stat().st_ctime, reverse=True):
+            yield Deleted(folder() / path.name, path)
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else "it is not UTF-8"

@@ -1,0 +1,416 @@
+"""Editing a cluster file as a text: one value changes, comments and order stay.
+
+Every edit is checked by reading the result: it must say exactly what was meant, or the edit is
+refused. So a mistake of ours, or of the library that keeps the comments, costs nobody a file.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AbstractTable, Array, InlineTable
+
+from ..errors import TfmuxError, printable
+from .addresses import TaskAddress
+from .key_lines import KeyPath
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ANY_HEADER = re.compile(r"[ \t]*\[[^\[\]]+\][ \t]*(?:#.*)?$")
+_WIDE = 90
+"""Characters of an array from which on it is written on several lines."""
+
+
+class EditError(TfmuxError):
+    """The file is written in a form that this edit cannot keep; nothing was changed."""
+
+
+class ClusterText:
+    """The text of a cluster file and what it says. Immutable: an edit gives another one."""
+
+    def __init__(self, text: str) -> None:
+        """Reads the text.
+
+        Raises:
+            ValueError: it is no TOML.
+        """
+        self.text = text
+        try:
+            self.data: dict[str, Any] = tomllib.loads(text.removeprefix("\ufeff"))
+        except RecursionError:
+            raise ValueError("the brackets are nested too deeply") from None
+
+    def get(self, *path: str | int) -> Any:
+        """The value at a place, None where there is none."""
+        value: Any = self.data
+        for key in path:
+            if isinstance(value, dict) and isinstance(key, str):
+                value = value.get(key)
+            elif isinstance(value, list) and isinstance(key, int) and key < len(value):
+                value = value[key]
+            else:
+                return None
+        return value
+
+    def table(self, *path: str) -> Mapping[str, Any]:
+        """The table at a place, empty where there is none."""
+        found = self.get(*path)
+        return found if isinstance(found, dict) else {}
+
+    def put(self, path: KeyPath, value: Any) -> ClusterText:
+        """Sets a value; None takes the key out. Tables on the way are made.
+
+        Raises:
+            EditError: the file's form does not allow it.
+        """
+        if self.get(*path) == value and (value is not None or not self._has(path)):
+            return self
+        meant = copy.deepcopy(self.data)
+        _put_plain(meant, path, value)
+        return self._edited(
+            meant,
+            lambda document: _put(document, path, value, whole=False),
+            lambda document: _put(document, path, value, whole=True),
+            lambda document: _appended(document, path, value),
+        )
+
+    def remove(self, *path: str | int) -> ClusterText:
+        """Takes a key or an element of a list out, with what is below it.
+
+        Raises:
+            EditError: the file's form does not allow it.
+        """
+        if isinstance(path[-1], int):
+            values = list(self.get(*path[:-1]) or ())
+            del values[path[-1]]
+            return self.put(path[:-1], values)
+        return self.put(path, None)
+
+    def rename(self, path: tuple[str, ...], name: str) -> ClusterText:
+        """Gives a table another name, where it stands.
+
+        Raises:
+            EditError: the name is taken, or the file's form does not allow it.
+        """
+        if name == path[-1]:
+            return self
+        outer = self.table(*path[:-1])
+        if name in outer:
+            raise EditError(f"there is already a {path[0].rstrip('s')} {printable(name[:60])}")
+        meant = copy.deepcopy(self.data)
+        table: dict[str, Any] = meant
+        for key in path[:-1]:
+            table = table[key]
+        renamed = {name if key == path[-1] else key: value for key, value in table.items()}
+        table.clear()
+        table.update(renamed)
+        for form in _forms(path):
+            text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
+            if text != self.text and _says(text, meant):
+                return ClusterText(text)
+        return self._edited(meant, lambda document: _rename(document, path, name))
+
+    # what a cluster is made of
+
+    def rename_host(self, old: str, new: str) -> ClusterText:
+        """Gives a host another name, in the tasks too.
+
+        Raises:
+            EditError: see `rename`.
+        """
+        result = self.rename(("hosts", old), new) if old in self.table("hosts") else self
+        for job, entry in self.table("jobs").items():
+            tasks = entry.get("tasks") if isinstance(entry, dict) else None
+            if isinstance(tasks, list):
+                moved = [_moved(task, old, new) for task in tasks]
+                result = result.put(("jobs", job, "tasks"), moved)
+        return result
+
+    def rename_job(self, old: str, new: str) -> ClusterText:
+        """Gives a job another name, in the order and in placeholders too.
+
+        Raises:
+            EditError: see `rename`.
+        """
+        result = self.rename(("jobs", old), new)
+        order = self.get("start", "order")
+        if isinstance(order, list):
+            result = result.put(("start", "order"), _reordered(order, old, new))
+        if old in self.table("start", "ready"):
+            result = result.rename(("start", "ready", old), new)
+        token = re.compile(
+            rf"\{{((?:hosts|num)\.){re.escape(old)}\}}"
+            rf"|\{{((?:host|port|address)\.){re.escape(old)}(\.\d+)\}}"
+        )
+
+        def named(text: str) -> str:
+            return token.sub(
+                lambda m: f"{{{m[1]}{new}}}" if m[1] else f"{{{m[2]}{new}{m[3]}}}", text
+            )
+
+        for path in (("run",), *(("hosts", host) for host in result.table("hosts"))):
+            result = _replaced(result, path, named)
+        for job in result.table("jobs"):
+            result = _replaced(result, ("jobs", job), named)
+        return result
+
+    def _has(self, path: KeyPath) -> bool:
+        outer = self.get(*path[:-1]) if len(path) > 1 else self.data
+        return isinstance(outer, dict) and path[-1] in outer
+
+    def _edited(
+        self, meant: dict[str, Any], *ways: Callable[[tomlkit.TOMLDocument], str | None]
+    ) -> ClusterText:
+        """The first way whose result says what is meant."""
+        for way in ways:
+            try:
+                document = tomlkit.parse(self.text.removeprefix("\ufeff"))
+                text = way(document) or tomlkit.dumps(document)
+            except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+                continue  # an odd but valid form: the next way is coarser
+            for form in (_spaced(text, self.text), text):
+                if _says(form, meant):
+                    return ClusterText(form)
+        raise EditError("the file is written in an unusual form: change it on the File page")
+
+
+def _spaced(text: str, before: str) -> str:
+    """A blank line before a table that is new, and before the one after it."""
+    known = {line for line in before.splitlines() if _ANY_HEADER.match(line)}
+    result: list[str] = []
+    fresh = False
+    for line in text.split("\n"):
+        if _ANY_HEADER.match(line):
+            was, fresh = fresh, line not in known
+            if (fresh or was) and result and result[-1].strip() and result[-1][0] != "#":
+                result.append("")
+        result.append(line)
+    return "\n".join(result)
+
+
+def _says(text: str, meant: Mapping[str, Any]) -> bool:
+    try:
+        return _canonical(tomllib.loads(text)) == _canonical(meant)
+    except ValueError:
+        return False
+
+
+def _canonical(data: object) -> str:
+    # Not by ==: a nan is not equal to itself, and 1 would be equal to 1.0 and to true.
+    return json.dumps(data, sort_keys=True, default=repr)
+
+
+def _put_plain(data: dict[str, Any], path: KeyPath, value: Any) -> None:
+    for key in path[:-1]:
+        inner = data.get(str(key))
+        if not isinstance(inner, dict):
+            if value is None:
+                return
+            inner = data[str(key)] = {}
+        data = inner
+    if value is None:
+        data.pop(str(path[-1]), None)
+    else:
+        data[str(path[-1])] = copy.deepcopy(value)
+
+
+def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
+    """Changes as little as it can; `whole` writes the value anew as a whole."""
+    table = document
+    for depth, key in enumerate(path[:-1]):
+        if key not in table:
+            if value is None:
+                return
+            inline = isinstance(table, InlineTable)
+            # [hosts] above [hosts.tf1] needs no header of its own.
+            above = depth == 0 and len(path) > 2
+            table[key] = (
+                tomlkit.inline_table() if inline else tomlkit.table(is_super_table=above or None)
+            )
+        table = table[key]
+    key = path[-1]
+    if value is None:
+        if key in table:
+            del table[key]
+        return
+    old = table.get(key)
+    if (
+        not whole
+        and isinstance(old, Array)
+        and isinstance(value, list)
+        and _keeps_lines(old, value)
+    ):
+        _change_list(old, value)
+    elif not whole and isinstance(old, AbstractTable | InlineTable) and isinstance(value, dict):
+        for name in [name for name in old if name not in value]:
+            del old[name]
+        for name, inner in value.items():
+            if name not in old or old[name] != inner:
+                old[name] = _item(inner)
+    elif isinstance(value, dict) and len(path) <= 2 and not isinstance(table, InlineTable):
+        fresh = tomlkit.table()
+        for name, inner in value.items():
+            fresh[name] = _item(inner)
+        table[key] = fresh
+    else:
+        _assign(table, key, value)
+
+
+def _appended(document: tomlkit.TOMLDocument, path: KeyPath, value: Any) -> str:
+    """The text with a new table at its end, for files whose tables have no headers."""
+    if not isinstance(value, dict):
+        raise TypeError("only a table can stand there")
+    name = ".".join(_quoted(str(key)) for key in path)
+    pairs = (f"{_quoted(key)} = {_item(inner).as_string()}" for key, inner in value.items())
+    return "\n".join([tomlkit.dumps(document).rstrip("\n"), "", f"[{name}]", *pairs, ""])
+
+
+def _assign(table: Any, key: Any, value: Any) -> None:
+    old = table.get(key)
+    new = _item(value)
+    trivia = getattr(old, "trivia", None)
+    if trivia is not None and hasattr(new, "trivia"):
+        new.trivia.comment_ws, new.trivia.comment = trivia.comment_ws, trivia.comment
+    table[key] = new
+
+
+def _item(value: Any) -> Any:
+    if isinstance(value, dict):
+        table = tomlkit.inline_table()
+        for name, inner in value.items():
+            table[name] = _item(inner)
+        return table
+    if isinstance(value, list):
+        array = tomlkit.array()
+        for inner in value:
+            array.append(_item(inner))
+        if len(array.as_string()) > _WIDE and all(isinstance(v, str) for v in value):
+            return _lines_of(value)
+        return array
+    return tomlkit.item(value)
+
+
+def _lines_of(words: list[str]) -> Any:
+    """A long list of texts on several lines, filled up."""
+    rows: list[list[str]] = [[]]
+    for word in words:
+        text = tomlkit.item(word).as_string()
+        if rows[-1] and sum(len(t) + 2 for t in rows[-1]) + len(text) > _WIDE:
+            rows.append([])
+        rows[-1].append(text)
+    inside = ",\n    ".join(", ".join(row) for row in rows)
+    return tomlkit.parse(f"a = [\n    {inside},\n]\n")["a"]
+
+
+def _change_list(array: Array, values: list[Any]) -> None:
+    """Changes only the elements that differ: those between equal beginnings and ends."""
+    old = [item.unwrap() if hasattr(item, "unwrap") else item for item in array]
+    start = 0
+    while start < min(len(old), len(values)) and _same(old[start], values[start]):
+        start += 1
+    end = 0
+    while end < min(len(old), len(values)) - start and _same(old[-1 - end], values[-1 - end]):
+        end += 1
+    fresh = values[start : len(values) - end]
+    gone = len(old) - end - start
+    for offset, value in enumerate(fresh[:gone]):
+        array[start + offset] = _item(value)
+    for offset, value in enumerate(fresh[gone:]):
+        array.insert(start + gone + offset, _item(value))
+    for _ in range(gone - len(fresh)):
+        del array[start + len(fresh)]
+
+
+def _keeps_lines(old: Array, values: list[Any]) -> bool:
+    """It stands on several lines already, or will be short enough for one."""
+    return "\n" in old.as_string() or len(json.dumps(values, ensure_ascii=False)) <= _WIDE
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _forms(path: tuple[str, ...]) -> list[re.Pattern[str]]:
+    """Match where a table's name may stand, the name between the two groups: in its header and
+    in those of the tables below it; also in dotted keys; also in keys below another header."""
+    outer = r"\s*\.\s*".join(_any_form(name) for name in path[:-1]) + r"[ \t]*\.[ \t]*"
+    name = _any_form(path[-1])
+    begins = (rf"\[[ \t]*{outer}", rf"(?:\[[ \t]*)?{outer}", rf"(?:\[?[ \t]*{outer})?")
+    return [re.compile(rf"^([ \t]*{begin}){name}([ \t]*[.\]=])", re.MULTILINE) for begin in begins]
+
+
+def _any_form(name: str) -> str:
+    forms = [re.escape(_quoted(name)), re.escape(json.dumps(name)), re.escape(f"'{name}'")]
+    return f"(?:{'|'.join(dict.fromkeys(forms))})"
+
+
+def _quoted(name: str) -> str:
+    return name if _BARE.fullmatch(name) else tomlkit.item(name).as_string()
+
+
+def _rename(document: Any, path: tuple[str, ...], name: str) -> None:
+    """Takes all entries of the table above out and puts them back, one under its new name."""
+    table = document
+    for key in path[:-1]:
+        table = table[key]
+    entries = [(key, table[key].unwrap()) for key in list(table)]
+    for key, _ in entries:
+        del table[key]
+    for key, value in entries:
+        new = name if key == path[-1] else key
+        if isinstance(value, dict) and not isinstance(table, InlineTable):
+            fresh = tomlkit.table()
+            for inner, thing in value.items():
+                fresh[inner] = _item(thing)
+            table[new] = fresh
+        else:
+            table[new] = _item(value)
+
+
+def _moved(task: Any, old: str, new: str) -> Any:
+    try:
+        place = TaskAddress.parse(task)
+    except (ValueError, TypeError, AttributeError):
+        return task
+    if place.host != old:
+        return task
+    return (
+        f"{new}:{task.rpartition(':')[2]}" if ":" not in new else str(TaskAddress(new, place.port))
+    )
+
+
+def _reordered(order: list[Any], old: str, new: str) -> list[Any]:
+    def named(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return [named(inner) for inner in entry]
+        if not isinstance(entry, str):
+            return entry
+        job, colon, index = entry.partition(":")
+        return f"{new}{colon}{index}" if job == old else entry
+
+    return [named(stage) for stage in order]
+
+
+def _replaced(text: ClusterText, path: tuple[str, ...], named: Callable[[str], str]) -> ClusterText:
+    """The texts below a table with their placeholders changed."""
+    for key, value in text.table(*path).items():
+        new = _mapped(value, named)
+        if new != value:
+            text = text.put((*path, key), new)
+    return text
+
+
+def _mapped(value: Any, named: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return named(value)
+    if isinstance(value, list):
+        return [_mapped(inner, named) for inner in value]
+    if isinstance(value, dict):
+        return {key: _mapped(inner, named) for key, inner in value.items()}
+    return value

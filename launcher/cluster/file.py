@@ -1,0 +1,321 @@
+"""Reading a cluster file: the text becomes a `Cluster`, or a list of everything wrong in it.
+
+All problems are told at once, each with its key, line, what was found and what to write. To
+find what is wrong between the values although some values are wrong themselves, the bad ones
+are replaced by harmless stand-ins after they have been noted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ..errors import ClusterFileError, Problem
+from .addresses import SshDestination, TaskAddress
+from .checks import UNKNOWN, Finding, findings
+from .key_lines import KeyLines, KeyPath
+from .spec import Cluster, Host, Job, Metrics, RunSettings, Start
+from .toml_errors import toml_problem
+
+_LARGEST = 16 * 1024 * 1024
+_SHOWN = 60
+
+_TABLES: dict[str, type[BaseModel]] = {
+    "hosts": Host,
+    "jobs": Job,
+    "run": RunSettings,
+    "start": Start,
+    "metrics": Metrics,
+}
+_NAMED = ("hosts", "jobs")
+_STAND_INS: dict[str, Any] = {
+    "name": "unnamed",
+    "tasks": [TaskAddress(UNKNOWN, None)],
+    "ssh": SshDestination(None, UNKNOWN, None),
+    "command": ["true"],
+}
+
+
+def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> Cluster:
+    """Reads a cluster file.
+
+    Relative paths in it start from `base`, or else from where the file lies (a run's own copy
+    of its file lies elsewhere). `for_launch` also looks whether the local files and
+    directories it names are there.
+
+    Raises:
+        ClusterFileError: the file cannot be read, or something in it is wrong.
+    """
+    path = Path(path)
+    source = _printable(str(path))
+    try:
+        data = _bytes(path)
+    except (OSError, ValueError) as error:
+        raise ClusterFileError(source, [Problem("", None, "", _why(path, error))]) from None
+    text = _decoded(data, source)
+    return loads(text, source, base or path.absolute().parent, for_launch=for_launch)
+
+
+def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cluster:
+    """Reads the text of a cluster file; `source` names it in errors. See `load`."""
+    text = text.removeprefix("\ufeff")
+    lines = KeyLines(text.replace("\r\n", "\n"))
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: a number of 5,000 digits, too
+        line, finding = toml_problem(error, text, lines)
+        raise ClusterFileError(source, [_problem(finding, line)]) from None
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
+    raw.setdefault("name", stem or "cluster")
+    cluster, wrong = _read(raw)
+    if cluster is not None:
+        cluster = cluster.based_on(base)
+        between = [*findings(cluster), *(_missing_paths(cluster) if for_launch else ())]
+        wrong += [finding for finding in between if not _covered(finding, wrong)]
+    if cluster is None or wrong:
+        problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
+        raise ClusterFileError(source, sorted(problems, key=lambda p: p.line or 0))
+    return cluster
+
+
+def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Finding]]:
+    """The cluster, mended where values are wrong (None: past mending), and what is wrong."""
+    try:
+        return Cluster.model_validate(raw), []
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    wrong = [_finding(detail, raw) for detail in details]
+    meant = {
+        (*f.path[:-1], near)
+        for f, detail in zip(wrong, details, strict=True)
+        if detail["type"] == "extra_forbidden" and (near := _meant(f.path))
+    }
+    wrong = [f for f in wrong if f.found is not None or f.path not in meant]
+    mended = _copied(raw, 4)
+    try:
+        for finding in wrong:
+            if len(finding.path) == 1:
+                _rehouse(mended, str(finding.path[0]))
+            _mend(mended, finding.path)
+        for path in meant:
+            if len(path) > 1:
+                _mend(mended, path)
+        return Cluster.model_validate(mended), wrong
+    except (ValidationError, KeyError, TypeError, IndexError, AttributeError):
+        return None, wrong
+
+
+def _mend(raw: dict[str, Any], path: KeyPath) -> None:
+    """Puts a stand-in where a value is wrong, or leaves its key out.
+
+    Raises:
+        KeyError, TypeError, IndexError: there is nothing that could stand in.
+    """
+    first, *rest = path
+    if not rest and first in _NAMED:
+        raise KeyError(first)
+    if first in _NAMED and len(rest) == 1:
+        raw[str(first)][rest[0]] = (
+            {"ssh": _STAND_INS["ssh"]} if first == "hosts" else {"tasks": _STAND_INS["tasks"]}
+        )
+        return
+    table, keys = raw, [str(first)] if not rest else [str(key) for key in rest]
+    if rest:
+        table = raw[str(first)]
+        if first in _NAMED:
+            table, keys = table[rest[0]], keys[1:]
+    field = keys[0]
+    inner = table.get(field)
+    if field == "tasks" and len(keys) == 2 and isinstance(inner, list):
+        inner[int(keys[1])] = _STAND_INS["tasks"][0]
+    elif field in ("env", "ready") and len(keys) == 2 and isinstance(inner, dict):
+        inner.pop(keys[1], None)
+    elif field in _STAND_INS and first != "start":
+        table[field] = _STAND_INS[field]
+    else:
+        table.pop(field, None)
+
+
+def _rehouse(raw: dict[str, Any], table: str) -> None:
+    """Puts a table with a wrong name where it was meant to be."""
+    near = _meant((table,))
+    if _is_job(raw.get(table)) and table not in _TABLES:
+        raw.setdefault("jobs", {}).setdefault(table, raw[table])
+    elif near and near != table:
+        raw.setdefault(near, raw[table])
+
+
+def _is_job(value: object) -> bool:
+    return isinstance(value, dict) and "tasks" in value
+
+
+def _copied(value: Any, levels: int) -> Any:
+    """A copy of the outer levels: all that mending touches, however deep the rest is."""
+    if levels and isinstance(value, dict):
+        return {key: _copied(inner, levels - 1) for key, inner in value.items()}
+    return list(value) if levels and isinstance(value, list) else value
+
+
+def _covered(finding: Finding, wrong: list[Finding]) -> bool:
+    """Something at the same place has been noted already, and may well be the cause."""
+    paths = ((finding.path, other.path) for other in wrong)
+    return any(mine[: len(its)] == its[: len(mine)] for mine, its in paths)
+
+
+def _finding(detail: ErrorDetails, raw: dict[str, Any]) -> Finding:
+    path = tuple(key for key in detail["loc"] if key != "[key]")
+    match detail["type"]:
+        case "missing" if path[-1] == "tasks":
+            message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
+            return Finding(path, None, message)
+        case "missing":
+            return Finding(path, None, "the file has no jobs: write such as [jobs.worker]")
+        case "extra_forbidden":
+            return Finding(path, detail["input"], _unknown(path, detail["input"]))
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return Finding(path, detail["input"], f"write a table: [{_dotted(path)}]")
+        case "tuple_type":
+            return Finding(path, detail["input"], "write a list")
+    return Finding(path, detail["input"], detail["msg"])
+
+
+def _known(table: KeyPath) -> list[str]:
+    """The keys that a table may have."""
+    if not table:
+        return list(Cluster.model_fields)
+    return list(_TABLES[str(table[0])].model_fields)
+
+
+def _meant(path: KeyPath) -> str:
+    matches = difflib.get_close_matches(str(path[-1])[:100], _known(path[:-1]), n=1, cutoff=0.6)
+    return matches[0] if matches else ""
+
+
+def _unknown(path: KeyPath, value: object) -> str:
+    """What to write in place of an unknown key."""
+    key, table = str(path[-1]), path[:-1]
+    if not table and _is_job(value):
+        return f"unknown table: a job is written [jobs.{key}]"
+    homes = [name for name, model in _TABLES.items() if key in model.model_fields]
+    if homes and not (table and table[0] in homes):
+        home = homes[0] if homes[0] not in _NAMED else f"{homes[0]}.NAME"
+        return f"unknown key here: {key} belongs in [{home}]"
+    if near := _meant(path):
+        return f'unknown key: did you mean "{near}"?'
+    return f"unknown key: the keys here are {', '.join(_known(table))}"
+
+
+def _missing_paths(cluster: Cluster) -> Iterator[Finding]:
+    """Files and directories of this machine that the file names and that are not there."""
+    run = cluster.run
+    folders: list[tuple[KeyPath, str]] = [(("run", "data", i), p) for i, p in enumerate(run.data)]
+    if "{" not in run.workdir:
+        folders.append((("run", "workdir"), run.workdir))
+    for name, job in cluster.jobs.items():
+        folders += [(("jobs", name, "data", i), path) for i, path in enumerate(job.data)]
+    for place, path in folders:
+        if path and not cluster.local_path(path).is_dir():
+            yield Finding(place, path, f"there is no directory {cluster.local_path(path)}")
+    for name, host in cluster.hosts.items():
+        for key, file in (("identity", host.identity), ("known_hosts", host.known_hosts)):
+            if file and not cluster.local_path(file).is_file():
+                yield Finding(
+                    ("hosts", name, key), file, f"there is no file {cluster.local_path(file)}"
+                )
+
+
+def _bytes(path: Path) -> bytes:
+    # Not to wait without end for a pipe that nobody writes to.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("this is not a file: save the cluster in one")
+        data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise ValueError("the file is larger than 16 MiB: this cannot be a cluster file")
+    return data
+
+
+def _why(path: Path, error: OSError | ValueError) -> str:
+    if isinstance(error, IsADirectoryError) or (isinstance(error, ValueError) and path.is_dir()):
+        return "this is a directory: name the file in it"
+    if isinstance(error, FileNotFoundError):
+        near = difflib.get_close_matches(path.name, _siblings(path), n=1)
+        return "there is no such file" + (
+            f': did you mean "{_printable(near[0])}"?' if near else ""
+        )
+    if isinstance(error, PermissionError):
+        return "the file may not be read: look at its permissions"
+    if isinstance(error, OSError):
+        return f"the file cannot be read: {error.strerror}"
+    return str(error)
+
+
+def _siblings(path: Path) -> list[str]:
+    try:
+        return os.listdir(path.parent)[:1000]
+    except OSError:
+        return []
+
+
+def _decoded(data: bytes, source: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        found = f"byte 0x{data[error.start]:02x}"
+        message = "the file is not UTF-8: save it as UTF-8"
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            message = "the file is UTF-16: save it as UTF-8"
+        raise ClusterFileError(source, [Problem("", line, found, message)]) from None
+
+
+def _problem(finding: Finding, line: int | None) -> Problem:
+    found = "" if finding.found is None else _shown(finding.found)
+    key = _printable(_dotted(finding.path))
+    return Problem(key, line, found, _printable(finding.message), finding.path)
+
+
+def _shown(found: object) -> str:
+    """What stands in the file, short and harmless to a terminal."""
+    match found:
+        case str():
+            quoted = '"' + _printable(found[: _SHOWN + 1]) + '"'
+        case bool():
+            quoted = str(found).lower()
+        case dict():
+            quoted = "a table"
+        case list() | tuple():
+            quoted = "a list" if found else "an empty list"
+        case int() if abs(found) > 10**_SHOWN:
+            quoted = "a huge number"
+        case _:
+            quoted = str(found)
+    return quoted if len(quoted) <= _SHOWN + 2 else quoted[:_SHOWN] + '…"'
+
+
+def _dotted(path: KeyPath) -> str:
+    """`jobs.ps.tasks[0]`, as one would say it."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            plain = re.fullmatch(r"[A-Za-z0-9_-]+", key)
+            short = key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
+            text += ("." if text else "") + (short if plain else f'"{short}"')
+    return text
+
+
+def _printable(text: str) -> str:
+    """Control characters and unpaired surrogates as escapes: a file's text must not steer the
+    terminal that shows it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

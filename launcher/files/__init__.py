@@ -1,0 +1,1 @@
+"""Files to hosts and back: staging by content, and collecting results."""

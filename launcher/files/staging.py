@@ -1,0 +1,246 @@
+"""Files for the hosts: what goes, and the contents that a host does not have yet.
+
+The launcher sends a manifest (paths, modes, SHA-256); the agent answers which contents it
+lacks; those follow as one stream. Where it lacks none it builds at once, so a second launch of
+the same files is one round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pathspec
+
+from ..agent import wire
+from ..agent.stage import StageError, check
+from ..agent.tree import Entry
+from ..errors import TfmuxError
+from ..hosts.link import Link
+from .hashes import Hashes
+
+_ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
+_CHUNK = 1 << 18
+_ENTRIES_A_FRAME = 5000
+_BUILD_SECONDS = 600.0
+_TELL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A local directory that becomes the folder `name` in a host's stage."""
+
+    name: str
+    root: Path
+    exclude: tuple[str, ...] = ()
+    prefix: str = ""
+    """Put in front of every path: the trainer's package keeps its name."""
+    filtered: bool = True
+    """`.gitignore` files hold, and what is never sent is not."""
+    skip: frozenset[str] = frozenset()
+    """Directories that another tree brings."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All entries of a stage, and where each content lies here."""
+
+    entries: tuple[Entry, ...]
+    sources: dict[str, tuple[Path, int]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of what a host lacks has gone to it."""
+
+    bytes: int
+    total_bytes: int
+    files: int
+    total_files: int
+
+
+class Manifests:
+    """The manifests of a launch; a tree that several hosts get is read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[Tree, asyncio.Task[Manifest]] = {}
+
+    async def of(self, trees: Iterable[Tree]) -> Manifest:
+        """The manifest of these trees.
+
+        Raises:
+            TfmuxError: a file cannot be read, or a link points outside its tree.
+        """
+        entries: list[Entry] = []
+        sources: dict[str, tuple[Path, int]] = {}
+        for tree in trees:
+            if tree not in self._read:
+                self._read[tree] = asyncio.create_task(asyncio.to_thread(read_tree, tree))
+            part = await asyncio.shield(self._read[tree])
+            entries += part.entries
+            sources = part.sources | sources
+        return Manifest(tuple(entries), sources)
+
+
+def read_tree(tree: Tree) -> Manifest:
+    """Walks and hashes; blocks, so call it in a thread.
+
+    Raises:
+        TfmuxError: a file cannot be read, or a link points outside its tree.
+    """
+    entries: list[Entry] = []
+    sources: dict[str, tuple[Path, int]] = {}
+    hashes = Hashes(tree.root)
+    for relative, path in _files(tree):
+        try:
+            entry = _entry(tree, relative, path, hashes)
+            check(entry)
+        except StageError as error:
+            raise TfmuxError(f"{tree.root}: {error}") from error
+        except OSError as error:
+            raise TfmuxError(f"{path} cannot be staged: {error.strerror}") from error
+        entries.append(entry)
+        if entry.kind == "f":
+            sources.setdefault(entry.content, (Path(path), entry.size))
+    hashes.save()
+    return Manifest(tuple(entries), sources)
+
+
+async def stage(
+    link: Link, manifest: Manifest, key: str, progress: Callable[[Progress], None]
+) -> None:
+    """Brings a manifest to a host; may be called again after a cut, and goes on.
+
+    `key` names the trees that follow each other there from launch to launch. `progress` is
+    called at most ten times a second, and at the end.
+
+    Raises:
+        AgentError: the host refused, or cannot be reached.
+        TfmuxError: a file changed or vanished meanwhile.
+    """
+    link.stage_error = ""
+    rows = [list(entry) for entry in manifest.entries]
+    parts = [rows[at : at + _ENTRIES_A_FRAME] for at in range(0, len(rows), _ENTRIES_A_FRAME)]
+    *before, last = parts or [[]]
+    first: dict[str, object] = {"first": True, "key": key}
+    for part in before:
+        link.send(wire.STAGED, {"entries": part, "id": 0, **first})
+        first = {}
+    answer = await link.ask(wire.STAGED, {"entries": last, "last": True, **first}, _BUILD_SECONDS)
+    missing: list[str] = answer["missing"]
+    sizes = [manifest.sources[content][1] for content in missing]
+    state = Progress(0, sum(sizes), 0, len(sizes))
+    progress(state)
+    if answer["built"]:
+        return
+    stream = _stream([manifest.sources[content] for content in missing])
+    told = time.monotonic()
+    while (step := await asyncio.to_thread(next, stream, None)) is not None:
+        data, files = step
+        await link.send_stage(data)
+        state = Progress(state.bytes + len(data), state.total_bytes, files, state.total_files)
+        if time.monotonic() - told >= _TELL_SECONDS:
+            told = time.monotonic()
+            progress(state)
+    progress(state)
+    await link.ask(wire.STAGED, {"entries": [], "build": True}, _BUILD_SECONDS)
+
+
+def _files(tree: Tree) -> Iterator[tuple[str, str]]:
+    """Directories, files and links below the root but for what is ignored; a directory that is
+    ignored is not entered."""
+    ignored = _Ignored(tree) if tree.filtered else None
+    root = str(tree.root)
+    if not os.path.isdir(root):
+        raise TfmuxError(f"{root} is no directory; workdir and data name what is copied to hosts")
+    todo = [""]
+    while todo:
+        folder = todo.pop()
+        try:
+            listing = sorted(os.scandir(os.path.join(root, folder)), key=lambda item: item.name)
+        except OSError as error:
+            raise TfmuxError(f"{tree.root / folder}: {error.strerror}") from error
+        if ignored:
+            ignored.enter(folder)
+        yield folder.rstrip("/") or ".", os.path.join(root, folder)
+        for item in listing:
+            relative = f"{folder}{item.name}"
+            directory = item.is_dir(follow_symlinks=False)
+            if relative in tree.skip:
+                continue
+            if ignored and ignored(relative + ("/" if directory else "")):
+                continue
+            if directory:
+                todo.append(relative + "/")
+            elif item.is_file(follow_symlinks=False) or item.is_symlink():
+                yield relative, item.path
+
+
+class _Ignored:
+    """`.gitignore` files on the way down, the `exclude` patterns, and what is never sent."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._root = tree.root
+        self._specs = [("", pathspec.GitIgnoreSpec.from_lines([*_ALWAYS, *tree.exclude]))]
+
+    def enter(self, folder: str) -> None:
+        file = self._root / folder / ".gitignore"
+        if file.is_file():
+            lines = file.read_text(errors="replace").splitlines()
+            self._specs.append((folder, pathspec.GitIgnoreSpec.from_lines(lines)))
+
+    def __call__(self, relative: str) -> bool:
+        return any(
+            relative.startswith(folder) and spec.match_file(relative[len(folder) :])
+            for folder, spec in self._specs
+        )
+
+
+def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> Entry:
+    info = os.lstat(path)
+    name = tree.prefix + relative if relative != "." else tree.prefix.rstrip("/") or "."
+    if stat.S_ISLNK(info.st_mode) and relative != ".":
+        return Entry(tree.name, name, "l", 0o777, 0, os.readlink(path))
+    if not stat.S_ISREG(info.st_mode):
+        return Entry(tree.name, name, "d", 0o755, 0, "")
+    mode = 0o755 if info.st_mode & 0o100 else 0o644
+    known = hashes.known(relative, info)
+    if known is not None:
+        return Entry(tree.name, name, "f", mode, info.st_size, known)
+    digest = hashlib.sha256()
+    size = 0
+    with open(path, "rb") as file:
+        while data := file.read(1 << 20):
+            digest.update(data)
+            size += len(data)
+    if size == info.st_size:
+        hashes.learn(relative, info, digest.hexdigest())
+    return Entry(tree.name, name, "f", mode, size, digest.hexdigest())
+
+
+def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:
+    """The contents one after the other in chunks of 256 KiB, each with the number of those that
+    are then complete: many small files are one frame."""
+    chunk = bytearray()
+    for done, (path, size) in enumerate(contents):
+        left = size
+        try:
+            with path.open("rb") as file:
+                while left:
+                    data = file.read(min(_CHUNK - len(chunk), left))
+                    if not data:
+                        raise TfmuxError(f"{path} became shorter while it was being sent")
+                    left -= len(data)
+                    chunk += data
+                    if len(chunk) == _CHUNK:
+                        yield bytes(chunk), done + (not left)
+                        chunk.clear()
+        except OSError as error:
+            raise TfmuxError(f"{path} cannot be read: {error.strerror}") from error
+    yield bytes(chunk), len(contents)

@@ -1,0 +1,71 @@
+"""What is brought to a host: the workdir, its data directories, the trainer, our own tools.
+
+`data` keeps its place when it lies in the workdir, so that one relative path serves the tasks of
+this machine and of every host; from elsewhere it comes into the workdir under its own name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import TfmuxError
+from ..plan.plan import HostPlan, Plan, installed_tools, installed_trainer
+from .staging import Tree
+
+WORK = "work"
+TRAINER = "trainer"
+TOOLS = "tools"
+
+
+def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
+    """The trees of one host.
+
+    Raises:
+        TfmuxError: two of its data directories would lie in one place.
+    """
+    places = data_places(host.data, plan.workdir)
+    trees = [Tree(WORK, path, prefix=_below(place), filtered=False) for place, path in places]
+    inside = frozenset(place for place, _ in places)
+    if plan.workdir is not None and "." not in inside:
+        trees.insert(0, Tree(WORK, plan.workdir, plan.exclude, skip=inside))
+    trainer = installed_trainer()
+    if trainer:
+        trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
+    if host.prepare:
+        trees.append(Tree(TOOLS, Path(installed_tools())))
+    return tuple(trees)
+
+
+def stage_key(plan: Plan, host: str) -> str:
+    """Names what follows each other on a host from launch to launch of one cluster."""
+    parts = json.dumps([plan.name, str(plan.workdir), host])
+    return hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+
+def data_places(data: Sequence[Path], workdir: Path | None) -> list[tuple[str, Path]]:
+    """Where each data directory lies below the host's workdir, and where it lies here.
+
+    Raises:
+        TfmuxError: two would lie in one place, or one where the workdir has something else.
+    """
+    places: dict[str, Path] = {}
+    for path in data:
+        within = workdir is not None and path.is_relative_to(workdir)
+        place = path.relative_to(workdir).as_posix() if within and workdir else path.name
+        other = places.get(place)
+        if other is None and not within and workdir is not None and (workdir / place).exists():
+            other = workdir / place
+        if other is not None:
+            raise TfmuxError(
+                f"data: {other} and {path} would both be {place!r} in the workdir of a host: "
+                "give one another name"
+            )
+        places[place] = path
+    return list(places.items())
+
+
+def _below(place: str) -> str:
+    return "" if place == "." else place + "/"

@@ -1,0 +1,25 @@
+"""Where tfmux keeps what on this machine: the XDG base directories."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def config_home() -> Path:
+    """What the user decides: `$XDG_CONFIG_HOME/tfmux`."""
+    return _home("XDG_CONFIG_HOME", "~/.config")
+
+
+def cache_home() -> Path:
+    """What can be had again: `$XDG_CACHE_HOME/tfmux`."""
+    return _home("XDG_CACHE_HOME", "~/.cache")
+
+
+def runs_home() -> Path:
+    """The folder of all runs: `$XDG_DATA_HOME/tfmux/runs`."""
+    return _home("XDG_DATA_HOME", "~/.local/share") / "runs"
+
+
+def _home(variable: str, default: str) -> Path:
+    return Path(os.environ.get(variable) or default).expanduser() / "tfmux"

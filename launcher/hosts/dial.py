@@ -1,0 +1,196 @@
+"""From a name to a socket that an SSH server has greeted: each step with its own refusal.
+
+asyncssh would do these steps in one, and end all of them in one time-out. A person needs to
+know whether a name is wrong, a firewall swallows packets, or something else than SSH answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..cluster.addresses import join
+from ..errors import UnreachableError
+
+RESOLVE_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+BANNER_SECONDS = 10.0
+_BANNER_BYTES = 4096
+_PREAMBLE_SECONDS = 2.0
+"""A server may say some lines before its version (RFC 4253, 4.2); they come at once."""
+
+Step = Callable[[str, str], None]
+"""Told of each step that was passed: its name and what was found (`name`, `10.77.0.1`)."""
+
+
+async def dial(
+    name: str, host: str, port: int, step: Step, family: int = socket.AF_UNSPEC
+) -> socket.socket:
+    """A connected socket on which a line of SSH waits to be read.
+
+    Raises:
+        UnreachableError: says which step failed: the name, the connection, or the greeting.
+        ConnectionResetError: accepted and closed again before a word, as sshd does with too
+            many logins at once: worth another try.
+    """
+    addresses = await _resolve(name, host, port, family)
+    step("name", str(addresses[0][4][0]))
+    began = time.monotonic()
+    link = await _connect(name, host, port, addresses)
+    step("tcp", f"{(time.monotonic() - began) * 1000:.0f} ms")
+    try:
+        version = await _peek_version(name, join(host, port), link)
+    except BaseException:
+        link.close()
+        raise
+    step("ssh", version)
+    return link
+
+
+_Address = tuple[int, int, int, str, Any]
+
+
+async def _resolve(name: str, host: str, port: int, family: int) -> list[_Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+    except TimeoutError as error:
+        raise UnreachableError(
+            name,
+            f"the name server did not answer for {host!r} in {RESOLVE_SECONDS:.0f} s",
+            code="name-unresolved",
+            todo="look at this machine's network, or write the IP address in ssh",
+        ) from error
+    except (socket.gaierror, UnicodeError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise UnreachableError(
+            name,
+            f"the name {host!r} does not resolve here ({said})",
+            code="name-unresolved",
+            todo="check its spelling in ssh, or write the IP address or an alias of ~/.ssh/config",
+        ) from error
+    return list(found)
+
+
+async def _connect(name: str, host: str, port: int, addresses: list[_Address]) -> socket.socket:
+    """Tries the addresses one after the other within the deadline.
+
+    Raises:
+        UnreachableError: none of them answered; says how the last one failed.
+    """
+    loop = asyncio.get_running_loop()
+    place = join(host, port)
+    failure: OSError = TimeoutError()
+    for family, kind, protocol, _, address in addresses:
+        link = socket.socket(family, kind, protocol)
+        link.setblocking(False)
+        try:
+            async with asyncio.timeout(max(2.0, CONNECT_SECONDS / len(addresses))):
+                await loop.sock_connect(link, address)
+        except OSError as error:  # TimeoutError is one
+            link.close()
+            failure = error
+        except BaseException:
+            link.close()
+            raise
+        else:
+            # A delayed ACK against sshd's Nagle costs 40 ms a login.
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            return link
+    raise _refusal(name, place, failure) from failure
+
+
+def _refusal(name: str, place: str, failure: OSError) -> UnreachableError:
+    if isinstance(failure, ConnectionRefusedError):
+        return UnreachableError(
+            name,
+            f"{place} refuses connections: the machine is there, but no SSH server listens on it",
+            code="tcp-refused",
+            todo="start sshd there, or correct the port in ssh",
+        )
+    if isinstance(failure, TimeoutError) or failure.errno == errno.ETIMEDOUT:
+        return UnreachableError(
+            name,
+            f"no answer from {place} in {CONNECT_SECONDS:.0f} s: the machine is off, or a "
+            "firewall drops the packets",
+            code="tcp-timeout",
+            todo="check that it runs and that the port is open from here",
+        )
+    if failure.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return UnreachableError(
+            name,
+            f"there is no way to {place} from here ({failure.strerror})",
+            code="tcp-no-route",
+            todo="check that the machine runs and that this one is in its network (a VPN?)",
+        )
+    said = failure.strerror or str(failure)
+    return UnreachableError(name, f"{place}: {said}", code="tcp-failed")
+
+
+async def _peek_version(name: str, place: str, link: socket.socket) -> str:
+    """The server's version line, left in the socket for asyncssh to read.
+
+    Raises:
+        UnreachableError: silence, or the words of another kind of server.
+        ConnectionResetError: closed before a word.
+    """
+    deadline = time.monotonic() + BANNER_SECONDS
+    seen = b""
+    while True:
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                await _readable(link)
+        except TimeoutError as error:
+            raise _no_greeting(name, place, seen) from error
+        before, seen = seen, link.recv(_BANNER_BYTES, socket.MSG_PEEK)
+        if not seen:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        lines = seen.split(b"\n")
+        for line in lines[:-1]:
+            if line.startswith(b"SSH-"):
+                return line.decode(errors="replace").strip().removeprefix("SSH-2.0-")
+        if not before:
+            deadline = min(deadline, time.monotonic() + _PREAMBLE_SECONDS)
+        if len(seen) == _BANNER_BYTES or seen == before:
+            if len(seen) == _BANNER_BYTES or time.monotonic() > deadline:
+                raise _no_greeting(name, place, seen)
+            await asyncio.sleep(0.02)  # what was peeked at keeps the socket readable
+
+
+async def _readable(link: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def set_ready() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(link, set_ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(link)
+
+
+def _no_greeting(name: str, place: str, seen: bytes) -> UnreachableError:
+    said = seen.split(b"\n")[0].decode(errors="replace").strip()[:60]
+    if said:
+        return UnreachableError(
+            name,
+            f"what listens on {place} is no SSH server: it says '{said}'",
+            code="not-ssh",
+            todo="correct the port in ssh",
+        )
+    return UnreachableError(
+        name,
+        f"{place} accepts the connection and says nothing for {BANNER_SECONDS:.0f} s: its sshd "
+        "hangs, or it is no SSH server",
+        code="ssh-silent",
+        todo="correct the port in ssh, or restart sshd there",
+    )

@@ -1,0 +1,484 @@
+"""One host's link: a transport, the agent's frames, beats, and coming back after a cut.
+
+The link turns frames into plain calls on its `Listener` and keeps nothing of the run but what
+a reconnect needs: which logs it reads and how far they have come. Log bytes are put on disk
+before anything else is asked for (credit), so neither side's memory grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..agent import wire
+from ..errors import AgentError, HostError, InterpreterError
+from ..ids import TaskId
+from ..plan.environment import EXTENDED
+from ..store.logs import LogStore
+from ..store.records import safe
+from . import bootstrap
+from .transport import Transport
+
+WINDOW = 1 << 20
+START_SECONDS = 30.0
+REPLY_SECONDS = 20.0
+_MARK_LIMIT = 1 << 16
+_FULL_DISK_PAUSE = 1.0
+
+Sink = Callable[[int, bytes], Awaitable[None]]
+"""Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
+
+Open = Callable[[str, str], Awaitable[Transport]]
+"""Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """What an agent is told of its run: seconds, and whether a lost launcher ends it."""
+
+    run_id: str
+    host: str
+    lease: float
+    grace: float
+    on_disconnect: str
+    local: bool
+    logs: str | None = None
+    persistent: bool = False
+    """Attached: a host that cannot be reached at first is lost, not refused."""
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two beats: a quarter of a short lease, else two seconds."""
+        return min(2.0, self.lease / 4)
+
+    def config(self, *, make: bool = True) -> dict[str, Any]:
+        """What the bridge is sent; without `make` it only looks for an agent."""
+        return {
+            "run_id": self.run_id,
+            "host": self.host,
+            "lease": self.lease,
+            "grace": self.grace,
+            "on_disconnect": self.on_disconnect,
+            "local": self.local,
+            "logs": self.logs,
+            "make": make,
+        }
+
+    def hello(self, token: str, *, query: bool = False) -> dict[str, Any]:
+        """The first frame; a `query` sends no launcher away and renews no lease."""
+        return {
+            "version": wire.VERSION,
+            "token": token,
+            "who": f"{os.uname().nodename}:{os.getpid()}",
+            "lease": self.lease,
+            "grace": self.grace,
+            "on_disconnect": self.on_disconnect,
+            "names": EXTENDED,
+            "query": query,
+        }
+
+
+class Listener(Protocol):
+    """Who hears what the agent says."""
+
+    def link_up(self, host: str, welcome: dict[str, Any]) -> None: ...
+    def link_lost(self, host: str, reason: str) -> None: ...
+    def link_refused(self, host: str, error: HostError) -> None: ...
+    def link_superseded(self, host: str, by: str) -> None: ...
+    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None: ...
+    def log_grew(self, task: TaskId, data: bytes, now: float) -> None: ...
+    def disk_full(self, reason: str) -> None: ...
+
+
+class Link:
+    """Keeps a host's agent within reach until it is closed."""
+
+    def __init__(
+        self, settings: LinkSettings, open_transport: Open, logs: LogStore, listener: Listener
+    ) -> None:
+        self.settings = settings
+        self.last_heard = 0.0
+        self.connected = False
+        self.stage_error = ""
+        """Why the agent could not keep staged contents; whoever stages clears it."""
+        self._open = open_transport
+        self._logs = logs
+        self._listener = listener
+        self._transport: Transport | None = None
+        self._token = secrets.token_hex(8)
+        self.sessions = 0
+        """How many times an agent has greeted us."""
+        self._numbers: dict[int, TaskId] = {}
+        self._sinks: dict[int, Sink] = {}
+        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._ids = itertools.count(1)
+        self._written = 0
+        self._granted = 0
+        self._unwritten: deque[tuple[TaskId, int, bytes]] = deque()
+        """Log bytes that found no room on our disk: at most what the host has credit for."""
+        self._writing: asyncio.Task[None] | None = None
+        self._closing = False
+        self._leaving = False
+
+    @property
+    def closed(self) -> bool:
+        """The link has ended and will not come back."""
+        return self._closing
+
+    @property
+    def stuck(self) -> bool:
+        """Log bytes wait for room on our disk."""
+        return bool(self._unwritten)
+
+    # --- what the launcher does -----------------------------------------------------------
+
+    async def run(self) -> None:
+        """Connects and stays connected. Returns when closed, refused, or superseded."""
+        first = True
+        delay = 0.25
+        while True:
+            try:
+                await self._session()
+                delay = 0.25
+                reason = "the connection ended"
+            except HostError as error:
+                if not self.sessions and first and not self.settings.persistent:
+                    self._listener.link_refused(self.settings.host, error)
+                    return
+                reason = error.reason
+            finally:
+                was, self.connected = self.connected, False
+                await self._drop()
+            if self.closed:
+                return
+            if was or first:
+                self._listener.link_lost(self.settings.host, reason)
+            first = False
+            await asyncio.sleep(delay * random.uniform(0.8, 1.2))
+            delay = min(5.0, delay * 2)
+
+    def send(self, kind: int, body: dict[str, Any] | None = None) -> bool:
+        """Sends a frame; False when the host cannot be reached now."""
+        if self._transport is None or not self.connected:
+            return False
+        self._transport.write(wire.encode(kind, body))
+        return True
+
+    async def ask(
+        self, kind: int, body: dict[str, Any], timeout: float = REPLY_SECONDS
+    ) -> dict[str, Any]:
+        """Sends a frame and waits for its reply.
+
+        Raises:
+            AgentError: no reply came, or it says that something failed.
+        """
+        ident = next(self._ids)
+        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._replies[ident] = future
+        try:
+            if not self.send(kind, {**body, "id": ident}):
+                raise AgentError(self.settings.host, "the host cannot be reached")
+            async with asyncio.timeout(timeout):
+                reply = await future
+        except TimeoutError as error:
+            reason = f"the agent did not answer {wire.NAMES[kind]} in {timeout:.0f} s"
+            raise AgentError(self.settings.host, reason) from error
+        finally:
+            self._replies.pop(ident, None)
+        if "error" in reply:
+            raise AgentError(self.settings.host, reply["error"])
+        return reply
+
+    async def send_stage(self, data: bytes) -> None:
+        """Sends staged contents, as fast as the network takes them.
+
+        Raises:
+            AgentError: the host cannot be reached, or has no room for them.
+        """
+        if self._transport is None:
+            raise AgentError(self.settings.host, "the host cannot be reached")
+        if self.stage_error:
+            raise AgentError(self.settings.host, self.stage_error)
+        self._transport.write(wire.encode_raw(wire.STAGE, data))
+        await self._transport.drain()
+
+    def follow(self, task: TaskId, number: int, log_limit: int) -> None:
+        """Reads a task's log from where our copy ends; a log of this machine lies here."""
+        self._numbers[number] = task
+        size = self._logs.open(task).size
+        if not self.settings.local:
+            body = {"task": str(task), "number": number, "log_limit": log_limit}
+            self.send(wire.OPEN, {**body, "from": size})
+
+    def receive(self, number: int, sink: Sink | None) -> None:
+        """Hands the bytes that come under a number, which no log has, to `sink` from now on."""
+        if sink is None:
+            self._sinks.pop(number, None)
+        else:
+            self._sinks[number] = sink
+
+    async def forward(self, port: int, wanted: int = 0) -> int:
+        """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
+        that is free.
+
+        Raises:
+            AgentError: the host cannot be reached.
+        """
+        if self._transport is None:
+            raise AgentError(self.settings.host, "the host cannot be reached")
+        return await self._transport.forward(port, wanted)
+
+    def leave(self, *, remove: bool) -> None:
+        """Tells the agent that the run is over; the link ends when the agent has gone."""
+        self._leaving = True
+        self.send(wire.LEAVE, {"remove": remove})
+
+    def hand_over(self) -> None:
+        """Tells the agent that another launcher comes: our end is not to be taken for death."""
+        self._leaving = True
+        self.send(wire.LEAVE, {"handover": True})
+
+    async def aclose(self) -> None:
+        """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
+        self._closing = True
+        await self._drop()
+
+    # --- one connection -------------------------------------------------------------------
+
+    async def _session(self) -> None:
+        """From login to the end of one connection.
+
+        Raises:
+            HostError: the connection did not come to a greeting.
+        """
+        host = self.settings.host
+        nonce = secrets.token_hex(8)
+        self._transport = await self._open(self.settings.run_id, nonce)
+        rest = await _await_marker(self._transport, bootstrap.marker(nonce), host)
+        self._transport.write(bootstrap.payload(self.settings.config()))
+        self._transport.write(wire.encode(wire.HELLO, self.settings.hello(self._token)))
+        decoder = wire.Decoder()
+        self._written = self._granted = 0
+        self._unwritten.clear()  # asked for anew: logs are opened from where their files end
+        self.last_heard = time.monotonic()
+        beats = asyncio.create_task(self._beat(self._transport))
+        try:
+            data = rest or await self._read_greeting(self._transport)
+            while data and not self._closing:
+                self.last_heard = time.monotonic()
+                for frame in decoder.feed(data):
+                    await self._handle(frame)
+                data = await self._transport.read()
+        except (wire.WireError, KeyError, TypeError, ValueError) as error:
+            raise AgentError(host, f"what came is not an agent's: {error}") from error
+        finally:
+            beats.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await beats
+        if not self.connected:
+            said = safe(self._transport.complaint) if self._transport else ""
+            raise AgentError(host, f"the agent did not greet us{': ' + said if said else ''}")
+
+    async def _read_greeting(self, transport: Transport) -> bytes:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                return await transport.read()
+        except TimeoutError as error:
+            reason = f"the agent did not greet us within {START_SECONDS:.0f} s"
+            raise AgentError(self.settings.host, reason) from error
+
+    async def _beat(self, transport: Transport) -> None:
+        """Beats, and gives the connection up when nothing came back for three beats."""
+        every = self.settings.beat
+        silence = max(3 * every, 1.5)
+        woke = began = time.monotonic()
+        while True:
+            await asyncio.sleep(every)
+            now = time.monotonic()
+            if now - woke > every + silence:
+                self.last_heard = now  # we slept ourselves (Ctrl-Z, a lid): ask before judging
+            woke = now
+            if self.connected and now - self.last_heard > silence:
+                await transport.aclose()
+                return
+            if not self.connected and now - began > START_SECONDS:
+                await transport.aclose()  # half a greeting, and then nothing
+                return
+            transport.write(wire.encode(wire.BEAT))
+
+    async def _drop(self) -> None:
+        transport, self._transport = self._transport, None
+        if self._closing and self._writing is not None:
+            self._writing.cancel()
+        for future in self._replies.values():
+            if not future.done():
+                error = AgentError(self.settings.host, "the connection ended")
+                future.set_exception(error)
+                future.exception()  # whoever asked may be gone already
+        if transport is not None:
+            await transport.aclose()
+
+    # --- what the agent says --------------------------------------------------------------
+
+    async def _handle(self, frame: wire.Frame) -> None:
+        host = self.settings.host
+        if frame.type == wire.DATA:
+            number, offset, chunk = frame.data()
+            if number in self._numbers:
+                self._data(number, offset, chunk)
+            else:
+                await self._to_sink(number, offset, chunk)
+            return
+        body = frame.json()
+        if frame.type == wire.WELCOME:
+            self.connected = True
+            self._listener.link_up(host, body)
+            self.sessions += 1
+            self._grant()
+        elif frame.type == wire.REPLY:
+            future = self._replies.get(body["id"])
+            if future is not None and not future.done():
+                future.set_result(body)
+            elif body["id"] == "stage":
+                self.stage_error = body["error"]
+        elif frame.type == wire.GONE:
+            self._closing = True
+            if not self._leaving:
+                self._listener.link_superseded(host, body["by"])
+        elif frame.type == wire.ERROR and not self.connected:
+            raise AgentError(host, body["text"], code=body.get("code", ""))
+        elif frame.type == wire.SIZE:
+            self.grown(TaskId.parse(body["task"]), body["size"])
+        elif frame.type != wire.PONG:
+            self._listener.agent_said(host, frame.type, body)
+
+    def _data(self, number: int, offset: int, chunk: bytes) -> None:
+        task = self._numbers[number]
+        if self._unwritten or not self._store(task, offset, chunk):
+            # No credit until there is room: the host keeps its copy. Receipts, and whatever
+            # else comes behind, are not held up.
+            self._unwritten.append((task, offset, chunk))
+            if self._writing is None or self._writing.done():
+                self._writing = asyncio.create_task(self._write_later())
+
+    def _store(self, task: TaskId, offset: int, chunk: bytes) -> bool:
+        now = time.time()
+        log = self._logs.open(task)
+        try:
+            log.append(offset, chunk, now)
+        except OSError as error:
+            self._listener.disk_full(f"{log.path.name}: {error.strerror}")
+            return False
+        self._written += len(chunk)
+        self._listener.log_grew(task, chunk, now)
+        if self._granted - self._written <= WINDOW // 2:
+            self._grant()
+        return True
+
+    async def _write_later(self) -> None:
+        while self._unwritten:
+            await asyncio.sleep(_FULL_DISK_PAUSE)
+            while self._unwritten and self._store(*self._unwritten[0]):
+                self._unwritten.popleft()
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """The log of a task of this machine, which its agent writes here itself, has grown."""
+        now = time.time()
+        log = self._logs.open(task)
+        try:
+            data = log.grown(size, now)
+        except OSError as error:
+            self._listener.disk_full(f"{log.path.name}: {error.strerror}")
+            return
+        self._listener.log_grew(task, data, now)
+
+    async def _to_sink(self, number: int, offset: int, chunk: bytes) -> None:
+        sink = self._sinks.get(number)
+        if sink is not None:  # else somebody has lost interest in what is still on its way
+            await sink(offset, chunk)
+        self._written += len(chunk)
+        if self._granted - self._written <= WINDOW // 2:
+            self._grant()
+
+    def _grant(self) -> None:
+        self._granted = self._written + WINDOW
+        self.send(wire.CREDIT, {"upto": self._granted})
+
+
+async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
+    """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
+    `{"left": […]}` names the tasks of which processes live all the same; None when none do.
+
+    Raises:
+        HostError: the host cannot be reached.
+    """
+    nonce = secrets.token_hex(8)
+    transport = await open_transport(settings.run_id, nonce)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            data = await _await_marker(transport, bootstrap.marker(nonce), settings.host)
+            transport.write(bootstrap.payload(settings.config(make=False)))
+            transport.write(wire.encode(wire.HELLO, settings.hello("", query=True)))
+            decoder = wire.Decoder()
+            while True:
+                for frame in decoder.feed(data):
+                    said = frame.json()
+                    return said if frame.type == wire.WELCOME or said.get("left") else None
+                data = await transport.read()
+                if not data:
+                    return None
+    except TimeoutError as error:
+        raise AgentError(settings.host, "the agent did not answer") from error
+    finally:
+        await transport.aclose()
+
+
+async def _await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
+    """Skips whatever the login shell prints; returns what followed the marker.
+
+    Raises:
+        InterpreterError: the command ended before it.
+        AgentError: it never came.
+    """
+    seen = b""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while marker + b"\n" not in seen:
+                data = await transport.read()
+                if not data:
+                    break
+                seen = (seen + data)[-_MARK_LIMIT:]
+    except TimeoutError as error:
+        said = _last_line(seen.decode(errors="replace"))
+        raise AgentError(
+            host,
+            f"logged in, but the login shell did not run our command within "
+            f"{START_SECONDS:.0f} s{f' (it printed: {said})' if said else ''}",
+            code="shell-blocked",
+            todo="its start-up files (such as ~/.bashrc) may read input, wait, or start another "
+            "shell: let them do so only in interactive sessions",
+        ) from error
+    before, found, after = seen.partition(marker + b"\n")
+    if not found:
+        await asyncio.sleep(0.05)  # stderr has its own way here
+        said = _last_line(transport.complaint or before.decode(errors="replace"))
+        raise InterpreterError(
+            host,
+            f"the interpreter did not start: {said or 'it said nothing'}",
+            todo='write where a Python 3.8 or newer is: python = "…" of the host',
+        )
+    return after
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return safe(lines[-1])[:300] if lines else ""

@@ -1,0 +1,324 @@
+"""SSH to a host: the user's own configuration, keys and known_hosts, and clear refusals.
+
+Facts about the two ends that shape this module: asyncssh has no keepalive unless asked and
+does not honour `StrictHostKeyChecking`; sshd drops logins at random when more than ten are
+under way, so at most five go to one server (or through one jump host) at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import asyncssh
+
+from ..cluster.addresses import SshDestination, join
+from ..errors import AuthError, HostKeyError, UnreachableError
+from . import host_keys
+from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind
+from .dial import dial
+from .host_keys import Known, ShownKey, accepted_keys
+from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of
+from .ssh_transport import SshTransport
+
+__all__ = [
+    "Ask",
+    "Logins",
+    "Question",
+    "QuestionKind",
+    "SshTransport",
+    "Target",
+    "accepted_keys",
+]
+
+LOGIN_SECONDS = 20.0
+SESSION_SECONDS = 10.0
+LOGINS_AT_ONCE = 5
+_TRIES = 4
+
+OnStep = Callable[[str, str, str], None]
+"""Told how a login comes along: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
+OnAccepted = Callable[[str, ShownKey], None]
+"""Told of each host key that was accepted and put on file."""
+
+
+class Logins:
+    """Opens connections for one launcher: never too many at once to one server.
+
+    `ask` answers what only a person can, a host key at first contact too; `accept_new` trusts
+    unknown host keys without asking. A changed key is refused whatever is set.
+    """
+
+    def __init__(
+        self,
+        ask: Ask | None = None,
+        *,
+        accept_new: bool = False,
+        on_step: OnStep = lambda host, step, found: None,
+        on_accepted: OnAccepted = lambda host, key: None,
+    ) -> None:
+        self._ask = ask
+        self._accept_new = accept_new
+        self._on_step = on_step
+        self._on_accepted = on_accepted
+        self._gates: dict[str, asyncio.Semaphore] = {}
+        self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
+        self._jump_locks: dict[str, asyncio.Lock] = {}
+
+    async def open(self, name: str, target: Target, command: str) -> SshTransport:
+        """Logs in to the host called `name` and runs `command` there.
+
+        Raises:
+            HostError: says which step failed and why.
+        """
+        connection = await self.connect(name, target)
+        try:
+            async with asyncio.timeout(SESSION_SECONDS):
+                process = await connection.create_process(command, encoding=None)
+        except TimeoutError as error:
+            connection.abort()
+            what = f"logged in to {target.host}, but it opens no session"
+            raise UnreachableError(name, what, code="no-session") from error
+        except (asyncssh.Error, OSError) as error:
+            connection.abort()
+            what = f"logged in to {target.host}, but it refuses a session: {text_of(error)}"
+            raise UnreachableError(name, what, code="no-session") from error
+        except BaseException:
+            connection.abort()
+            raise
+        return SshTransport(connection, process)
+
+    async def connect(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
+        """A login without a session.
+
+        Raises:
+            HostError: says which step failed and why.
+        """
+        gate = self._gates.setdefault(_door(target), asyncio.Semaphore(LOGINS_AT_ONCE))
+        for attempt in range(1, _TRIES + 1):
+            async with gate:
+                try:
+                    return await self._login(name, target)
+                except (asyncssh.ConnectionLost, ConnectionResetError) as error:
+                    if attempt == _TRIES:
+                        raise UnreachableError(
+                            name,
+                            f"{place(target)} accepts connections and drops them "
+                            f"({text_of(error)})",
+                            code="ssh-dropped",
+                            todo="look at sshd's log there: it may allow fewer logins at once, "
+                            "or none from this machine",
+                        ) from error
+            await asyncio.sleep(random.uniform(0.2, 0.6) * attempt)
+        raise AssertionError("unreachable")
+
+    async def aclose(self) -> None:
+        """Closes the connections to jump hosts."""
+        for connection in self._jumps.values():
+            connection.abort()
+        self._jumps.clear()
+
+    async def _login(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
+        """One login; a second one when a person has agreed to the host's key meanwhile."""
+        approved: ShownKey | None = None
+        while True:
+            try:
+                return await self._attempt(name, target, approved)
+            except UnknownKey as unknown:
+                if approved is not None or not await self._approves(name, unknown.shown):
+                    raise HostKeyError(
+                        name,
+                        f"the key of {place(target)} is not known here: {unknown.shown}",
+                        code="key-unknown",
+                        todo="compare it with the host's own, then trust it with "
+                        "`tfmux check FILE --accept-new`",
+                    ) from unknown
+                approved = unknown.shown
+
+    async def _approves(self, name: str, shown: ShownKey) -> bool:
+        if self._ask is None:
+            return False
+        text = f"First contact with {shown.place}. Its key: {shown}. Trust it? ({YES}/no)"
+        question = Question(name, text, secret=False, kind=QuestionKind.HOST_KEY)
+        answer = await self._ask(question)
+        return answer is not None and answer.strip().lower() == YES
+
+    async def _attempt(
+        self, name: str, target: Target, approved: ShownKey | None
+    ) -> asyncssh.SSHClientConnection:
+        deadline = Deadline(self._ask, LOGIN_SECONDS)
+        options = await self._options(name, target, deadline)
+        step = self._stepper(name, target)
+        tunnel = await self._tunnel(name, target, options)
+        host, port = str(options.host or target.host), int(options.port)
+        through: dict[str, Any] = {}
+        address = ""
+        if tunnel is not None:
+            through["tunnel"] = tunnel
+        elif not options.proxy_command:
+            link = await dial(name, host, port, step, int(options.family))
+            address = str(link.getpeername()[0])
+            through["sock"] = link
+        called = str(options.host_key_alias or host)
+        files = _known_hosts_files(target, options)
+        try:
+            known = Known(files, called, address, port)
+        except ValueError as error:
+            what = f"known_hosts cannot be read: {error}"
+            raise HostKeyError(name, what, code="known-hosts-broken") from error
+        client = Client(
+            name,
+            (called, port),
+            known,
+            deadline,
+            step,
+            trust_new=self._accept_new,
+            approved=approved,
+        )
+        try:
+            async with deadline.start():
+                connection = await asyncssh.connect(
+                    target.host,
+                    options=options,
+                    known_hosts=known.for_asyncssh(),
+                    client_factory=lambda: client,
+                    **through,
+                )
+        except asyncssh.HostKeyNotVerifiable as error:
+            raise key_error(name, target, client.shown, known, error) from error
+        except asyncssh.KeyExchangeFailed as error:
+            if known.any and "host key" in str(error.reason):
+                raise changed(name, target, "one of another kind") from error
+            what = f"{place(target)} and this machine have no common way to talk: {error.reason}"
+            raise UnreachableError(name, what, code="ssh-failed") from error
+        except asyncssh.PermissionDenied as error:
+            self._remember(name, client)
+            raise await refused(name, target, options) from error
+        except (asyncssh.ConnectionLost, ConnectionResetError):
+            raise
+        except TimeoutError as error:
+            at = "lets nobody in" if client.proven else "does not come to an end with SSH"
+            what = f"{place(target)} answers, but {at} within {LOGIN_SECONDS:.0f} s"
+            raise UnreachableError(
+                name, what, code="login-timeout", todo="look at sshd's log there"
+            ) from error
+        except asyncssh.ChannelOpenError as error:
+            what = f"the jump host {_jump_of(target, options)} cannot reach {join(host, port)}"
+            raise UnreachableError(name, f"{what}: {text_of(error)}", code="jump-failed") from error
+        except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
+            raise AuthError(name, f"the key: {error}", code="key-file") from error
+        except (OSError, asyncssh.Error) as error:
+            if "authentication" in text_of(error).lower():  # sshd's MaxAuthTries
+                raise await refused(name, target, options, text_of(error)) from error
+            what = f"{place(target)}: {text_of(error)}"
+            raise UnreachableError(name, what, code="ssh-failed") from error
+        self._remember(name, client)
+        step("login", f"as {options.username}")
+        return connection
+
+    def _remember(self, name: str, client: Client) -> None:
+        """Puts an accepted key on file, now that the server has proved it to be its own."""
+        if client.accepted is None or not client.proven:
+            return
+        try:
+            host_keys.remember(client.accepted)
+        except OSError as error:
+            what = f"the accepted key cannot be stored in {accepted_keys()}: {text_of(error)}"
+            raise HostKeyError(name, what, code="key-not-stored") from error
+        self._on_accepted(name, client.accepted)
+
+    async def _options(
+        self, name: str, target: Target, deadline: Deadline
+    ) -> asyncssh.SSHClientConnectionOptions:
+        # Without `config` options made by hand read no ssh_config, and no alias means anything.
+        given: dict[str, Any] = {"host": target.host, "config": ()}
+        if target.port is not None:
+            given["port"] = target.port
+        if target.user is not None:
+            given["username"] = target.user
+        if target.identity is not None:
+            given["client_keys"] = [target.identity]
+        passphrase = deadline.passphrase(name)
+        if passphrase is None:
+            # The agent may hold what an encrypted file would need a person for.
+            given |= {"password_auth": False, "kbdint_auth": False, "ignore_encrypted": True}
+        else:
+            given["passphrase"] = passphrase
+        try:
+            options = await asyncssh.SSHClientConnectionOptions.construct(
+                login_timeout=0, keepalive_interval=5, keepalive_count_max=3, **given
+            )
+            return cast(asyncssh.SSHClientConnectionOptions, options)
+        except (OSError, ValueError, asyncssh.Error) as error:
+            path = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""
+            raise AuthError(
+                name,
+                f"the key file or the SSH configuration{path} cannot be used: {text_of(error)}",
+                code="key-file",
+                todo="correct identity, or ~/.ssh/config",
+            ) from error
+
+    async def _tunnel(
+        self, name: str, target: Target, options: asyncssh.SSHClientConnectionOptions
+    ) -> asyncssh.SSHClientConnection | None:
+        jump = _jump_of(target, options)
+        if not jump:
+            return None
+        lock = self._jump_locks.setdefault(jump, asyncio.Lock())
+        async with lock:  # one connection for all hosts behind it
+            connection = self._jumps.get(jump)
+            if connection is None or connection.is_closed():
+                connection = await self._login(name, _Jump.parse(jump, target))
+                self._jumps[jump] = connection
+        return connection
+
+    def _stepper(self, name: str, target: Target) -> Callable[[str, str], None]:
+        if isinstance(target, _Jump):
+            return lambda step, found: None
+        return lambda step, found: self._on_step(name, step, found)
+
+
+@dataclass(frozen=True)
+class _Jump:
+    """A host on the way; it is checked like any other. `jump` is the way to it, as in
+    `ssh -J first,second`."""
+
+    user: str | None
+    host: str
+    port: int | None
+    identity: str | None
+    known_hosts: str | None
+    jump: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, target: Target) -> _Jump:
+        before, _, last = text.rpartition(",")
+        where = SshDestination.parse(last.strip())
+        return cls(
+            where.user, where.host, where.port, target.identity, target.known_hosts, before or None
+        )
+
+
+def _jump_of(target: Target, options: asyncssh.SSHClientConnectionOptions) -> str:
+    jump = target.jump or options.tunnel
+    return jump if isinstance(jump, str) else ""
+
+
+def _door(target: Target) -> str:
+    """What counts logins: the first machine on the way."""
+    return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"
+
+
+def _known_hosts_files(target: Target, options: asyncssh.SSHClientConnectionOptions) -> list[str]:
+    if target.known_hosts is not None:
+        names = [str(Path(target.known_hosts).expanduser())]
+    elif isinstance(options.known_hosts, list) and options.known_hosts:
+        names = [str(Path(str(name)).expanduser()) for name in options.known_hosts]
+    else:
+        # An empty UserKnownHostsFile switches the check off for asyncssh; never here.
+        names = [str(Path("~/.ssh/known_hosts").expanduser()), "/etc/ssh/ssh_known_hosts"]
+    return [*names, str(accepted_keys())]

@@ -1,0 +1,52 @@
+"""Who starts when: the stages of a launch, each of which waits for the one before.
+
+The default is ps, then chief, then everybody else. A stage never waits for training progress:
+without device filters a chief's session waits for all workers, so that would be a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..cluster.spec import Cluster
+from ..ids import TaskId
+
+
+def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
+    """The tasks of each stage, every task once; tasks that `order` leaves out come last.
+
+    A job in `order` stands for those of its tasks that are named nowhere in it, so that
+    `[["worker:0"], ["worker"]]` is the chief and then the others.
+    """
+    order = cluster.start.order
+    wanted = default_order(cluster) if order is None else order
+    named = {entry for stage in wanted for entry in stage if ":" in entry}
+    seen: set[TaskId] = set()
+    result: list[tuple[TaskId, ...]] = []
+    for stage in (*wanted, tuple(_by_duty(cluster))):
+        tasks = [task for entry in stage for task in _tasks(cluster, entry, named)]
+        fresh = tuple(dict.fromkeys(task for task in tasks if task not in seen))
+        seen.update(fresh)
+        if fresh:
+            result.append(fresh)
+    return tuple(result)
+
+
+def default_order(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
+    """ps → chief → every other job, as entries of `[start] order`."""
+    chief = cluster.chief
+    first = ("ps",) if "ps" in cluster.jobs and cluster.jobs["ps"].in_cluster else ()
+    second = () if chief is None else (str(chief),)
+    return (first, second, tuple(job for job in _by_duty(cluster) if job not in first))
+
+
+def _by_duty(cluster: Cluster) -> Sequence[str]:
+    """Jobs with a place in the cluster spec before those that only look on."""
+    return sorted(cluster.jobs, key=lambda job: not cluster.in_spec(job))
+
+
+def _tasks(cluster: Cluster, entry: str, named: set[str]) -> list[TaskId]:
+    if ":" in entry:
+        return [TaskId.parse(entry)]
+    tasks = (TaskId(entry, index) for index in range(len(cluster.jobs[entry].tasks)))
+    return [task for task in tasks if str(task) not in named]

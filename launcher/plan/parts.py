@@ -1,0 +1,140 @@
+"""What a plan is made of: one task, one host, the whole, and the facts it is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from ..cluster.addresses import bracketed, join
+from ..cluster.spec import Readiness, RunSettings
+from ..ids import TaskId
+
+
+class Role(StrEnum):
+    """What a task is to the run. The chief is task 0 of `chief`, else of `worker`."""
+
+    PS = "ps"
+    CHIEF = "chief"
+    WORKER = "worker"
+    EVALUATOR = "evaluator"
+    HELPER = "helper"
+    PREPARE = "prepare"
+    """The `prepare` lines of one host: first of all, and the run fails with them."""
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """What a host's agent says of it at launch; what is empty is not known yet."""
+
+    home: str = ""
+    workdir: str = ""
+    """The folder that holds the copy of `workdir`; on this machine `workdir` itself."""
+    trainer: str = ""
+    """The folder that holds the bundled trainer package, put last on `PYTHONPATH`."""
+    tools: str = ""
+    """The folder that holds `hosted`, the scripts of ours that run beside the tasks."""
+    gpus: int = 0
+    ports: Mapping[TaskId, int] = field(default_factory=dict)
+    """The ports picked there for `auto`."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The host's own values of the variables in `environment.EXTENDED`."""
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """How to log in to a host; what is None is left to ssh_config. Paths are absolute."""
+
+    user: str | None
+    host: str
+    port: int | None
+    identity: str | None = None
+    jump: str | None = None
+    """`user@host:port`, or several with commas, the first one first."""
+    known_hosts: str | None = None
+
+    def __str__(self) -> str:
+        user = f"{self.user}@" if self.user else ""
+        return user + (bracketed(self.host) if self.port is None else join(self.host, self.port))
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task, ready to be started."""
+
+    id: TaskId
+    role: Role
+    host: str
+    port: int | None
+    """None: `auto`, not picked yet."""
+    address: str
+    """`host:port` as the others and the cluster spec call it."""
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    ready: Readiness
+    in_cluster: bool
+    """It stands in the cluster spec (an evaluator does not)."""
+    forward: bool
+    cwd: str
+    logdir: str
+    max_restarts: int
+    log_limit: int
+    setup: str
+    pty: bool
+    env_from: tuple[str, ...]
+    """Names of this machine's variables to hand on; their values are secrets and never here."""
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host that has tasks."""
+
+    name: str
+    ssh: SshTarget | None
+    """None: this machine."""
+    python: str
+    address: str
+    """What the others call it, without a port."""
+    env: Mapping[str, str]
+    gpus: int | None
+    """As the file says; None = what the host reports."""
+    data: tuple[Path, ...] = ()
+    collect: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a launch does, before it is done."""
+
+    name: str
+    run_id: str
+    hosts: tuple[HostPlan, ...]
+    tasks: tuple[TaskPlan, ...]
+    """In start order."""
+    stages: tuple[tuple[TaskId, ...], ...]
+    settings: RunSettings
+    start_timeout: float
+    total_steps: int | None
+    metrics_pattern: str | None
+    workdir: Path | None
+    """The local directory to copy to the other hosts; None = copy nothing."""
+    exclude: tuple[str, ...]
+    cluster_spec: Mapping[str, list[str]]
+    chief: TaskId | None
+
+    def task(self, task: TaskId) -> TaskPlan:
+        """The plan of one task.
+
+        Raises:
+            KeyError: there is no such task.
+        """
+        for plan in self.tasks:
+            if plan.id == task:
+                return plan
+        raise KeyError(str(task))
+
+    def on_host(self, host: str) -> tuple[TaskPlan, ...]:
+        """A host's tasks, in start order."""
+        return tuple(task for task in self.tasks if task.host == host)

@@ -1,0 +1,401 @@
+"""The plan: each task's exact command and environment, and the order of the start.
+
+Pure but for two looks at this machine (its home, where the trainer is installed): no network,
+nothing started. `tfmux plan` shows a plan made without facts; a launch makes it again with the
+facts that the hosts' agents have told (home, GPUs, free ports for `auto`).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from ..cluster.addresses import bracketed, join
+from ..cluster.checks import PREPARE
+from ..cluster.placeholders import expand
+from ..cluster.spec import (
+    After,
+    Cluster,
+    Finished,
+    Host,
+    Job,
+    Listening,
+    LogMatches,
+    Readiness,
+    RunSettings,
+    Started,
+    ready_value,
+)
+from ..ids import TaskId
+from . import environment
+from .environment import GpuShare, GpuWish
+from .order import stages
+from .parts import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan
+
+__all__ = [
+    "After",
+    "Finished",
+    "HostFacts",
+    "HostPlan",
+    "Listening",
+    "LogMatches",
+    "Plan",
+    "Readiness",
+    "Role",
+    "SshTarget",
+    "Started",
+    "TaskPlan",
+    "installed_tools",
+    "installed_trainer",
+    "make_plan",
+    "plan_json",
+]
+
+
+def make_plan(
+    cluster: Cluster,
+    run_id: str,
+    facts: Mapping[str, HostFacts] = MappingProxyType({}),
+    resume: str | None = None,
+) -> Plan:
+    """Works out the plan of a cluster that `cluster.file` has found sensible.
+
+    Under `resume` the log directory is that run's, and the tasks are told so.
+    """
+    return _Planner(cluster, run_id, facts, resume).plan()
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """The answer of `tfmux plan --json`, the same for every run of a file.
+
+    ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
+    "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
+    "started" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the tasks
+    in start order; `prepare` lines are tasks that must have finished. A port that is picked at
+    launch reads `auto`.
+    """
+    return {
+        "name": plan.name,
+        "stages": [[str(task) for task in stage] for stage in plan.stages],
+        "tasks": [
+            {
+                "task": str(task.id),
+                "host": task.host,
+                "address": task.address,
+                "argv": list(task.argv),
+                "env": dict(task.env),
+                "ready": ready_value(task.ready),
+                "cwd": task.cwd,
+            }
+            for task in plan.tasks
+        ],
+    }
+
+
+class _Planner:
+    """The work of `make_plan`: what is the same for all tasks is worked out once."""
+
+    def __init__(
+        self, cluster: Cluster, run_id: str, facts: Mapping[str, HostFacts], resume: str | None
+    ) -> None:
+        self._cluster = cluster
+        self._run_id = run_id
+        self._resume = resume
+        self._stages = stages(cluster)
+        self._on: dict[str, list[TaskId]] = {}
+        self._prepare: dict[TaskId, str] = {}
+        for task in (task for stage in self._stages for task in stage):
+            self._on.setdefault(self._host_of(task), []).append(task)
+        prepared = [host for host in self._on if self._prepare_lines(host)]
+        self._prepare = {TaskId(PREPARE, at): host for at, host in enumerate(prepared)}
+        self._facts = {host: self._known(host, facts.get(host)) for host in self._on}
+        self._ports = {task: self._port(task) for stage in self._stages for task in stage}
+        self._spec = {
+            job: [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
+            for job, entry in cluster.jobs.items()
+            if cluster.in_spec(job)
+        }
+        self._shared = self._shared_values()
+        self._gpus = self._gpu_shares()
+        self._bypass = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
+
+    def plan(self) -> Plan:
+        cluster, run = self._cluster, self._cluster.run
+        tasks = tuple(self._task(task) for stage in self._stages for task in stage)
+        first = tuple(self._prepare)
+        return Plan(
+            name=cluster.name,
+            run_id=self._run_id,
+            hosts=tuple(self._host(host) for host in self._on),
+            tasks=(*map(self._prepare_task, first), *tasks),
+            stages=(first, *self._stages) if first else self._stages,
+            settings=run,
+            start_timeout=cluster.start.timeout,
+            total_steps=cluster.metrics.total,
+            metrics_pattern=cluster.metrics.pattern,
+            workdir=Path(self._local_workdir()) if run.workdir else None,
+            exclude=run.exclude,
+            cluster_spec=self._spec,
+            chief=cluster.chief,
+        )
+
+    def _task(self, task: TaskId) -> TaskPlan:
+        cluster, run, job = self._cluster, self._cluster.run, self._cluster.jobs[task.job]
+        host = self._host_of(task)
+        values = self._values(task)
+        logdir = self._logdir(host, values)
+        values["logdir"] = logdir
+        command = job.command or run.command or ()
+        return TaskPlan(
+            id=task,
+            role=self._role(task),
+            host=host,
+            port=self._ports[task],
+            address=self._place(task),
+            argv=tuple(expand(word, values, self._shared) for word in command),
+            env=self._env(task, values),
+            ready=self._readiness(task.job),
+            in_cluster=cluster.in_spec(task.job),
+            forward=job.forward,
+            cwd=values["workdir"],
+            logdir=logdir,
+            max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
+            log_limit=run.log_limit if job.log_limit is None else job.log_limit,
+            setup=run.setup if job.setup is None else job.setup,
+            pty=run.pty if job.pty is None else job.pty,
+            env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
+        )
+
+    def _prepare_task(self, task: TaskId) -> TaskPlan:
+        """The `prepare` lines of a host as a task, so that log, pane and kill are any task's."""
+        cluster, run, host = self._cluster, self._cluster.run, self._prepare[task]
+        values = self._values(task)
+        values["logdir"] = self._logdir(host, values)
+        tables = [job.env_from for job in self._jobs_on(host)]
+        kind = "lasting" if cluster.is_local(host) else "fresh"
+        script = f"{self._facts[host].tools}/prepare.py"
+        return TaskPlan(
+            id=task,
+            role=Role.PREPARE,
+            host=host,
+            port=None,
+            address=bracketed(cluster.address(host)),
+            argv=(values["python"], script, kind, *self._prepare_lines(host)),
+            env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
+            ready=Finished(),
+            in_cluster=False,
+            forward=False,
+            cwd=values["workdir"],
+            logdir=values["logdir"],
+            max_restarts=0,
+            log_limit=run.log_limit,
+            setup="",
+            pty=False,
+            env_from=tuple(dict.fromkeys((*run.env_from, *(n for t in tables for n in t)))),
+        )
+
+    def _prepare_lines(self, host: str) -> tuple[str, ...]:
+        tables: list[RunSettings | Job] = [self._cluster.run, *self._jobs_on(host)]
+        return tuple(dict.fromkeys(line for table in tables for line in table.prepare))
+
+    def _env(self, task: TaskId, values: Mapping[str, str]) -> dict[str, str]:
+        cluster, host = self._cluster, self._host_of(task)
+        job = cluster.jobs.get(task.job)  # none: it prepares the host
+        share = self._gpus.get(task)
+        env = {"PYTHONUNBUFFERED": "1"} | (share.env if share else {})
+        for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
+            env |= {name: expand(value, values, self._shared) for name, value in table.items()}
+        facts = self._facts[host]
+        env = environment.extended(env, facts.environ, facts.trainer, self._bypass)
+        if job is not None and job.in_cluster:
+            env["TF_CONFIG"] = environment.tf_config(self._spec, task)
+        env["TFMUX_RUN_ID"] = self._run_id
+        if self._resume is not None:
+            env["TFMUX_RESUME"] = self._resume
+        return env
+
+    def _host(self, name: str) -> HostPlan:
+        cluster, entry = self._cluster, self._entry(name)
+        tables: list[RunSettings | Job] = [cluster.run, *self._jobs_on(name)]
+        facts = self._facts[name]
+        collect = {
+            os.path.join(facts.workdir, _at_home(expand(path, values, self._shared), facts.home))
+            for task in self._on[name]
+            for values in [self._with_logdir(name, task)]
+            for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
+        }
+        data = dict.fromkeys(path for table in tables for path in table.data)
+        return HostPlan(
+            name=name,
+            ssh=self._target(entry),
+            python=self._python(name),
+            address=cluster.address(name),
+            env=entry.env,
+            gpus=entry.gpus,
+            data=tuple(self._cluster.local_path(path) for path in data),
+            collect=tuple(sorted(collect)),
+            prepare=self._prepare_lines(name),
+        )
+
+    def _with_logdir(self, host: str, task: TaskId) -> dict[str, str]:
+        values = self._values(task)
+        return values | {"logdir": self._logdir(host, values)}
+
+    def _target(self, entry: Host) -> SshTarget | None:
+        if entry.ssh is None:
+            return None
+        return SshTarget(
+            user=entry.ssh.user,
+            host=entry.ssh.host,
+            port=entry.ssh.port,
+            identity=self._file(entry.identity),
+            jump=entry.jump,
+            known_hosts=self._file(entry.known_hosts),
+        )
+
+    def _known(self, host: str, facts: HostFacts | None) -> HostFacts:
+        """The facts of a host, with what a plan may take for granted where they are silent."""
+        facts = facts or HostFacts()
+        if self._cluster.is_local(host):
+            own = {n: os.environ[n] for n in environment.EXTENDED if n in os.environ}
+            return replace(
+                facts,
+                home=facts.home or os.path.expanduser("~"),
+                workdir=facts.workdir or self._local_workdir(),
+                trainer=facts.trainer or installed_trainer(),
+                tools=facts.tools or installed_tools(),
+                environ=facts.environ or own,
+            )
+        home = facts.home or "~"
+        folder = f"{home}/.local/state/tfmux/{self._run_id}/{host}"
+        run = self._cluster.run
+        copied = run.workdir or run.data or any(job.data for job in self._jobs_on(host))
+        return replace(
+            facts,
+            home=home,
+            workdir=facts.workdir or (f"{folder}/work" if copied else home),
+            trainer=facts.trainer or f"{folder}/trainer",
+            tools=facts.tools or f"{folder}/tools",
+        )
+
+    def _jobs_on(self, host: str) -> list[Job]:
+        names = dict.fromkeys(task.job for task in self._on[host])
+        return [self._cluster.jobs[name] for name in names]
+
+    def _local_workdir(self) -> str:
+        wide = {"name": self._cluster.name, "run_id": self._run_id}
+        return str(self._cluster.local_path(expand(self._cluster.run.workdir, wide) or "."))
+
+    def _file(self, path: str | None) -> str | None:
+        return None if path is None else str(self._cluster.local_path(path))
+
+    def _logdir(self, host: str, values: Mapping[str, str]) -> str:
+        """The host's log directory; under `resume` the one of the run that goes on."""
+        run_id = {"run_id": self._resume or self._run_id}
+        path = _at_home(
+            expand(self._cluster.run.logdir, run_id, values, self._shared), self._facts[host].home
+        )
+        return str(self._cluster.local_path(path)) if self._cluster.is_local(host) else path
+
+    def _shared_values(self) -> dict[str, str]:
+        cluster = self._cluster
+        values = {"name": cluster.name, "run_id": self._run_id, "cluster": json.dumps(self._spec)}
+        for job, entry in cluster.jobs.items():
+            places = [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
+            values[f"hosts.{job}"] = ",".join(places)
+            values[f"num.{job}"] = str(len(places))
+            for index, place in enumerate(entry.tasks):
+                values[f"host.{job}.{index}"] = place.host
+                values[f"port.{job}.{index}"] = self._port_text(TaskId(job, index))
+                values[f"address.{job}.{index}"] = bracketed(cluster.address(place.host))
+        values["ps_hosts"] = values.get("hosts.ps", "")
+        values["worker_hosts"] = values.get("hosts.worker", "")
+        return values
+
+    def _values(self, task: TaskId) -> dict[str, str]:
+        host = self._host_of(task)
+        return {
+            "python": self._python(host),
+            "job": task.job,
+            "index": str(task.index),
+            "host": host,
+            "port": self._port_text(task),
+            "address": bracketed(self._cluster.address(host)),
+            "workdir": self._facts[host].workdir,
+        }
+
+    def _gpu_shares(self) -> dict[TaskId, GpuShare]:
+        shares: dict[TaskId, GpuShare] = {}
+        for host, tasks in self._on.items():
+            wishes = [
+                GpuWish(task, self._cluster.jobs[task.job].gpus, self._trains(task))
+                for task in tasks
+            ]
+            given = self._entry(host).gpus
+            supply = self._facts[host].gpus if given is None else given
+            shares |= environment.split_gpus(wishes, supply)
+        return shares
+
+    def _trains(self, task: TaskId) -> bool:
+        return self._role(task) in (Role.CHIEF, Role.WORKER)
+
+    def _role(self, task: TaskId) -> Role:
+        if task.job == "evaluator":
+            return Role.EVALUATOR
+        if not self._cluster.in_spec(task.job):
+            return Role.HELPER
+        if task == self._cluster.chief:
+            return Role.CHIEF
+        return Role.PS if task.job == "ps" else Role.WORKER
+
+    def _readiness(self, job: str) -> Readiness:
+        ready = self._cluster.jobs[job].ready or self._cluster.start.ready.get(job)
+        if ready is not None:
+            return ready
+        return Listening() if self._cluster.in_spec(job) else Started()
+
+    def _python(self, host: str) -> str:
+        local = self._cluster.is_local(host)
+        default = (sys.executable if local else "") or "python3"
+        return _at_home(self._entry(host).python or default, self._facts[host].home)
+
+    def _entry(self, host: str) -> Host:
+        return self._cluster.hosts.get(host) or Host()
+
+    def _host_of(self, task: TaskId) -> str:
+        if task in self._prepare:
+            return self._prepare[task]
+        return self._cluster.jobs[task.job].tasks[task.index].host
+
+    def _port(self, task: TaskId) -> int | None:
+        port = self._cluster.jobs[task.job].tasks[task.index].port
+        return self._facts[self._host_of(task)].ports.get(task) if port is None else port
+
+    def _port_text(self, task: TaskId) -> str:
+        return str(self._ports.get(task) or "auto")
+
+    def _place(self, task: TaskId) -> str:
+        return join(self._cluster.address(self._host_of(task)), self._ports[task])
+
+
+def _at_home(path: str, home: str) -> str:
+    """`~` replaced by a home that is known; a shell is never asked to do it."""
+    return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def installed_tools() -> str:
+    """The folder with our scripts that run beside the tasks."""
+    return str(Path(__file__).resolve().parents[1] / "hosted")
+
+
+def installed_trainer() -> str:
+    """The folder with the trainer package that came with this program; it is not imported."""
+    found = importlib.util.find_spec("trainer")
+    return "" if found is None or not found.origin else str(Path(found.origin).parent.parent)

@@ -1,0 +1,186 @@
+"""What the screen sees of a run: immutable, complete, cheap to compare.
+
+The launcher's thread makes a new `Snapshot` after each change and hands it over; nobody else
+ever touches the run. Log text is not in here: it is read from the log store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..ids import TaskId
+from .states import HostState, Outcome, RunState, TaskState
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a task: its number, the byte of the log where it begins, and when."""
+
+    number: int
+    log_start: int
+    time: float
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """One task as it stands. Times are seconds since the epoch on the launching machine."""
+
+    id: TaskId
+    host: str
+    address: str
+    state: TaskState
+    in_cluster: bool = True
+    is_chief: bool = False
+    pid: int | None = None
+    attempt: int = 0
+    attempts: tuple[Attempt, ...] = ()
+    """Those whose process has started, oldest first."""
+    exit_code: int | None = None
+    exit_signal: str | None = None
+    reason: str = ""
+    started: float | None = None
+    ended: float | None = None
+    step: int | None = None
+    loss: float | None = None
+    rate: float | None = None
+    """Global steps a second, over the last few metric lines of this task."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    last_output: float | None = None
+    log_size: int = 0
+    url: str = ""
+
+    @property
+    def how(self) -> str:
+        """State and exit in words: `exited 0`, `killed TERM`, `failed 1`."""
+        if self.exit_signal:
+            return f"{self.state} {self.exit_signal}"
+        if self.exit_code is not None:
+            return f"{self.state} {self.exit_code}"
+        return str(self.state)
+
+
+@dataclass(frozen=True)
+class HostView:
+    """One host's link and what its agent last said of it."""
+
+    name: str
+    destination: str
+    state: HostState
+    reason: str = ""
+    lease_until: float | None = None
+    last_heard: float | None = None
+    staged_bytes: int = 0
+    staged_total: int = 0
+    staged_files: int = 0
+    staged_total_files: int = 0
+    collected_bytes: int = 0
+    collected_total: int = 0
+    """Of the results that `collect` brings back at the end."""
+    cpu: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    gpus: tuple[str, ...] = ()
+    usage: Mapping[TaskId, tuple[float, int]] = field(default_factory=dict)
+    """CPU (1.0 = one core) and resident bytes of each task's process tree."""
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A process that a kill did not end."""
+
+    pid: int
+    command: str
+    state: str
+
+
+@dataclass(frozen=True)
+class HostReceipt:
+    """What one host saw after a kill; `confirmed` means that its agent looked and found none."""
+
+    host: str
+    signalled: int = 0
+    survivors: tuple[Survivor, ...] = ()
+    confirmed: bool = False
+    unreachable_until: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """The proof at the end of a run, one entry a host."""
+
+    hosts: tuple[HostReceipt, ...]
+
+    @property
+    def clean(self) -> bool:
+        """Every host confirmed that nothing is left."""
+        return all(host.confirmed and not host.survivors for host in self.hosts)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first task to fail in time: the headline of a failed run."""
+
+    task: TaskId
+    host: str
+    how: str
+    time: float
+    others: tuple[TaskId, ...] = ()
+    tail: tuple[str, ...] = ()
+    """The last lines of its log, sanitised of control characters."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at one moment."""
+
+    run_id: str
+    name: str
+    state: RunState
+    tasks: tuple[TaskView, ...]
+    """In start order: ps first."""
+    hosts: tuple[HostView, ...]
+    started: float
+    ended: float | None = None
+    waiting: str = ""
+    """What is being waited for, such as `ps:0 on tf1:2222`."""
+    waiting_since: float | None = None
+    total_steps: int | None = None
+    first_failure: Failure | None = None
+    kill_deadline: float | None = None
+    """When TERM becomes KILL, while the run is being killed."""
+    receipt: Receipt | None = None
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    notes: tuple[str, ...] = ()
+    """Things said once, newest last (a full disk, a takeover, a reconnect)."""
+
+    @property
+    def step(self) -> int | None:
+        """The highest global step that any task has named."""
+        return max((t.step for t in self.tasks if t.step is not None), default=None)
+
+    @property
+    def loss(self) -> float | None:
+        """The chief's loss, else any task's."""
+        losses = [t for t in self.tasks if t.loss is not None]
+        return next((t.loss for t in losses if t.is_chief), losses[0].loss if losses else None)
+
+    @property
+    def rate(self) -> float | None:
+        """Global steps a second: the chief's view, else the fastest task's."""
+        rates = [t for t in self.tasks if t.rate is not None and t.state.live]
+        chief = next((t.rate for t in rates if t.is_chief), None)
+        return chief if chief is not None else max((t.rate or 0.0 for t in rates), default=None)
+
+    def task(self, task: TaskId) -> TaskView:
+        """The view of one task.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+        for view in self.tasks:
+            if view.id == task:
+                return view
+        raise KeyError(str(task))

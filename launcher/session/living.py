@@ -1,0 +1,96 @@
+"""Which runs still live, on which hosts, with which tasks: asked, not guessed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from ..errors import ClusterFileError, HostError
+from ..hosts.doors import door, link_settings
+from ..hosts.link import inquire
+from ..hosts.ssh import Logins
+from ..ids import TaskId
+from ..store.runs import RunFolder
+from .attach import StoredRun
+from .history import summary
+
+
+@dataclass(frozen=True)
+class LivingHost:
+    """One host of a run: the tasks whose processes its agent holds, or why it cannot say."""
+
+    name: str
+    tasks: tuple[TaskId, ...] = ()
+    agent: bool = False
+    """An agent of the run is there."""
+    left: bool = False
+    """No agent is there, but processes of the run are: `tfmux kill` ends them."""
+    unreachable: str = ""
+
+
+@dataclass(frozen=True)
+class LivingRun:
+    """A run that may still live."""
+
+    run_id: str
+    name: str
+    state: str
+    launcher: int | None
+    """The pid of the launcher that tends it; None = unsupervised."""
+    hosts: tuple[LivingHost, ...]
+
+    @property
+    def alive(self) -> bool:
+        """Something of it was seen, or a host could not be asked."""
+        return self.launcher is not None or any(
+            host.agent or host.left or host.unreachable for host in self.hosts
+        )
+
+
+async def living_runs() -> list[LivingRun]:
+    """All runs of this machine that have not ended with a clean receipt and are not gone.
+
+    The hosts of a run that a launcher tends are not asked: its events say how it stands.
+    """
+    found = await asyncio.gather(*(_look(folder) for folder in RunFolder.all()))
+    return [run for run in found if run is not None and run.alive]
+
+
+async def _look(folder: RunFolder) -> LivingRun | None:
+    if (await asyncio.to_thread(summary, folder)).over:
+        return None  # without reading all that a long run has written
+    try:
+        run = await asyncio.to_thread(StoredRun, folder)
+    except (ClusterFileError, KeyError, ValueError):
+        return None  # not a run that this version understands
+    if run.over:
+        return None
+    snapshot = run.replay.snapshot
+    launcher = folder.tended()
+    if launcher is not None:
+        live = [view for view in snapshot.tasks if view.state.live]
+        hosts = tuple(
+            LivingHost(host.name, tuple(v.id for v in live if v.host == host.name), agent=True)
+            for host in snapshot.hosts
+        )
+    else:
+        logins = Logins()
+        hosts = tuple(await asyncio.gather(*(_ask(run, h.name, logins) for h in run.plan.hosts)))
+        await logins.aclose()
+    return LivingRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts)
+
+
+async def _ask(run: StoredRun, name: str, logins: Logins) -> LivingHost:
+    host = next(entry for entry in run.plan.hosts if entry.name == name)
+    settings = link_settings(run.plan, host, run.folder.path)
+    try:
+        welcome = await inquire(settings, door(host, logins))
+    except (HostError, OSError) as error:
+        return LivingHost(name, unreachable=getattr(error, "reason", str(error)))
+    if welcome is None:
+        return LivingHost(name)
+    if "left" in welcome:
+        tasks = [TaskId.parse(task) for task in welcome["left"] if task]
+        return LivingHost(name, tuple(tasks), left=True)
+    tasks = [TaskId.parse(facts["task"]) for facts in welcome["tasks"] if not facts["ended"]]
+    return LivingHost(name, tuple(dict.fromkeys(tasks)), agent=True)

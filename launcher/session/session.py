@@ -1,0 +1,223 @@
+"""A run on the launcher's own loop, in the launcher's own thread.
+
+A terminal that stalls blocks Textual's loop for seconds; heartbeats, links and kills must not
+notice. So the engine lives here, and a front end only holds a `Session`: it reads immutable
+snapshots and logs, and its wishes are handed over without waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import subprocess
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ..cluster.spec import Cluster
+from ..errors import TfmuxError
+from ..hosts.ssh import Question
+from ..ids import TaskId, new_run_id
+from ..plan.plan import Plan, make_plan
+from ..run import events as ev
+from ..run.snapshot import Snapshot
+from ..store.logs import LogStore
+from ..store.metrics import Series
+from ..store.replay import Replay
+from ..store.runs import Journal, RunFolder, Tending
+from .engine import Engine
+from .wishes import open_door
+
+Records = queue.SimpleQueue[dict[str, Any] | None]
+
+
+class Session:
+    """One run, launched or attached to; implements `control.RunControl`."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        cluster: Cluster,
+        plan: Plan,
+        *,
+        resume: str | None = None,
+        past: Replay | None = None,
+    ) -> None:
+        """Use `launch`, or `attach.StoredRun.attach`, which knows the `past` of a run."""
+        self.folder = folder
+        self.logs = LogStore(folder.path)
+        self._journal = Journal(folder.journal)
+        self._listeners: list[Callable[[Snapshot], None]] = []
+        self._records: list[Records] = []
+        self._asker: Callable[[Question], Awaitable[str | None]] | None = None
+        self._engine = Engine(
+            cluster,
+            plan,
+            self.logs,
+            publish=self.publish,
+            record=self.record,
+            ask=self.ask,
+            resume=resume,
+            past=past,
+        )
+        self._snapshot = self._engine.snapshot()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ready = threading.Event()
+        self._done = threading.Event()
+        self._error: BaseException | None = None
+        self._detach_command: Sequence[str] = ()
+        self._thread = threading.Thread(target=self._run, name="launcher", daemon=True)
+
+    @classmethod
+    def launch(cls, cluster: Cluster, text: str, *, resume: str | None = None) -> Session:
+        """Prepares a new run of a cluster; `text` is its file as it stands."""
+        run_id = new_run_id(cluster.name)
+        make_plan(cluster, run_id, resume=resume)  # what is wrong shows before a folder is made
+        return cls.begin(RunFolder.create(run_id, text, cluster), cluster, resume=resume)
+
+    @classmethod
+    def begin(cls, folder: RunFolder, cluster: Cluster, *, resume: str | None = None) -> Session:
+        """Prepares a new run whose folder is made already."""
+        plan = make_plan(cluster, folder.run_id, resume=resume)
+        return cls(folder, cluster, plan, resume=resume)
+
+    # --- life -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the launcher's thread, and the run."""
+        self._thread.start()
+        self._ready.wait()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the end: hosts let go, logs collected. False when it has not come yet.
+
+        Raises:
+            TfmuxError: the launcher itself failed.
+        """
+        ended = self._done.wait(timeout)
+        if self._error is not None:
+            raise TfmuxError(f"the launcher failed: {self._error!r}") from self._error
+        return ended
+
+    def on_question(self, asker: Callable[[Question], Awaitable[str | None]]) -> None:
+        """Who answers passphrases and the like; awaited on the launcher's loop."""
+        self._asker = asker
+
+    def detach_with(self, command: Sequence[str]) -> None:
+        """The command that takes the run over without a screen when `detach` is called."""
+        self._detach_command = tuple(command)
+
+    # --- RunControl -----------------------------------------------------------------------
+
+    @property
+    def living(self) -> bool:
+        """The run has not ended."""
+        return not self._done.is_set()
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands."""
+        return self._snapshot
+
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        """Calls `listener` with each new snapshot, on the launcher's thread."""
+        self._listeners.append(listener)
+
+    def records(self) -> Records:
+        """A queue that gets every public record from now on, and None at the end."""
+        records: Records = queue.SimpleQueue()
+        self._records.append(records)
+        return records
+
+    def series(self, task: TaskId) -> Series:
+        """What the task's metric lines said over time."""
+        return self._engine.series[task]
+
+    def kill_all(self, *, by_person: bool = True) -> None:
+        """Ends everything; a second call at once."""
+        self._feed(ev.KillAll(time.time(), by_person))
+
+    def restart(self, task: TaskId, *, hard: bool = False) -> None:
+        """Ends a task and starts it again."""
+        self._feed(ev.Restart(time.time(), task, hard))
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """`TERM` or `KILL` to one task."""
+        self._feed(ev.SignalTask(time.time(), task, name))
+
+    def detach(self) -> None:
+        """Starts a launcher without a screen; when it has taken over, this one ends."""
+        threading.Thread(target=self._detach, name="detach", daemon=True).start()
+
+    # --- the launcher's thread ------------------------------------------------------------
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Called by the engine."""
+        self._snapshot = snapshot
+        for listener in self._listeners:
+            listener(snapshot)
+
+    def record(self, record: dict[str, Any]) -> None:
+        """Called by the engine: to disk first, then to who listens."""
+        self._journal.write(record)
+        for records in self._records:
+            records.put(record)
+
+    async def ask(self, question: Question) -> str | None:
+        """Called by the engine when only a person can answer."""
+        return None if self._asker is None else await self._asker(question)
+
+    def _feed(self, event: ev.Event) -> None:
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the loop has ended, and the run with it
+                loop.call_soon_threadsafe(self._engine.feed, event)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._main())
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._journal.close()
+            self._ready.set()
+            self._done.set()
+            for records in self._records:
+                records.put(None)
+            self.publish(self._snapshot)
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ready.set()
+        with Tending(self.folder) as tending:
+            locking = asyncio.create_task(_lock(tending))
+            try:
+                async with open_door(self.folder.run_id, self):
+                    await self._engine.main()
+            finally:
+                locking.cancel()
+
+    def _detach(self) -> None:
+        log = Path(self.folder.path / "launcher.log")
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                self._detach_command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,  # the logs have their files already
+                stderr=output,
+                start_new_session=True,
+            )
+        status: int | None = None
+        with suppress(subprocess.TimeoutExpired):
+            status = process.wait(3)
+        if status is not None and not self._done.is_set():
+            text = f"could not detach: the background launcher ended with {status}; see {log}"
+            self._feed(ev.Noted(time.time(), text))
+
+
+async def _lock(tending: Tending) -> None:
+    """Takes the run's lock as soon as an earlier launcher has left it."""
+    while not tending.try_lock():  # noqa: ASYNC110 another process's lock has no event
+        await asyncio.sleep(0.2)

@@ -1,0 +1,159 @@
+"""A door to the launcher of a run on this machine, for other screens that look at it.
+
+One JSON object a line over a Unix socket: `{"wish": "kill"}`, `{"wish": "restart", "task":
+"worker:1", "hard": false}`, `{"wish": "signal", "task": "worker:1", "name": "TERM"}`. They are
+not answered: what comes of them stands in the run's events, which every screen reads. After
+`{"wish": "watch"}` the launcher sends each new snapshot (`shown`), a few a second: what it knows
+beside the events, such as what is being waited for, loads of hosts, and the kill's countdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from ..agent.folders import private
+from ..ids import TaskId
+from ..run.snapshot import Snapshot
+from .control import RunControl
+from .shown import decode, encode
+
+_LONGEST = 4096
+_CHUNK = 1 << 18
+_PACE = 0.2
+"""Seconds between two snapshots: encoding one of 256 tasks takes 13 ms of the launcher's loop."""
+
+
+def door(run_id: str) -> Path:
+    """The socket of a run's launcher, in a folder that only its user may enter."""
+    digest = hashlib.sha256(run_id.encode()).hexdigest()[:24]
+    return Path(private(f"/tmp/tfmux-{os.getuid()}")) / f"{digest}.door"
+
+
+def wish(run_id: str, **what: Any) -> bool:
+    """Says a wish to the run's launcher; False when none listens."""
+    try:
+        with _knock(run_id) as link:
+            link.sendall(json.dumps(what).encode() + b"\n")
+    except OSError:
+        return False
+    return True
+
+
+class Watch:
+    """What the run's launcher shows, as it changes. Blocking: for a thread of its own."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._link: socket.socket | None = None
+        self._rest = b""
+
+    @property
+    def connected(self) -> bool:
+        """A launcher is there and will say what changes."""
+        return self._link is not None
+
+    def next(self, timeout: float) -> Snapshot | None:
+        """The newest snapshot that came within `timeout` seconds. Returns at once when the
+        launcher has gone or none is there; the next call looks again."""
+        try:
+            if self._link is None:
+                self._link = _knock(self._run_id)
+                self._link.sendall(b'{"wish": "watch"}\n')
+            self._link.settimeout(timeout)
+            data = self._link.recv(_CHUNK)
+        except TimeoutError:
+            return None
+        except OSError:
+            data = b""
+        if not data:
+            self.close()
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        with contextlib.suppress(ValueError, KeyError):
+            return decode(lines[-1]) if lines else None
+        return None
+
+    def close(self) -> None:
+        """Stops looking."""
+        if self._link is not None:
+            self._link.close()
+        self._link, self._rest = None, b""
+
+
+@contextlib.asynccontextmanager
+async def open_door(run_id: str, control: RunControl) -> AsyncIterator[None]:
+    """Hears wishes while it is entered. A launcher that takes the run over takes the door too:
+    the new socket stands in the place of the old one."""
+    path = door(run_id)
+    new = path.with_suffix(f".{os.getpid()}")
+    new.unlink(missing_ok=True)
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        telling: asyncio.Task[None] | None = None
+        try:
+            while line := await reader.readline():
+                what = json.loads(line[:_LONGEST])
+                if what == {"wish": "watch"}:
+                    telling = telling or asyncio.create_task(_tell(control, writer))
+                else:
+                    _grant(control, what)
+        except (ValueError, KeyError, TypeError, OSError):
+            pass  # whoever says what nobody understands is not listened to any longer
+        finally:
+            if telling is not None:
+                telling.cancel()
+            writer.close()
+
+    server = await asyncio.start_unix_server(hear, new)
+    inode = new.stat().st_ino
+    new.chmod(0o600)
+    new.rename(path)
+    try:
+        yield
+    finally:
+        server.close()
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino == inode:
+                path.unlink()
+
+
+async def _tell(control: RunControl, writer: asyncio.StreamWriter) -> None:
+    """Sends each new snapshot; one that reads slowly misses some and delays nobody."""
+    told: Snapshot | None = None
+    with contextlib.suppress(OSError):
+        while True:
+            now = control.snapshot()
+            if now is not told:
+                told = now
+                writer.write(encode(now))
+                await writer.drain()
+            await asyncio.sleep(_PACE)
+
+
+def _knock(run_id: str) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(2.0)
+        link.connect(str(door(run_id)))
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+def _grant(control: RunControl, what: dict[str, Any]) -> None:
+    match what:
+        case {"wish": "kill"}:
+            control.kill_all()
+        case {"wish": "restart", "task": str(task)}:
+            control.restart(TaskId.parse(task), hard=bool(what.get("hard")))
+        case {"wish": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
+            control.signal(TaskId.parse(task), name)

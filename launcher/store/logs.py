@@ -1,0 +1,227 @@
+"""The log store: every task's output on disk first, byte for byte, and a sparse index of it.
+
+A log is one raw file a task (`worker-0.log`). Bytes of a remote task are appended by the link
+as they arrive; a task of this machine is written by its agent straight into the same folder,
+and the store only learns how far it has grown, so that nothing is stored twice. Whoever shows
+or searches a log reads the file. Next to it lies an index: for about every 64 KiB, and at
+least for every quarter of a second of output, where in the file that was, how many newlines
+stand before it and when it was received.
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+import struct
+import threading
+from pathlib import Path
+
+from ..ids import TaskId
+
+MARK_BYTES = 64 * 1024
+MARK_SECONDS = 0.25
+_MARK = struct.Struct("<QQd")
+_READ = 1 << 20
+_scratch = threading.local()
+
+
+class LogFile:
+    """One task's log: a raw file, its size, its newlines, and marks into it.
+
+    Written by the launcher's thread, read by any; a lock guards the marks. Sizes and offsets
+    are bytes, times are seconds since the epoch on this machine (time of receipt).
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """`read_only`: somebody else writes log and index, we only look."""
+        self.path = path
+        self._read_only = read_only
+        self._index_path = path.with_suffix(".idx")
+        self._lock = threading.Lock()
+        self._size = 0
+        self._newlines = 0
+        self._offsets: list[int] = []
+        self._lines: list[int] = []
+        self._times: list[float] = []
+        self._saved = 0
+        """Marks that are in the index file."""
+        self._write_fd = -1
+        self._index_fd = -1
+        self._read_fd = -1
+        self._load()
+
+    @property
+    def size(self) -> int:
+        """Bytes that are on disk and counted."""
+        return self._size
+
+    @property
+    def newlines(self) -> int:
+        """Newline characters in the first `size` bytes."""
+        return self._newlines
+
+    def read(self, offset: int, limit: int) -> bytes:
+        """At most `limit` bytes from `offset`, never beyond `size`. Safe from any thread."""
+        limit = min(limit, self._size - offset)
+        if limit <= 0:
+            return b""
+        with self._lock:
+            if self._read_fd < 0:
+                self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(self._read_fd, limit, offset)
+
+    def mark_before_line(self, line: int) -> tuple[int, int]:
+        """The last mark at or before line `line` (counted from 0): its offset, and how many
+        newlines stand before that offset. The line begins somewhere after it."""
+        with self._lock:
+            at = bisect.bisect_right(self._lines, line) - 1
+            while at > 0 and self._lines[at] == line:
+                at -= 1  # the mark may lie inside that line: step back to the line before
+            return (self._offsets[at], self._lines[at]) if at >= 0 else (0, 0)
+
+    def mark_before_offset(self, offset: int) -> tuple[int, int]:
+        """The last mark at or before `offset`: its offset and the newlines before it."""
+        with self._lock:
+            at = bisect.bisect_right(self._offsets, offset) - 1
+            return (self._offsets[at], self._lines[at]) if at >= 0 else (0, 0)
+
+    def time_at(self, offset: int) -> float | None:
+        """When the byte at `offset` was received, to a quarter of a second."""
+        with self._lock:
+            at = bisect.bisect_right(self._offsets, offset) - 1
+            return self._times[at] if at >= 0 else None
+
+    def marks(self, first: int = 0) -> list[tuple[int, float]]:
+        """The marks from the one numbered `first`: newlines before it, and time of receipt."""
+        with self._lock:
+            return list(zip(self._lines[first:], self._times[first:], strict=True))
+
+    def append(self, offset: int, data: bytes, now: float) -> None:
+        """Puts a remote task's bytes on disk; what is already there is not written again.
+
+        Raises:
+            OSError: the disk is full or gone; nothing was counted, the same call may be
+                repeated.
+            ValueError: there is a gap between the log's end and `offset`.
+        """
+        if offset > self._size:
+            raise ValueError(f"{self.path.name}: bytes {self._size}–{offset} are missing")
+        data = data[self._size - offset :]
+        if not data:
+            return
+        if self._write_fd < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._write_fd = os.open(self.path, flags, 0o600)
+        view = memoryview(data)
+        at = self._size
+        while view:  # pwrite at our own count: a write cut short by a full disk is repeated
+            written = os.pwrite(self._write_fd, view, at)
+            view = view[written:]
+            at += written
+        self._count(data, len(data), now)
+
+    def grown(self, size: int, now: float) -> bytes:
+        """A task of this machine has written up to `size`: counts it.
+
+        Returns the last of the new bytes (at most 64 KiB), for whoever reads metrics.
+        """
+        if self._read_fd < 0 and size > self._size:
+            self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        if not hasattr(_scratch, "buffer"):
+            _scratch.buffer = bytearray(_READ)  # a fresh one for each read costs page faults
+        buffer: bytearray = _scratch.buffer
+        count = 0
+        while self._size < size:
+            part = memoryview(buffer)[: size - self._size]
+            count = os.preadv(self._read_fd, [part], self._size)
+            if not count:
+                break
+            self._count(buffer, count, now)
+        return bytes(buffer[max(0, count - MARK_BYTES) : count])
+
+    def close(self) -> None:
+        """Closes what was opened for writing; reading goes on to work."""
+        for fd in (self._write_fd, self._index_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._write_fd = self._index_fd = -1
+
+    def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
+        """Counts the first `length` bytes of `data`, which follow on what was counted."""
+        with self._lock:
+            due = (
+                not self._offsets
+                or self._size - self._offsets[-1] >= MARK_BYTES
+                or now - self._times[-1] >= MARK_SECONDS
+            )
+            for at in range(0, length, MARK_BYTES):  # a large chunk gets marks of its own
+                if due or at:
+                    self._offsets.append(self._size)
+                    self._lines.append(self._newlines)
+                    self._times.append(now)
+                end = min(at + MARK_BYTES, length)
+                self._newlines += data.count(b"\n", at, end)
+                self._size += end - at
+            try:
+                self._save_marks()
+            except OSError:
+                return  # a full disk: the marks are kept here, and saved with the next ones
+
+    def _save_marks(self) -> None:
+        if self._read_only or self._saved == len(self._offsets):
+            return
+        if self._index_fd < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._index_fd = os.open(self._index_path, flags, 0o600)
+        marks = zip(*(each[self._saved :] for each in self._marks()), strict=True)
+        raw = b"".join(_MARK.pack(*mark) for mark in marks)
+        written = os.pwrite(self._index_fd, raw, self._saved * _MARK.size)
+        self._saved += written // _MARK.size
+
+    def _marks(self) -> tuple[list[int], list[int], list[float]]:
+        return self._offsets, self._lines, self._times
+
+    def _load(self) -> None:
+        """Takes up the log of an earlier launcher: its marks, then a count of what follows."""
+        if not self.path.exists():
+            return
+        on_disk = self.path.stat().st_size
+        if self._index_path.exists():
+            raw = self._index_path.read_bytes()
+            for offset, lines, time in _MARK.iter_unpack(
+                raw[: len(raw) // _MARK.size * _MARK.size]
+            ):
+                if offset > on_disk or (self._offsets and offset <= self._offsets[-1]):
+                    break
+                self._offsets.append(offset)
+                self._lines.append(lines)
+                self._times.append(time)
+        self._saved = len(self._offsets)
+        if self._offsets:
+            self._size, self._newlines = self._offsets[-1], self._lines[-1]
+        self.grown(on_disk, self.path.stat().st_mtime)
+
+
+class LogStore:
+    """All logs of a run, in the run's folder. `open` is safe from any thread."""
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.folder = folder
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        self._files: dict[TaskId, LogFile] = {}
+
+    def open(self, task: TaskId) -> LogFile:
+        """The log of a task; it is empty until the first byte has come."""
+        with self._lock:
+            if task not in self._files:
+                self._files[task] = LogFile(
+                    self.folder / f"{task.stem}.log", read_only=self._read_only
+                )
+            return self._files[task]
+
+    def close(self) -> None:
+        """Closes all logs for writing."""
+        with self._lock:
+            for file in self._files.values():
+                file.close()

@@ -1,0 +1,159 @@
+"""The public events of a run: what `--json` prints and `events.jsonl` keeps.
+
+One JSON object a line. All have `time` (epoch seconds) and `event`:
+
+    run      run, state, and at the end outcome, exit_code and where there is one first_failure;
+             with note: something said once (a host lost, a takeover, a full disk)
+    host     host, state, reason; while files go to it staged_bytes, staged_total, staged_files,
+             staged_total_files, and while results come back collected_bytes, collected_total
+    task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address,
+             log_start (the byte of the log where this attempt begins)
+    metric   task, host, and what the line named (step, loss, …)
+    log      task, host, text (one line; only on stdout, never in the file)
+    receipt  hosts: [{host, signalled, survivors: [{pid, command, state}], confirmed,
+             unreachable_until, seconds}], clean
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
+from .logs import LogFile
+
+TAIL_LINES = 20
+_TAIL_BYTES = 16 * 1024
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
+    """The records of what differs between two snapshots."""
+    if before is None or before.state is not after.state:
+        yield _run(after, now)
+    old_hosts = {view.name: view for view in before.hosts} if before else {}
+    for host in after.hosts:
+        old = old_hosts.get(host.name)
+        if old is None or _host_key(old) != _host_key(host):
+            yield _host(host, now)
+    old_tasks = {view.id: view for view in before.tasks} if before else {}
+    for task in after.tasks:
+        was = old_tasks.get(task.id)
+        if was is None or _task_key(was) != _task_key(task):
+            yield _task(task, now)
+    said = before.notes if before else ()
+    for note in after.notes[_common(said, after.notes) :]:
+        yield {**_run(after, now), "note": note}
+    if after.receipt is not None and (before is None or before.receipt is None):
+        yield receipt_record(after.receipt, now)
+
+
+def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
+    """A receipt as a record."""
+    hosts = [asdict(host) for host in receipt.hosts]
+    return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
+
+
+def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:
+    """The last lines of a log, safe to print: no control characters, at most 500 characters a
+    line."""
+    raw = log.read(max(0, log.size - _TAIL_BYTES), _TAIL_BYTES)
+    text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    found = [safe(line)[:500] for line in text.split("\n")]
+    return tuple([line for line in found if line.strip()][-lines:])
+
+
+def safe(text: str) -> str:
+    """The text without escape sequences and control characters (tabs stay)."""
+    return _CONTROL.sub("", text)
+
+
+def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:
+    """How many of the notes were there before; the oldest ones may have been dropped."""
+    for dropped in range(len(before) + 1):
+        rest = before[dropped:]
+        if after[: len(rest)] == rest:
+            return len(rest)
+    return 0
+
+
+def _run(after: Snapshot, now: float) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "time": now,
+        "event": "run",
+        "run": after.run_id,
+        "state": str(after.state),
+    }
+    if after.outcome is not None:
+        record |= {"outcome": str(after.outcome), "exit_code": after.exit_code}
+        if after.first_failure is not None:
+            record["first_failure"] = _failure(after.first_failure)
+    return record
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "task": str(failure.task),
+        "host": failure.host,
+        "how": failure.how,
+        "time": failure.time,
+        "others": [str(task) for task in failure.others],
+        "tail": list(failure.tail),
+    }
+
+
+def _host_key(view: HostView) -> tuple[object, ...]:
+    staged = (view.staged_bytes, view.staged_total)
+    return (view.state, view.reason, *staged, view.collected_bytes, view.collected_total)
+
+
+def _host(view: HostView, now: float) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "time": now,
+        "event": "host",
+        "host": view.name,
+        "state": str(view.state),
+        "reason": view.reason,
+    }
+    if view.staged_total:
+        record |= {
+            "staged_bytes": view.staged_bytes,
+            "staged_total": view.staged_total,
+            "staged_files": view.staged_files,
+            "staged_total_files": view.staged_total_files,
+        }
+    if view.collected_total:
+        record |= {
+            "collected_bytes": view.collected_bytes,
+            "collected_total": view.collected_total,
+        }
+    return record
+
+
+def _task_key(view: TaskView) -> tuple[object, ...]:
+    return (view.state, view.attempt, view.pid, view.exit_code, view.exit_signal, view.reason)
+
+
+def _task(view: TaskView, now: float) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "time": now,
+        "event": "task",
+        "task": str(view.id),
+        "host": view.host,
+        "state": str(view.state),
+        "attempt": view.attempt,
+        "address": view.address,
+    }
+    mine = [one.log_start for one in view.attempts if one.number == view.attempt]
+    optional = {
+        "log_start": mine[-1] if mine else None,
+        "pid": view.pid,
+        "exit_code": view.exit_code,
+        "signal": view.exit_signal,
+        "reason": view.reason or None,
+    }
+    return record | {key: value for key, value in optional.items() if value is not None}
