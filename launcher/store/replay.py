@@ -11,9 +11,9 @@ from typing import Any
 
 from ..ids import TaskId
 from ..plan.plan import Plan
-from ..run.run import task_view
 from ..run.snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Snapshot, Survivor
 from ..run.states import HostState, Outcome, RunState, TaskState
+from ..run.views import task_view
 from .metrics import Point, Series
 
 _NOT_FIGURES = frozenset({"time", "event", "task", "host"})

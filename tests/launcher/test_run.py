@@ -14,9 +14,10 @@ from launcher.ids import TaskId
 from launcher.plan.plan import HostFacts, Plan, make_plan
 from launcher.run import events as ev
 from launcher.run.events import Event, Instruction
-from launcher.run.run import MAX_BACKOFF, Run
+from launcher.run.run import Run
 from launcher.run.snapshot import HostReceipt, Snapshot, Survivor, TaskView
 from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.run.tasks import MAX_BACKOFF
 
 CLUSTER = """
 name = "t"
