@@ -16,7 +16,8 @@ from launcher.agent import wire
 from launcher.errors import HostError
 from launcher.files.staging import Progress, Tree, read_tree, stage
 from launcher.hosts.doors import door
-from launcher.hosts.link import Link, LinkSettings
+from launcher.hosts.greeting import LinkSettings
+from launcher.hosts.link import Link
 from launcher.hosts.ssh import Logins
 from launcher.ids import TaskId
 from launcher.plan.plan import HostPlan, SshTarget

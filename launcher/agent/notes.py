@@ -16,3 +16,10 @@ def say(text: str) -> None:
 def say_traceback() -> None:
     """Writes the exception that is being handled."""
     say(traceback.format_exc())
+
+
+def reason(error: Exception) -> str:
+    """An error in a few words."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

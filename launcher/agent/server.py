@@ -12,18 +12,19 @@ import os
 import selectors
 import signal
 import socket
-import struct
 import sys
 import threading
 import time
 from typing import Any, Callable
 
-from . import collect, ports, probe, proc, stage, state, stats, tree, wire
+from . import ports, probe, proc, stage, state, stats, wire
 from .channel import Channel, OpenLog
+from .channels import Channels
 from .drain import Drain, Log
+from .files import Files
 from .folders import FolderError, Folders
 from .kills import Kill
-from .notes import say
+from .notes import reason, say
 from .tasks import Attempt, spawn
 
 _LOOK_LISTENING = 0.03
@@ -57,22 +58,18 @@ class Agent:
         self._census = proc.Census(config["run_id"])
         self._attempts, self._was = state.load(folders, self._census)
         self._logs = {attempt.task: attempt.log for attempt in self._attempts}
-        self._channels: list[Channel] = []
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
         self._probe = probe.Probe(folders)
-        self._stage: stage.Stage | None = None
-        self._archive: collect.Archive | None = None
+        self._files = Files(folders, self._apart)
         self._selector = selectors.DefaultSelector()
+        self._channels = Channels(self._selector, listener, self._handle, self._launcher_died)
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
         self._drain = Drain(self._wake)
         self._woken = 0.0
         self._said_sizes: dict[str, int] = {}
-        self._last_beat = time.monotonic()
-        self._sent_away: dict[str, str] = {}
-        """Launchers that another one has replaced, by their token, and by whom."""
         self._said_losses: set[tuple[str, str]] = set()
         self._signalled = 0
         """Processes signalled by kills of everything: who asks again, after a cut, has not heard
@@ -106,14 +103,12 @@ class Agent:
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
             if key.fileobj is self._listener:
-                self._accept()
+                self._channels.accept()
             elif key.fd == self._wake_read:
                 self._drain_wakeups()
             elif isinstance(key.data, socket.socket):
-                self._open_channel(key.data)
-        for channel in list(self._channels):
-            if not channel.closed:  # one launcher's greeting closes the other's channel
-                self._read(channel)
+                self._channels.open(key.data)
+        self._channels.read()
         for work in self._take_later():
             work()
         self._reap()
@@ -129,8 +124,7 @@ class Agent:
         if self._due("sizes", now, _SIZE_PACE):
             self._tell_sizes()
         self._tell_losses()
-        for channel in list(self._channels):
-            self._write(channel)
+        self._channels.write()
 
     def _patience(self) -> float:
         now = time.monotonic()
@@ -161,22 +155,20 @@ class Agent:
             return True  # a launcher that does not read, a survivor that holds its output open
         if any(not attempt.eof for attempt in self._attempts):
             return False
-        return not any(channel.wants_to_write() for channel in self._channels)
+        return not self._channels.wants_to_write
 
     def _say_goodbye(self) -> None:
         self._listener.close()
         self._probe.close()
         if self._remove or not self._attempts:  # without a task there is nothing to collect
-            if self._stage is not None:
-                self._stage.put_aside()
+            self._files.put_aside()
             self._folders.remove()
         else:
             try:
                 os.unlink(self._folders.socket)
             except FileNotFoundError:
                 pass  # another agent's bridge has cleaned up
-        for channel in self._channels:
-            channel.close()
+        self._channels.close()
         self._beat_guardian(b"Q")
 
     def _beat_guardian(self, word: bytes) -> None:
@@ -206,105 +198,6 @@ class Agent:
     def _on_term(self, *_: object) -> None:
         self._term = True
 
-    # --- channels -------------------------------------------------------------------------
-
-    def _accept(self) -> None:
-        link, _ = self._listener.accept()
-        link.setblocking(False)
-        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-        if uid != os.getuid():
-            link.close()
-            return
-        self._selector.register(link, selectors.EVENT_READ, link)
-
-    def _open_channel(self, link: socket.socket) -> None:
-        """A bridge hands its descriptors over, and is told that we have them."""
-        self._selector.unregister(link)
-        size = struct.calcsize("2i")
-        descriptors: tuple[int, ...] = ()
-        try:
-            # Without the flag each task would inherit the channel and keep it open.
-            flags = socket.MSG_CMSG_CLOEXEC
-            _, extra, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size), flags)
-            for level, kind, data in extra:
-                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                    descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
-            source, sink = descriptors
-            link.send(b"k")
-            channel = Channel(link, source, sink)
-            self._selector.register(source, selectors.EVENT_READ, channel)
-        except (OSError, ValueError) as error:
-            say(f"no channel: {error}")
-            link.close()
-            for descriptor in descriptors:
-                os.close(descriptor)
-            return
-        self._channels.append(channel)
-
-    def _read(self, channel: Channel) -> None:
-        for _ in range(4):
-            data = channel.receive()
-            if data is None:
-                return
-            if not data:
-                self._drop(channel)
-                return
-            try:
-                for frame in channel.decoder.feed(data):
-                    self._handle(channel, frame)
-                    if channel.greeted:
-                        self._last_beat = time.monotonic()
-            except Exception as error:  # whatever came: this channel is at fault, not the run
-                channel.send(wire.ERROR, {"text": f"{type(error).__name__}: {error}"})
-                self._flush_and_drop(channel)
-                return
-
-    def _write(self, channel: Channel) -> None:
-        try:
-            channel.pump()
-        except OSError:
-            self._read(channel)  # a kill may have been the last thing that was said
-            self._drop(channel)
-            return
-        wanted = channel.wants_to_write()
-        try:
-            registered = channel.sink in self._selector.get_map()
-            if wanted and not registered:
-                self._selector.register(channel.sink, selectors.EVENT_WRITE, channel)
-            elif registered and not wanted:
-                self._selector.unregister(channel.sink)
-        except OSError:
-            self._drop(channel)
-
-    def _drop(self, channel: Channel) -> None:
-        if channel not in self._channels:
-            return
-        self._channels.remove(channel)
-        for fd in (channel.source, channel.sink):
-            if fd in self._selector.get_map():
-                self._selector.unregister(fd)
-        channel.close()
-        lost = channel.greeted and not channel.leaving and not self._tended
-        if lost and self._config["local"] and not self._ending:
-            self._act_alone("the launcher died")
-
-    def _flush_and_drop(self, channel: Channel) -> None:
-        try:
-            channel.pump()
-        except OSError as error:
-            say(f"channel: {error}")
-        self._drop(channel)
-
-    @property
-    def _tended(self) -> bool:
-        """A launcher is there."""
-        return any(channel.greeted for channel in self._channels)
-
-    def _tell(self, kind: int, body: dict[str, Any]) -> None:
-        for channel in self._channels:
-            if channel.greeted:
-                channel.send(kind, body)
-
     # --- what a launcher says -------------------------------------------------------------
 
     def _handle(self, channel: Channel, frame: wire.Frame) -> None:
@@ -315,7 +208,7 @@ class Agent:
         elif frame.type == wire.BEAT:
             channel.send(wire.PONG, {"time": time.time(), **frame.json()})
         elif frame.type == wire.STAGE:
-            self._stage_bytes(channel, frame.body)
+            self._files.contents(channel, frame.body)
         else:
             handlers = {
                 wire.START: self._start,
@@ -324,10 +217,10 @@ class Agent:
                 wire.KILL: self._kill,
                 wire.PORTS: self._ports,
                 wire.STATS: self._tell_stats,
-                wire.STAGED: self._manifest,
+                wire.STAGED: self._files.manifest,
                 wire.LEAVE: self._leave,
                 wire.PROBE: self._look,
-                wire.COLLECT: self._collect,
+                wire.COLLECT: self._files.collect,
             }
             if frame.type not in handlers:
                 raise wire.WireError(f"unexpected {wire.NAMES[frame.type]}")
@@ -341,23 +234,13 @@ class Agent:
         if said.get("query"):  # somebody only looks: nobody is sent away, no lease is renewed
             self._welcome(channel, said)
             return
-        token, who = str(said["token"]), str(said["who"])
-        if token in self._sent_away:  # cut off while another took over: it must not steal back
-            channel.send(wire.GONE, {"by": self._sent_away[token]})
-            self._flush_and_drop(channel)
-            return
         rules = {
             "lease": float(said["lease"]),
             "grace": float(said["grace"]),
             "on_disconnect": str(said["on_disconnect"]),
         }
-        channel.greeted = True  # first of all: else letting go of the others looks like a death
-        channel.token = token
-        for other in [c for c in self._channels if c is not channel and c.greeted]:
-            if other.token != token:
-                self._sent_away[other.token] = who
-                other.send(wire.GONE, {"by": who})
-            self._flush_and_drop(other)
+        if not self._channels.greet(channel, str(said["token"]), str(said["who"])):
+            return
         self._config.update(rules)
         if self._ending and self._ending != _LEFT and not self._unguarded:
             self._ending = ""  # a launcher came while the agent was about to go by itself
@@ -404,7 +287,7 @@ class Agent:
             spawned = spawn(said["argv"], env, said["cwd"], said.get("pty", False))
         except (OSError, ValueError) as error:
             attempt.ended = attempt.eof = attempt.told = True
-            attempt.error = _reason(error)
+            attempt.error = reason(error)
         else:
             attempt.pid = spawned.pid
             process = proc.read_process(spawned.pid)
@@ -481,67 +364,6 @@ class Agent:
         self._remove = bool(said["remove"])
         channel.send(wire.GONE, {"by": ""})
 
-    def _collect(self, channel: Channel, said: dict[str, Any]) -> None:
-        """Results for the launcher: it asks for an archive, opens it, and says when it has all."""
-        if "open" in said and self._archive is not None:
-            number = said["open"]
-            channel.open_logs[number] = OpenLog(number, self._archive, said["from"])
-        elif said.get("done"):
-            problems = []
-            if self._archive is not None:
-                problems = self._archive.problems
-                for number in [n for n, o in channel.open_logs.items() if o.log is self._archive]:
-                    del channel.open_logs[number]
-                self._archive.close()
-            channel.send(wire.REPLY, {"id": said["id"], "problems": problems})
-        elif "paths" in said:
-            self._apart(channel, said["id"], lambda: self._archived(said["paths"]))
-
-    def _archived(self, paths: list[list[str]]) -> dict[str, Any]:
-        """The archive of these paths; asked again after a cut it is the same one."""
-        # A launcher that only attached to kill may not know this home.
-        wanted = [(name, os.path.expanduser(path)) for name, path in paths]
-        archive = self._archive
-        if archive is None or archive.wanted != wanted:
-            self._archive = archive = collect.Archive(wanted)
-        return {"size": archive.size, "files": archive.files, "absent": archive.absent}
-
-    # --- staging --------------------------------------------------------------------------
-
-    def _manifest(self, channel: Channel, said: dict[str, Any]) -> None:
-        """Parts of a manifest; with the last one it is told what is missing, and where nothing
-        is, the trees are built at once: an unchanged launch costs one round trip."""
-        try:
-            if said.get("first"):
-                if self._stage is not None:
-                    self._stage.close()
-                self._stage = None
-                cache = self._folders.cache
-                self._stage = stage.Stage(cache, self._folders.stage, said["key"])
-            work = self._stage
-            if work is None:
-                raise wire.WireError("a manifest that never began")
-            for fields in said["entries"]:
-                entry = tree.Entry(*fields)
-                stage.check(entry)
-                work.entries.append(entry)
-        except (stage.StageError, FolderError) as error:
-            self._stage = None
-            channel.send(wire.REPLY, {"id": said["id"] or "stage", "error": _reason(error)})
-            return
-        if said.get("build"):
-            self._apart(channel, said["id"], work.build)
-        elif said.get("last"):
-            self._apart(channel, said["id"], work.begin)
-
-    def _stage_bytes(self, channel: Channel, data: bytes) -> None:
-        if self._stage is None:
-            return  # what was on its way when staging failed
-        try:
-            self._stage.feed(data)
-        except (stage.StageError, OSError) as error:
-            channel.send(wire.REPLY, {"id": "stage", "error": _reason(error)})
-
     def _apart(self, channel: Channel, ident: int, work: Callable[[], dict[str, Any]]) -> None:
         """Does what may block (a disk, a name server) in a thread of its own, and replies with
         what it says."""
@@ -551,7 +373,7 @@ class Agent:
             try:
                 answer.update(work())
             except (stage.StageError, FolderError, OSError, LookupError, ValueError) as error:
-                answer["error"] = _reason(error)
+                answer["error"] = reason(error)
             self._later.append(lambda: channel.send(wire.REPLY, answer))
             self._wake()
 
@@ -589,10 +411,10 @@ class Agent:
                 facts = attempt.facts()
                 if attempt.port and not attempt.listening:
                     facts["held"] = ports.holder(attempt.port)
-                self._tell(wire.EXITED, facts)
+                self._channels.tell(wire.EXITED, facts)
             if attempt.eof:
                 changed = True
-                self._tell(wire.EOF, attempt.facts())
+                self._channels.tell(wire.EOF, attempt.facts())
         if changed:
             self._save()
 
@@ -609,7 +431,7 @@ class Agent:
                 if kill.tasks is None:
                     receipt["signalled"] += self._signalled
                     self._signalled = receipt["signalled"]
-                self._tell(wire.RECEIPT, receipt)
+                self._channels.tell(wire.RECEIPT, receipt)
 
     def _look_for_listeners(self) -> None:
         waiting = [a for a in self._attempts if a.port and not a.ended and not a.listening]
@@ -625,7 +447,7 @@ class Agent:
             pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
             if ports.holds(pids, sockets[attempt.port]) is not None:
                 attempt.listening = True
-                self._tell(wire.LISTENING, attempt.facts())
+                self._channels.tell(wire.LISTENING, attempt.facts())
 
     def _look_at_roster(self) -> None:
         self._census.take()
@@ -642,10 +464,10 @@ class Agent:
             self._act_alone("the agent was told to stop")
         if self._ending:
             return
-        if not self._attempts and not self._channels and now - self._last_beat > _IDLE:
+        if not self._attempts and not self._channels and now - self._channels.last_beat > _IDLE:
             self._end("nothing was started")
             return
-        silent = now - self._last_beat
+        silent = now - self._channels.last_beat
         if silent < self._config["lease"]:
             return
         if self._config["on_disconnect"] == "stop":
@@ -657,10 +479,14 @@ class Agent:
         if self._config["on_disconnect"] == "keep" and not why.startswith("the agent"):
             return
         say(f"acting alone: {why}")
-        self._tell(wire.NOTE, {"text": f"the agent ends everything: {why}"})
+        self._channels.tell(wire.NOTE, {"text": f"the agent ends everything: {why}"})
         self._end(why)
         self._was = why
         self._kills.append(Kill([], None, float(self._config["grace"]), self._census))
+
+    def _launcher_died(self) -> None:
+        if self._config["local"] and not self._ending:
+            self._act_alone("the launcher died")
 
     def _end(self, why: str) -> None:
         self._ending = why
@@ -668,7 +494,7 @@ class Agent:
 
     def _tell_losses(self) -> None:
         """Says once that a log has become incomplete; how much was lost, its end tells."""
-        if not self._tended:
+        if not self._channels.tended:
             return
         for task, log in self._logs.items():
             for lost, word, text in (
@@ -677,7 +503,7 @@ class Agent:
             ):
                 if lost and (task, word) not in self._said_losses:
                     self._said_losses.add((task, word))
-                    self._tell(wire.NOTE, {"text": f"the log of {task}: {text}"})
+                    self._channels.tell(wire.NOTE, {"text": f"the log of {task}: {text}"})
 
     def _sizes_to_tell(self) -> list[tuple[str, Log]]:
         if not self._config["local"]:
@@ -689,14 +515,8 @@ class Agent:
         ]
 
     def _tell_sizes(self) -> None:
-        if any(channel.queued for channel in self._channels):
+        if self._channels.queued:
             return
         for task, log in self._sizes_to_tell():
             self._said_sizes[task] = log.size
-            self._tell(wire.SIZE, {"task": task, "size": log.size})
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+            self._channels.tell(wire.SIZE, {"task": task, "size": log.size})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..plan.plan import HostPlan, Plan
 from . import bootstrap
-from .link import LinkSettings, Open
+from .greeting import LinkSettings, Open
 from .ssh import Logins
 from .transport import LocalTransport, Transport
 

@@ -10,81 +10,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 import random
 import secrets
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..agent import wire
-from ..errors import AgentError, HostError, InterpreterError
+from ..errors import AgentError, HostError
 from ..ids import TaskId
-from ..plan.environment import EXTENDED
 from ..store.logs import LogStore
 from ..store.records import safe
 from . import bootstrap
+from .greeting import START_SECONDS, LinkSettings, Open, await_marker
 from .transport import Transport
 
 WINDOW = 1 << 20
-START_SECONDS = 30.0
 REPLY_SECONDS = 20.0
-_MARK_LIMIT = 1 << 16
 _FULL_DISK_PAUSE = 1.0
 
 Sink = Callable[[int, bytes], Awaitable[None]]
 """Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
-
-Open = Callable[[str, str], Awaitable[Transport]]
-"""Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
-
-
-@dataclass(frozen=True)
-class LinkSettings:
-    """What an agent is told of its run: seconds, and whether a lost launcher ends it."""
-
-    run_id: str
-    host: str
-    lease: float
-    grace: float
-    on_disconnect: str
-    local: bool
-    logs: str | None = None
-    persistent: bool = False
-    """Attached: a host that cannot be reached at first is lost, not refused."""
-
-    @property
-    def beat(self) -> float:
-        """Seconds between two beats: a quarter of a short lease, else two seconds."""
-        return min(2.0, self.lease / 4)
-
-    def config(self, *, make: bool = True) -> dict[str, Any]:
-        """What the bridge is sent; without `make` it only looks for an agent."""
-        return {
-            "run_id": self.run_id,
-            "host": self.host,
-            "lease": self.lease,
-            "grace": self.grace,
-            "on_disconnect": self.on_disconnect,
-            "local": self.local,
-            "logs": self.logs,
-            "make": make,
-        }
-
-    def hello(self, token: str, *, query: bool = False) -> dict[str, Any]:
-        """The first frame; a `query` sends no launcher away and renews no lease."""
-        return {
-            "version": wire.VERSION,
-            "token": token,
-            "who": f"{os.uname().nodename}:{os.getpid()}",
-            "lease": self.lease,
-            "grace": self.grace,
-            "on_disconnect": self.on_disconnect,
-            "names": EXTENDED,
-            "query": query,
-        }
 
 
 class Listener(Protocol):
@@ -263,7 +210,7 @@ class Link:
         host = self.settings.host
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
-        rest = await _await_marker(self._transport, bootstrap.marker(nonce), host)
+        rest = await await_marker(self._transport, bootstrap.marker(nonce), host)
         self._transport.write(bootstrap.payload(self.settings.config()))
         self._transport.write(wire.encode(wire.HELLO, self.settings.hello(self._token)))
         decoder = wire.Decoder()
@@ -412,73 +359,3 @@ class Link:
     def _grant(self) -> None:
         self._granted = self._written + WINDOW
         self.send(wire.CREDIT, {"upto": self._granted})
-
-
-async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
-    """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
-    `{"left": […]}` names the tasks of which processes live all the same; None when none do.
-
-    Raises:
-        HostError: the host cannot be reached.
-    """
-    nonce = secrets.token_hex(8)
-    transport = await open_transport(settings.run_id, nonce)
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            data = await _await_marker(transport, bootstrap.marker(nonce), settings.host)
-            transport.write(bootstrap.payload(settings.config(make=False)))
-            transport.write(wire.encode(wire.HELLO, settings.hello("", query=True)))
-            decoder = wire.Decoder()
-            while True:
-                for frame in decoder.feed(data):
-                    said = frame.json()
-                    return said if frame.type == wire.WELCOME or said.get("left") else None
-                data = await transport.read()
-                if not data:
-                    return None
-    except TimeoutError as error:
-        raise AgentError(settings.host, "the agent did not answer") from error
-    finally:
-        await transport.aclose()
-
-
-async def _await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
-    """Skips whatever the login shell prints; returns what followed the marker.
-
-    Raises:
-        InterpreterError: the command ended before it.
-        AgentError: it never came.
-    """
-    seen = b""
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            while marker + b"\n" not in seen:
-                data = await transport.read()
-                if not data:
-                    break
-                seen = (seen + data)[-_MARK_LIMIT:]
-    except TimeoutError as error:
-        said = _last_line(seen.decode(errors="replace"))
-        raise AgentError(
-            host,
-            f"logged in, but the login shell did not run our command within "
-            f"{START_SECONDS:.0f} s{f' (it printed: {said})' if said else ''}",
-            code="shell-blocked",
-            todo="its start-up files (such as ~/.bashrc) may read input, wait, or start another "
-            "shell: let them do so only in interactive sessions",
-        ) from error
-    before, found, after = seen.partition(marker + b"\n")
-    if not found:
-        await asyncio.sleep(0.05)  # stderr has its own way here
-        said = _last_line(transport.complaint or before.decode(errors="replace"))
-        raise InterpreterError(
-            host,
-            f"the interpreter did not start: {said or 'it said nothing'}",
-            todo='write where a Python 3.8 or newer is: python = "…" of the host',
-        )
-    return after
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return safe(lines[-1])[:300] if lines else ""

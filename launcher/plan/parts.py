@@ -135,6 +135,10 @@ class Plan:
                 return plan
         raise KeyError(str(task))
 
+    def host(self, name: str) -> HostPlan:
+        """The host of that name."""
+        return next(host for host in self.hosts if host.name == name)
+
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         """A host's tasks, in start order."""
         return tuple(task for task in self.tasks if task.host == host)

@@ -11,7 +11,8 @@ from typing import Any
 from ..agent import wire
 from ..errors import AgentError, HostError
 from ..hosts.doors import door
-from ..hosts.link import Link, LinkSettings
+from ..hosts.greeting import LinkSettings
+from ..hosts.link import Link
 from ..hosts.ssh import Logins
 from ..hosts.transport import Transport
 from ..ids import TaskId

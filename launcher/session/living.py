@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..errors import ClusterFileError, HostError
 from ..hosts.doors import door, link_settings
-from ..hosts.link import inquire
+from ..hosts.greeting import inquire
 from ..hosts.ssh import Logins
 from ..ids import TaskId
 from ..store.runs import RunFolder
@@ -81,7 +81,7 @@ async def _look(folder: RunFolder) -> LivingRun | None:
 
 
 async def _ask(run: StoredRun, name: str, logins: Logins) -> LivingHost:
-    host = next(entry for entry in run.plan.hosts if entry.name == name)
+    host = run.plan.host(name)
     settings = link_settings(run.plan, host, run.folder.path)
     try:
         welcome = await inquire(settings, door(host, logins))

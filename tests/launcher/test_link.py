@@ -14,7 +14,8 @@ import pytest
 from launcher.agent import wire
 from launcher.errors import HostError
 from launcher.hosts import bootstrap, link
-from launcher.hosts.link import Link, LinkSettings
+from launcher.hosts.greeting import LinkSettings
+from launcher.hosts.link import Link
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.store.logs import LogStore

@@ -156,12 +156,17 @@ class EditorScreen(RowActions, FileActions):
     def _show_about(self) -> None:
         """The line above the footer: what the cell under the cursor is, or is wrong with it."""
         line = self.query_one("#about", Static)
-        text = Text(no_wrap=True, overflow="ellipsis")
+        text = Text()
         table = self._table
         if table is not None and not table.editing():
             cell = table.body.cell
             field = self._sheet(table).field(table.body.row, table.body.column) if cell else None
-            if cell is not None and field is not None and not cell.fixed:
+            if cell is not None and (
+                problem := cell.problem or table.body.rows[table.body.row].problem
+            ):
+                text.append(f"⚠ {problem}", self.app.theme_variables.get("mood-bad", ""))
+            elif cell is not None and field is not None and not cell.fixed:
+                text.no_wrap, text.overflow = True, "ellipsis"
                 shown = cell.text or (f"{cell.default} (default)" if cell.default else "not set")
                 text.append(f"{field.title}: ", "bold")
                 text.append(shown)
@@ -263,6 +268,8 @@ class EditorScreen(RowActions, FileActions):
         known = candidates(field, document)
         completion = Completion(lambda _: known) if known else None
         table.open(table.body.cell.text, self._about(field, table.body.cell.text), completion)
+        if table.body.cell.problem:
+            table.say(table.body.cell.problem, "")
         self._show_about()
 
     def _about(self, field: Field, typed: str) -> str:

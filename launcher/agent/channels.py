@@ -1,0 +1,186 @@
+"""The launchers' channels: taken over from bridges, read, written, and let go."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+import struct
+import time
+from typing import Any, Callable
+
+from . import wire
+from .channel import Channel
+from .notes import say
+
+
+class Channels:
+    """All channels of an agent, on its selector.
+
+    `handle` gets each frame with its channel; `lost` is called when the channel of a launcher
+    has ended that neither left nor was replaced.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        listener: socket.socket,
+        handle: Callable[[Channel, wire.Frame], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._selector = selector
+        self._listener = listener
+        self._handle = handle
+        self._lost = lost
+        self._all: list[Channel] = []
+        self._sent_away: dict[str, str] = {}
+        """Launchers that another one has replaced, by their token, and by whom."""
+        self.last_beat = time.monotonic()
+        """When a launcher was last heard."""
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # --- coming and going -----------------------------------------------------------------
+
+    def accept(self) -> None:
+        """A bridge knocks; nobody else's is let in."""
+        link, _ = self._listener.accept()
+        link.setblocking(False)
+        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid != os.getuid():
+            link.close()
+            return
+        self._selector.register(link, selectors.EVENT_READ, link)
+
+    def open(self, link: socket.socket) -> None:
+        """A bridge hands its descriptors over, and is told that we have them."""
+        self._selector.unregister(link)
+        size = struct.calcsize("2i")
+        descriptors: tuple[int, ...] = ()
+        try:
+            # Without the flag each task would inherit the channel and keep it open.
+            flags = socket.MSG_CMSG_CLOEXEC
+            _, extra, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size), flags)
+            for level, kind, data in extra:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
+            source, sink = descriptors
+            link.send(b"k")
+            channel = Channel(link, source, sink)
+            self._selector.register(source, selectors.EVENT_READ, channel)
+        except (OSError, ValueError) as error:
+            say(f"no channel: {error}")
+            link.close()
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        self._all.append(channel)
+
+    def greet(self, channel: Channel, token: str, who: str) -> bool:
+        """`channel` is the launcher's now, and every other launcher is sent away. False when it
+        was sent away itself: cut off while another took over, it must not steal the run back."""
+        if token in self._sent_away:
+            channel.send(wire.GONE, {"by": self._sent_away[token]})
+            self._flush_and_drop(channel)
+            return False
+        channel.greeted = True  # first of all: else letting go of the others looks like a death
+        channel.token = token
+        for other in [c for c in self._all if c is not channel and c.greeted]:
+            if other.token != token:
+                self._sent_away[other.token] = who
+                other.send(wire.GONE, {"by": who})
+            self._flush_and_drop(other)
+        return True
+
+    def close(self) -> None:
+        """Closes all."""
+        for channel in self._all:
+            channel.close()
+
+    def _drop(self, channel: Channel) -> None:
+        if channel not in self._all:
+            return
+        self._all.remove(channel)
+        for fd in (channel.source, channel.sink):
+            if fd in self._selector.get_map():
+                self._selector.unregister(fd)
+        channel.close()
+        if channel.greeted and not channel.leaving and not self.tended:
+            self._lost()
+
+    def _flush_and_drop(self, channel: Channel) -> None:
+        try:
+            channel.pump()
+        except OSError as error:
+            say(f"channel: {error}")
+        self._drop(channel)
+
+    # --- frames ---------------------------------------------------------------------------
+
+    @property
+    def tended(self) -> bool:
+        """A launcher is there."""
+        return any(channel.greeted for channel in self._all)
+
+    def tell(self, kind: int, body: dict[str, Any]) -> None:
+        """Says it to the launcher, if one is there."""
+        for channel in self._all:
+            if channel.greeted:
+                channel.send(kind, body)
+
+    @property
+    def queued(self) -> bool:
+        """Control frames wait."""
+        return any(channel.queued for channel in self._all)
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Something can be sent."""
+        return any(channel.wants_to_write() for channel in self._all)
+
+    def read(self) -> None:
+        """Handles what has come."""
+        for channel in list(self._all):
+            if not channel.closed:  # one launcher's greeting closes the other's channel
+                self._read(channel)
+
+    def _read(self, channel: Channel) -> None:
+        for _ in range(4):
+            data = channel.receive()
+            if data is None:
+                return
+            if not data:
+                self._drop(channel)
+                return
+            try:
+                for frame in channel.decoder.feed(data):
+                    self._handle(channel, frame)
+                    if channel.greeted:
+                        self.last_beat = time.monotonic()
+            except Exception as error:  # whatever came: this channel is at fault, not the run
+                channel.send(wire.ERROR, {"text": f"{type(error).__name__}: {error}"})
+                self._flush_and_drop(channel)
+                return
+
+    def write(self) -> None:
+        """Sends what the channels take."""
+        for channel in list(self._all):
+            self._write(channel)
+
+    def _write(self, channel: Channel) -> None:
+        try:
+            channel.pump()
+        except OSError:
+            self._read(channel)  # a kill may have been the last thing that was said
+            self._drop(channel)
+            return
+        wanted = channel.wants_to_write()
+        try:
+            registered = channel.sink in self._selector.get_map()
+            if wanted and not registered:
+                self._selector.register(channel.sink, selectors.EVENT_WRITE, channel)
+            elif registered and not wanted:
+                self._selector.unregister(channel.sink)
+        except OSError:
+            self._drop(channel)

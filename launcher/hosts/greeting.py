@@ -1,0 +1,143 @@
+"""The first words with a host: our command starts there, and its agent greets us.
+
+A login shell may print, wait, or be something else than a shell: everything up to the marker
+is skipped, and nothing is waited for without end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..agent import wire
+from ..errors import AgentError, InterpreterError
+from ..plan.environment import EXTENDED
+from ..store.records import safe
+from . import bootstrap
+from .transport import Transport
+
+START_SECONDS = 30.0
+_MARK_LIMIT = 1 << 16
+
+Open = Callable[[str, str], Awaitable[Transport]]
+"""Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """What an agent is told of its run: seconds, and whether a lost launcher ends it."""
+
+    run_id: str
+    host: str
+    lease: float
+    grace: float
+    on_disconnect: str
+    local: bool
+    logs: str | None = None
+    persistent: bool = False
+    """Attached: a host that cannot be reached at first is lost, not refused."""
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two beats: a quarter of a short lease, else two seconds."""
+        return min(2.0, self.lease / 4)
+
+    def config(self, *, make: bool = True) -> dict[str, Any]:
+        """What the bridge is sent; without `make` it only looks for an agent."""
+        return {
+            "run_id": self.run_id,
+            "host": self.host,
+            "lease": self.lease,
+            "grace": self.grace,
+            "on_disconnect": self.on_disconnect,
+            "local": self.local,
+            "logs": self.logs,
+            "make": make,
+        }
+
+    def hello(self, token: str, *, query: bool = False) -> dict[str, Any]:
+        """The first frame; a `query` sends no launcher away and renews no lease."""
+        return {
+            "version": wire.VERSION,
+            "token": token,
+            "who": f"{os.uname().nodename}:{os.getpid()}",
+            "lease": self.lease,
+            "grace": self.grace,
+            "on_disconnect": self.on_disconnect,
+            "names": EXTENDED,
+            "query": query,
+        }
+
+
+async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
+    """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
+    `{"left": […]}` names the tasks of which processes live all the same; None when none do.
+
+    Raises:
+        HostError: the host cannot be reached.
+    """
+    nonce = secrets.token_hex(8)
+    transport = await open_transport(settings.run_id, nonce)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            data = await await_marker(transport, bootstrap.marker(nonce), settings.host)
+            transport.write(bootstrap.payload(settings.config(make=False)))
+            transport.write(wire.encode(wire.HELLO, settings.hello("", query=True)))
+            decoder = wire.Decoder()
+            while True:
+                for frame in decoder.feed(data):
+                    said = frame.json()
+                    return said if frame.type == wire.WELCOME or said.get("left") else None
+                data = await transport.read()
+                if not data:
+                    return None
+    except TimeoutError as error:
+        raise AgentError(settings.host, "the agent did not answer") from error
+    finally:
+        await transport.aclose()
+
+
+async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
+    """Skips whatever the login shell prints; returns what followed the marker.
+
+    Raises:
+        InterpreterError: the command ended before it.
+        AgentError: it never came.
+    """
+    seen = b""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while marker + b"\n" not in seen:
+                data = await transport.read()
+                if not data:
+                    break
+                seen = (seen + data)[-_MARK_LIMIT:]
+    except TimeoutError as error:
+        said = _last_line(seen.decode(errors="replace"))
+        raise AgentError(
+            host,
+            f"logged in, but the login shell did not run our command within "
+            f"{START_SECONDS:.0f} s{f' (it printed: {said})' if said else ''}",
+            code="shell-blocked",
+            todo="its start-up files (such as ~/.bashrc) may read input, wait, or start another "
+            "shell: let them do so only in interactive sessions",
+        ) from error
+    before, found, after = seen.partition(marker + b"\n")
+    if not found:
+        await asyncio.sleep(0.05)  # stderr has its own way here
+        said = _last_line(transport.complaint or before.decode(errors="replace"))
+        raise InterpreterError(
+            host,
+            f"the interpreter did not start: {said or 'it said nothing'}",
+            todo='write where a Python 3.8 or newer is: python = "…" of the host',
+        )
+    return after
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return safe(lines[-1])[:300] if lines else ""

@@ -1,0 +1,56 @@
+"""What hosts say of themselves every few seconds: CPU, memory, GPUs, and each task's share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ..agent import wire
+from ..errors import AgentError
+from ..hosts.link import Link
+from ..ids import TaskId
+from ..run.snapshot import HostView
+
+STATS_SECONDS = 5.0
+
+
+class Figures:
+    """Asks every connected host in turn, and knows the latest answers."""
+
+    def __init__(self, links: Mapping[str, Link], changed: Callable[[], None]) -> None:
+        self._links = links
+        self._changed = changed
+        self._latest: dict[str, dict[str, Any]] = {}
+
+    async def poll(self) -> None:
+        """Never ends by itself."""
+        while True:
+            await asyncio.gather(*(self._ask(host) for host in list(self._links)))
+            self._changed()
+            await asyncio.sleep(STATS_SECONDS)
+
+    async def _ask(self, host: str) -> None:
+        with suppress(AgentError):  # a host that does not answer shows as lost anyway
+            if self._links[host].connected:
+                self._latest[host] = await self._links[host].ask(wire.STATS, {})
+
+    def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
+        """The host with its latest figures; of tasks only those that live."""
+        figures = self._latest.get(view.name, {})
+        link = self._links.get(view.name)
+        shares = {TaskId.parse(name): share for name, share in figures.get("tasks", {}).items()}
+        return replace(
+            view,
+            last_heard=time.time() - (time.monotonic() - link.last_heard) if link else None,
+            cpu=figures.get("cpu"),
+            memory_used=figures.get("memory_used"),
+            memory_total=figures.get("memory_total"),
+            gpus=tuple(figures.get("gpus", ())),
+            usage={
+                task: (float(cpu), int(rss)) for task, (cpu, rss) in shares.items() if task in live
+            },
+        )

@@ -1,0 +1,81 @@
+"""After the receipt: the last log bytes, the results, and our folders off the hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from ..files.collecting import Results
+from ..hosts.link import Link
+from ..plan.plan import HostPlan
+from ..run import events as ev
+from ..run.run import Run
+from ..run.snapshot import TaskView
+from ..store.logs import LogStore
+from .outputs import Outputs
+
+COLLECT_STALL = 10.0
+LEAVE_SECONDS = 5.0
+
+
+class Leaving:
+    """Lets hosts go, each when what it holds of the run is here."""
+
+    def __init__(
+        self,
+        run: Run,
+        logs: LogStore,
+        links: Mapping[str, Link],
+        outputs: Outputs,
+        feed: Callable[[ev.Event], None],
+    ) -> None:
+        self._run = run
+        self._logs = logs
+        self._links = links
+        self._outputs = outputs
+        self._feed = feed
+        self._results = Results(logs.folder, feed)
+
+    def hurry(self) -> None:
+        """A person does not wait for the results."""
+        self._results.stop()
+
+    async def leave(self, host: HostPlan, gone: asyncio.Task[None]) -> None:
+        """Takes what is left and tells the agent to go; `gone` ends with its link."""
+        link = self._links[host.name]
+        whole = await self._logs_are_here(host.name)
+        whole = await self._bring_results(host) and whole
+        receipt = self._run.snapshot().receipt
+        survived = {one.host for one in receipt.hosts if one.survivors} if receipt else set()
+        # What knows the survivors stays there, for the next `tfmux kill`.
+        link.leave(remove=whole and host.name not in survived)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await asyncio.wait([gone])
+
+    def _views(self, host: str) -> list[TaskView]:
+        return [view for view in self._run.snapshot().tasks if view.host == host]
+
+    async def _bring_results(self, host: HostPlan) -> bool:
+        """False when results stay on the host, and its folder with them."""
+        begun = any(view.attempt for view in self._views(host.name))
+        if not host.collect or not begun or self._run.hurried:
+            return True
+        return await self._results.bring(host, self._links[host.name])
+
+    async def _logs_are_here(self, host: str) -> bool:
+        """Waits until all logs of a host are here; False when nothing came for ten seconds."""
+        views = [view for view in self._views(host) if view.attempts]
+        last, since = -1, time.monotonic()
+        while not all(self._outputs.is_whole(view) for view in views):
+            size = sum(self._logs.open(view.id).size for view in views)
+            if size != last:
+                last, since = size, time.monotonic()
+            if time.monotonic() - since > COLLECT_STALL or not self._links[host].connected:
+                text = f"the last log bytes of {host} did not come; they stay there"
+                self._feed(ev.Noted(time.time(), text))
+                return False
+            await asyncio.sleep(0.02)
+        return True
