@@ -69,6 +69,8 @@ class Finding:
     brief: str
     sentence: str
     todo: str = ""
+    run: str = ""
+    """The dead run whose leftovers it is about."""
 
     def __post_init__(self) -> None:
         """Words of hosts and of programs there reach no terminal as they are."""

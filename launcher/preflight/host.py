@@ -15,6 +15,7 @@ from ..errors import AgentError, HostError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED
 from ..plan.plan import HostPlan, Plan, TaskPlan
+from ..store.runs import RunFolder
 from . import judge
 from .findings import Check, Finding, Severity, passed
 from .visit import Visit
@@ -189,7 +190,8 @@ class HostCheck:
 
     async def _leftovers(self) -> None:
         answer = await self.visit.ask("leftovers", QUICK)
-        self._tell_all(judge.leftovers(self.name, answer["found"]))
+        known = {folder.run_id for folder in RunFolder.all()}
+        self._tell_all(judge.leftovers(self.name, answer["found"], known))
 
     async def _logdirs(self, keep_mark: bool) -> None:
         for number, path in enumerate(self._task_paths()):

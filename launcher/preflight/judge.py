@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import HostError
@@ -251,22 +251,30 @@ def ports(
         yield passed(Check.PORTS, host, "free" if wanted else "none", sentence)
 
 
-def leftovers(host: str, found: Sequence[Sequence[Any]]) -> Iterator[Finding]:
-    """Processes of runs whose agent is dead, a finding a run."""
+def leftovers(
+    host: str, found: Sequence[Sequence[Any]], known: Container[str]
+) -> Iterator[Finding]:
+    """Processes of runs whose agent is dead, a finding a run; `known` are the runs that this
+    machine has launched."""
     runs: dict[str, list[Sequence[Any]]] = {}
     for row in found:
         runs.setdefault(row[0], []).append(row)
     for run, rows in runs.items():
         tasks = ", ".join(dict.fromkeys(row[1] or "an unknown task" for row in rows))
         pids = ", ".join(str(row[2]) for row in rows[:10]) + (", …" if len(rows) > 10 else "")
-        yield warning(
+        todo = f"end them: tfmux kill {run}"
+        if run not in known:
+            todo += " --file FILE, with its cluster file: another machine has launched it"
+        yield Finding(
+            Severity.WARN,
             Check.LEFTOVERS,
             "leftovers",
             host,
             f"{len(rows)} left",
             f"the run {run} is dead, and processes of its {tasks} still live: pid {pids} "
             f"({rows[0][3]})",
-            f"end them: tfmux kill {run}",
+            todo,
+            run,
         )
     if not runs:
         yield passed(Check.LEFTOVERS, host, "none", "nothing of a dead run is left")

@@ -56,7 +56,7 @@ def stored(run_id: str, file: Path | None = None) -> StoredRun:
     if file is None or (runs_home() / run_id).is_dir():
         return StoredRun(RunFolder.find(run_id))
     cluster = load(file)
-    if not run_id.startswith(f"{cluster.name}-"):
+    if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
     return StoredRun(RunFolder.create(run_id, file.read_text(), cluster))
 

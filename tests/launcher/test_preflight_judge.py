@@ -138,10 +138,11 @@ def test_held_ports_name_their_holder() -> None:
 def test_leftovers_are_told_run_by_run() -> None:
     """Run, tasks, pids, and the command that ends them."""
     rows = [["A", "ps:0", 1, "x"], ["B", "", 2, "y"], ["A", "worker:0", 3, "z"]]
-    first, second = judge.leftovers("h1", rows)
+    first, second = judge.leftovers("h1", rows, {"A"})
     assert "run A" in first.sentence and "ps:0, worker:0" in first.sentence
     assert "pid 1, 3" in first.sentence and first.todo == "end them: tfmux kill A"
-    assert second.todo == "end them: tfmux kill B"
+    assert (first.run, second.run) == ("A", "B")
+    assert second.todo.startswith("end them: tfmux kill B --file FILE")  # launched elsewhere
 
 
 # --- the matrix -------------------------------------------------------------------------------

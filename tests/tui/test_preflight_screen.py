@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 from launcher.cluster import clusters
 from launcher.cluster.templates import ONE_MACHINE, render
+from launcher.preflight import CHECKS, Check
 from tests.beds.inprocess import SshServer
 from tests.tui.conftest import shows, until
 from tests.tui.test_home import home
+from tui.screens.editor.table import Body
 from tui.screens.home import HomeScreen
 from tui.screens.preflight import PreflightScreen
 
@@ -66,3 +70,31 @@ async def test_leaving_early_ends_the_look() -> None:
         await shows(pilot, "looking")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+
+
+async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched_it() -> None:
+    """A process with a run's tag and no agent: found by its tag, and ended with a receipt by
+    the cluster's own file, although this machine has no record of the run."""
+    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    run = "mine-20261120-183002-1234"
+    environ = {**os.environ, "TFMUX_TASK": f"{run}/worker:0/1;"}
+    left = subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True)
+    try:
+        async with home() as pilot:
+            await pilot.press("t")
+            await shows(pilot, "✓ nothing stands in the way")
+            screen = pilot.app.screen
+            assert isinstance(screen, PreflightScreen)
+            screen.query_one(Body).go_to(CHECKS.index(Check.LEFTOVERS), 1)
+            await shows(pilot, f"the run {run} is dead")
+            await shows(pilot, f"tfmux kill {run} --file FILE")
+            await pilot.press("x")
+            await shows(pilot, "Kill this run")
+            await pilot.press("y")
+            await shows(pilot, "nothing is left alive")
+            left.wait(20)
+            await pilot.press("escape")
+            await shows(pilot, "nothing of a dead run is left")
+    finally:
+        left.kill()
+        left.wait()

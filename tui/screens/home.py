@@ -287,7 +287,9 @@ class HomeScreen(Page):
         """Looks at every host of the cluster, and starts nothing."""
         entry = self.entry
         if isinstance(entry, ClusterEntry) and entry.cluster is not None:
-            self.app.push_screen(PreflightScreen(entry.cluster, self.sessions, self.asker))
+            self.app.push_screen(
+                PreflightScreen(entry.cluster, entry.path, self.sessions, self.asker)
+            )
 
     def action_new(self) -> None:
         """Chooses a template, and opens the editor on a new cluster."""

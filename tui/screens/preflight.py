@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -17,8 +18,8 @@ from textual.widgets import Static
 from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
 from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Report, Severity, preflight
+from launcher.session.attach import stored
 from launcher.session.history import summary
-from launcher.store.runs import RunFolder
 from tui.screens.editor.table import Body, Cell, Row
 from tui.screens.kill_living import KillLiving
 from tui.screens.page import Page
@@ -47,9 +48,10 @@ class PreflightScreen(Page):
         Binding("escape", "app.leave", "Back", id="check.back"),
     ]
 
-    def __init__(self, cluster: Cluster, sessions: Sessions, asker: Asker) -> None:
+    def __init__(self, cluster: Cluster, file: Path, sessions: Sessions, asker: Asker) -> None:
         super().__init__()
         self._cluster = cluster
+        self._file = file
         self._sessions = sessions
         self._asker = asker
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
@@ -57,8 +59,12 @@ class PreflightScreen(Page):
         self._lock = threading.Lock()
         self._found: list[Finding | Pair] = []
         """What has come; appended to by the preflight's own thread."""
+        self._sources: list[str] = []
+        self._pairs: dict[tuple[str, str], Pair] = {}
         self._shown = -1
         self._report: Report | None = None
+        self._over = False
+        """The report has been shown."""
         self._failed = ""
         self._began = 0.0
         self._looking: tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]] | None = None
@@ -89,6 +95,7 @@ class PreflightScreen(Page):
         with self._lock:
             self._found = []
         self._report, self._failed, self._shown = None, "", -1
+        self._over = False
         self._began = time.monotonic()
         self._look(self._found)
 
@@ -127,6 +134,11 @@ class PreflightScreen(Page):
             self._shown = count
             self._show_tables(list(self._found))
             self._tell()
+        if self._report is not None and not self._over:
+            self._over = True
+            at_rest = self._checks.has_focus and (self._checks.row, self._checks.column) == (0, 1)
+            if at_rest and (bad := self._bad()):
+                self._checks.go_to(*bad[0])  # what to do about it is read at once
 
     def _show_title(self) -> None:
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -175,7 +187,7 @@ class PreflightScreen(Page):
             for name, address in sorted(tasks.items())
         ]
         self._matrix.show(("to", *(f"from {source}" for source in sources)), matrix)
-        self._sources = sources
+        self._sources, self._pairs = sources, pairs
 
     def _here(self) -> Iterator[Finding]:
         """The findings that the cell under the cursor is about, the worst first."""
@@ -192,6 +204,20 @@ class PreflightScreen(Page):
             check = CHECKS[self._checks.row]
             yield from (each for each in findings if (each.host, each.check) == (host, check))
 
+    def _nothing_here(self) -> str:
+        """Why the cell under the cursor has no finding."""
+        if not self._matrix.has_focus or not self._matrix.rows:
+            return "not looked at" if self._report else "not looked at yet"
+        task = self._matrix.rows[self._matrix.row].key
+        source = self._sources[min(self._matrix.column, len(self._sources)) - 1]
+        pair = self._pairs.get((source, task))
+        if pair is None:
+            return f"{source} needs no connection to {task}"
+        if pair.reach is Reach.UNKNOWN:
+            return f"not tried: {source} or {pair.target} could not be asked"
+        resolved = f" ({pair.resolved})" if pair.resolved else ""
+        return f"{source} reaches {task} at {pair.address}{resolved}"
+
     @on(Body.Moved)
     def _tell(self) -> None:
         text = Text()
@@ -203,9 +229,9 @@ class PreflightScreen(Page):
                 text.append(f"  → {each.todo}", "bold")
                 text.append(f"  [{each.code}]\n", "dim")
         text.rstrip()
-        self.query_one("#told", Static).update(text or Text("not looked at yet", "dim"))
+        self.query_one("#told", Static).update(text or Text(self._nothing_here(), "dim"))
         keys = [("e", "next finding"), ("Tab", "who reaches whom"), ("F5", "look again")]
-        if any(each.code == "leftovers" for each in self._here()):
+        if any(each.run for each in self._here()):
             keys.insert(0, ("x", "end them"))
         self.query_one(KeyFooter).show([*keys, ("Esc", "back"), ("F9", "kill all")])
 
@@ -220,17 +246,21 @@ class PreflightScreen(Page):
         """Between the checks and the matrix."""
         self.set_focus(self._matrix if self._checks.has_focus else self._checks)
 
-    def action_finding(self, by: int) -> None:
-        """To the next or previous cell that is not right."""
+    def _bad(self) -> list[tuple[int, int]]:
+        """Row and column of the cells that are not right, host after host."""
         bad = [
             (CHECKS.index(check), self._hosts.index(host) + 1)
             for (host, check), each in self._worst.items()
             if each.severity is not Severity.OK and host in self._hosts
         ]
+        return sorted(bad, key=lambda place: (place[1], place[0]))
+
+    def action_finding(self, by: int) -> None:
+        """To the next or previous cell that is not right."""
+        bad = self._bad()
         if not bad:
             self.notify("nothing is wrong" if self._report else "nothing is wrong so far")
             return
-        bad.sort(key=lambda place: (place[1], place[0]))
         here = (self._checks.column, self._checks.row)
         after = [place for place in bad if (place[1], place[0]) > here]
         before = [place for place in bad if (place[1], place[0]) < here]
@@ -240,11 +270,10 @@ class PreflightScreen(Page):
 
     def action_end_leftovers(self) -> None:
         """Ends what a dead run has left, after one question."""
-        runs = {each.todo.rpartition(" ")[2] for each in self._here() if each.code == "leftovers"}
         entries = []
-        for run in sorted(runs):
-            try:
-                entries.append(RunEntry(summary(RunFolder.find(run)), None))
+        for run in sorted({each.run for each in self._here() if each.run}):
+            try:  # another machine may have launched it from this very file
+                entries.append(RunEntry(summary(stored(run, self._file).folder), None))
             except TfmuxError as error:
                 self.notify(str(error), severity="error", markup=False)
         if entries:

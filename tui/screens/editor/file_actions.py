@@ -149,7 +149,9 @@ class FileActions(EditorBase):
         if self.draft.now.cluster is None:
             self.notify("first make the file right: e shows what is wrong", severity="warning")
             return
-        self.app.push_screen(PreflightScreen(self.draft.now.cluster, self.sessions, self.asker))
+        self.app.push_screen(
+            PreflightScreen(self.draft.now.cluster, self.draft.path, self.sessions, self.asker)
+        )
 
     def action_launch(self) -> None:
         """Launches what is on the screen, saved or not."""
