@@ -112,7 +112,7 @@ async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
         await pilot.press("5")
         await shows(pilot, "no plan before this is right")
         await pilot.press("e")
-        await shows(pilot, "ssh: root@tf1 x")
+        await shows(pilot, "⚠ there are blanks or quotes inside")  # in full, below the tables
         await pilot.press("ctrl+s")
         await shows(pilot, "saved in")
         assert "root@tf1 x" in clusters.path_of("mission").read_text()

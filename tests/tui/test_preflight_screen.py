@@ -10,8 +10,9 @@ from launcher.cluster import clusters
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.preflight import CHECKS, Check
 from tests.beds.inprocess import SshServer
-from tests.tui.conftest import shows, until
+from tests.tui.conftest import screen_text, shows, until
 from tests.tui.test_home import home
+from tui.app import TfmuxApp
 from tui.screens.editor.table import Body
 from tui.screens.home import HomeScreen
 from tui.screens.preflight import PreflightScreen
@@ -83,8 +84,8 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
         async with home() as pilot:
             await pilot.press("t")
             await shows(pilot, "✓ nothing stands in the way")
-            screen = pilot.app.screen
-            assert isinstance(screen, PreflightScreen)
+            app, screen = pilot.app, pilot.app.screen
+            assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
             screen.query_one(Body).go_to(CHECKS.index(Check.LEFTOVERS), 1)
             await shows(pilot, f"the run {run} is dead")
             await shows(pilot, f"tfmux kill {run} --file FILE")
@@ -94,7 +95,9 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await shows(pilot, "nothing is left alive")
             left.wait(20)
             await pilot.press("escape")
-            await shows(pilot, "nothing of a dead run is left")
+            await until(pilot, lambda: pilot.app.screen is screen)
+            await until(pilot, lambda: not any(run in row for row in screen_text(app)))
+            await shows(pilot, "✓ nothing stands in the way")  # it has looked again by itself
     finally:
         left.kill()
         left.wait()
