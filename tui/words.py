@@ -74,7 +74,7 @@ def figure(number: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago: `2 s`, `45 s`, `4 min`, `3 h`; beyond ten seconds in steps of five, which
+    """How long ago: `2 s`, `45 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five, which
     is calmer to look at."""
     if seconds < 10:
         return f"{max(0, int(seconds))} s"
@@ -82,7 +82,9 @@ def age(seconds: float) -> str:
         return f"{int(seconds / 5) * 5} s"
     if seconds < 6000:
         return f"{int(seconds / 60)} min"
-    return f"{int(seconds / 3600)} h"
+    if seconds < 48 * 3600:
+        return f"{int(seconds / 3600)} h"
+    return f"{int(seconds / 86400)} d"
 
 
 def clock(seconds: float) -> str:

@@ -164,6 +164,26 @@ async def test_a_past_run_opens_in_the_run_screen() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
 
 
+async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
+    """The failed task has the focus, and its last lines are in sight beside the summary."""
+    failure = {"task": "worker:0", "host": "localhost", "how": "exit 1", "time": 1.0}
+    failure |= {"others": [], "tail": ["what went wrong"]}
+    failed = {**ENDED[2], "outcome": "failed", "exit_code": 1, "first_failure": failure}
+    folder = past_run("bad", ENDED[1], failed)
+    (folder.path / "ps-0.log").write_bytes(b"I am the ps\n")
+    (folder.path / "worker-0.log").write_bytes(b"what went wrong\n")
+    async with home(size=(80, 24)) as pilot:
+        await shows(pilot, "Past runs 1")
+        await pilot.press("g", "home", "enter")
+        await shows(pilot, "✗ failed")
+        await shows(pilot, "what went wrong")
+        await shows(pilot, "▸worker:0")
+        await shows(pilot, "Esc hide summary")
+        await pilot.press("escape")
+        await shows(pilot, "I am the ps")
+        await until(pilot, lambda: missing(pilot, "Esc hide summary"))
+
+
 async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     """Its record breaks off: it says so, and shows nothing as running."""
     task = {"time": 1001.0, "event": "task", "task": "ps:0", "host": "localhost", "attempt": 1}

@@ -88,6 +88,7 @@ class PaneActions(Panes):
             self.action_zoom()
         elif self.query_one(OutcomePanel).display:
             self.query_one(OutcomePanel).display = False
+            self.show_around()
         elif pane and pane.view and pane.view.cursor is not None:
             pane.view.cursor = None
             pane.redraw()

@@ -79,6 +79,9 @@ class RunScreen(PaneActions, TaskActions):
         self.call_after_refresh(gc.freeze)
         if self.snapshot.state is RunState.ENDED:
             self.query_one(OutcomePanel).show(self.snapshot)
+            failure = self.snapshot.first_failure
+            if failure and any(task.id == failure.task for task in self.snapshot.tasks):
+                self.board.focus(failure.task)  # what a past run is opened for
 
     def _hand_over(self, snapshot: Snapshot) -> None:
         """Called on the launcher's thread: leaves the snapshot for the next frame."""
@@ -180,10 +183,11 @@ class RunScreen(PaneActions, TaskActions):
         self.query_one(KeyFooter).show(self._keys())
 
     def show_around(self) -> None:
-        """Titles, strip and list."""
+        """Titles, strip, list and footer."""
         self._make_titles(time.time())
         self._show_titles()
         self.show_focus()
+        self.query_one(KeyFooter).show(self._keys())
 
     def show_focus(self) -> None:
         """The focused task in strip and list."""
@@ -220,6 +224,8 @@ class RunScreen(PaneActions, TaskActions):
         """The footer's keys, the most important first."""
         ended = self.snapshot.state is RunState.ENDED
         keys = [("F9", "receipt" if ended else "kill all"), ("q", "leave"), ("?", "help")]
+        if self.query_one(OutcomePanel).display:
+            keys += [("Esc", "hide summary")]
         if self.board.shown is Arrangement.MERGED:
             keys += [("o", "task on/off")]
         keys += [("Tab", "next"), ("z", "zoom"), ("Space", "layout"), ("/", "search")]

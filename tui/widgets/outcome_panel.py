@@ -8,12 +8,17 @@ from launcher.run.snapshot import Snapshot
 from tui.outcome import outcome_text
 from tui.words import Mood
 
+TALL = 36
+MANY, FEW = 5, 2
+"""Last lines of a failure on a tall and on a low terminal."""
+
 
 class OutcomePanel(Static):
     """Hidden until the run has ended by itself."""
 
     def show(self, snapshot: Snapshot) -> None:
         """Says how it ended; the last lines of a failure are kept few, its pane has them all."""
+        tail = MANY if self.app.size.height >= TALL else FEW
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
-        self.update(outcome_text(snapshot, colours, tail=5))
+        self.update(outcome_text(snapshot, colours, tail=tail))
         self.display = True
