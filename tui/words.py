@@ -74,7 +74,7 @@ def figure(number: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago: `2 s`, `45 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five, which
+    """How long ago: `2 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five, which
     is calmer to look at."""
     if seconds < 10:
         return f"{max(0, int(seconds))} s"
