@@ -16,7 +16,8 @@ URL = "http://127.0.0.1:6006/"
 async def test_o_opens_the_page_in_a_browser(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is a graphic screen; a task without a page says so and opens nothing."""
+    """Where there is a graphic screen; from any pane where there is only one page; a task
+    without a page says so where there are several, and opens nothing."""
     monkeypatch.setenv("DISPLAY", ":0")
     opened: list[str] = []
     app = TfmuxApp(run)
@@ -27,10 +28,13 @@ async def test_o_opens_the_page_in_a_browser(
         await shows(pilot, URL)
         await until(pilot, lambda: isinstance(app.focused, LogPane))
         await pilot.press("o")
-        await until(pilot, lambda: "ps:0 has no page" in str([*app._notifications]))
-        assert opened == []
-        await pilot.press("tab", "o")
         await until(pilot, lambda: opened == [URL])
+        run.task("worker:1", url=f"{URL}other")
+        await shows(pilot, f"{URL}other")
+        await pilot.press("o")
+        await until(pilot, lambda: "ps:0 has no page" in str([*app._notifications]))
+        await pilot.press("tab", "o")
+        await until(pilot, lambda: opened == [URL, URL])
 
 
 async def test_without_a_browser_the_address_is_copied(

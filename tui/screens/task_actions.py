@@ -66,10 +66,13 @@ class TaskActions(Screen[None]):
         self._ask(f"send {name} to", lambda task: self.control.signal(task, name))
 
     def open_page(self) -> None:
-        """The focused task's page (TensorBoard's, say) in a browser; where there can be none,
-        its address goes to the clipboard."""
+        """The focused task's page (TensorBoard's, say), else the only one that there is, in a
+        browser; where there can be none, its address goes to the clipboard."""
         name = self.focused_task()
         url = self.snapshot.task(name).url if name else ""
+        pages = [task.url for task in self.snapshot.tasks if task.url]
+        if not url and len(pages) == 1:
+            url = pages[0]
         if not url:
             self.notify(f"{name} has no page: it has no forward = true, or is not ready", timeout=3)
         elif self.app.is_web or sys.platform == "darwin" or any(map(os.environ.get, _GRAPHIC)):
