@@ -58,9 +58,10 @@ class Part:
         with tf.device(f"{role.device}/cpu:0"):
             self.indices = tf.compat.v1.placeholder(tf.int32, (self.examples,))
 
-    def device_batches(self) -> list[tuple[Any, Any]]:
-        """The step's images and labels, cut into one batch a device."""
-        images, labels = self.data.batch(self.indices)
+    def device_batches(self, indices: Any = None) -> list[tuple[Any, Any]]:
+        """The images and labels at `indices` (None: those that a step is fed), cut into one batch
+        a device."""
+        images, labels = self.data.batch(self.indices if indices is None else indices)
         count = len(self.devices)
         return list(zip(tf.split(images, count), tf.split(labels, count), strict=True))
 

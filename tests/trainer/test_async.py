@@ -7,11 +7,15 @@ import re
 import signal
 import socket
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.trainer.tasks import PROGRESS, STARTED, Cluster, Task, Tasks
+from trainer import data
 from trainer.checkpoint import read
+from trainer.model import MLP
+from trainer.schedule import Schedule
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DONE = re.compile(r"^Done: (\d+) training steps \((\d+) global", re.MULTILINE)
@@ -173,9 +177,9 @@ def test_term_while_waiting_for_the_ps(tasks: Tasks) -> None:
 
 def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
     """Fetching and pushing every 8 steps reaches 0.95 too, and no step is lost or counted twice."""
-    data = [f"--data={digits_directory}"] if digits_directory else []
+    real = [f"--data={digits_directory}"] if digits_directory else []
     rarely = ("--fetch-every=8", "--push-every=8")
-    flags = ("--steps=1600", "--learning-rate=0.4", *rarely, *data)
+    flags = ("--steps=1600", "--learning-rate=0.4", *rarely, *real)
     cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
@@ -183,6 +187,33 @@ def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
     assert workers[0].accuracy >= 0.95
     (first, end), (second, second_end) = (done(worker) for worker in workers)
     assert first + second == max(end, second_end)
+
+
+def test_downpour_of_one_worker_is_plain_descent(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """Alone, and pushing before it fetches, a worker fetches what it has pushed: the weights are
+    those of descent step by step, with two devices, and with a last step between two exchanges."""
+    logdir = tmp_path / "logdir"
+    flags = ("--steps=21", "--batch=32", "--seed=5", "--devices=2", f"--logdir={logdir}")
+    cluster = Cluster(tasks, "async", *flags, "--fetch-every=8", "--push-every=4", ps=1, worker=1)
+    cluster.start("ps")
+    assert cluster.start("worker").wait() == 0
+
+    dataset = data.load(None)
+    batches = data.batches(len(dataset.train), 64, 5)
+    schedule = Schedule(0.2, 0.99, len(dataset.train) / 64)
+    weights = [tf.Variable(value) for value in MLP.initial(5)]
+    for step in range(21):
+        with tf.GradientTape() as tape:
+            halves = np.split(next(batches), 2)
+            train = dataset.train
+            losses = [MLP.loss(weights, train.images[h], train.labels[h], 1e-4) for h in halves]
+            loss = tf.add_n(losses) / 2
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(schedule(step) * gradient)
+    saved = tf.train.load_checkpoint(str(logdir))
+    assert saved.get_tensor("global_step") == 21
+    for name, weight in zip(MLP.names, weights, strict=True):
+        np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
 
 
 def test_two_devices_a_worker(tasks: Tasks) -> None:
