@@ -17,19 +17,23 @@ LOOK_BYTES = 32 * 1024
 MAX_POINTS = 4096
 _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
 
-DEFAULT_PATTERNS: tuple[bytes, ...] = (
+DEFAULT_PATTERNS: dict[bytes, bytes] = {
     # After 300 training steps (912 global steps), loss on training batch is 0.4512.  (0.010 …
     # Done: 1370 training steps (2001 global steps) in 37.6 s, …
-    rb"\b(?:After|Done:) \d+ training steps \((?P<step>\d+) global steps?\)"
+    b" training steps (": rb"\b(?:After|Done:) \d+ training steps \((?P<step>\d+) global steps?\)"
     rb"(?:, loss on training batch is (?P<loss>" + _NUMBER + rb")\b)?",
     # Keras: 12/100 ━━━━ 0:01 12ms/step - accuracy: 0.91 - loss: 0.31
-    rb"(?P<step>\d+)/(?P<total>\d+) [^\n\r]*?\bloss: (?P<loss>" + _NUMBER + rb")",
+    b"loss: ": rb"(?P<step>\d+)/(?P<total>\d+) [^\n\r]*?\bloss: (?P<loss>" + _NUMBER + rb")",
     # tqdm:  37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
-    rb"\| *(?P<step>\d+)/(?P<total>\d+) \[[^\]\n\r]*?(?:loss=(?P<loss>"
+    b"|": rb"\| *(?P<step>\d+)/(?P<total>\d+) \[[^\]\n\r]*?(?:loss=(?P<loss>"
     + _NUMBER
     + rb")[^\]\n\r]*)?\]",
-    rb"\b[Ss]tep[ :=]+(?P<step>\d+)\b[^\n\r]{0,200}?\bloss[ :=]+(?P<loss>" + _NUMBER + rb")",
-)
+    b"tep": rb"\b[Ss]tep[ :=]+(?P<step>\d+)\b[^\n\r]{0,200}?\bloss[ :=]+(?P<loss>"
+    + _NUMBER
+    + rb")",
+}
+"""Each with bytes that stand in all its lines: they are looked for first, which is a hundred times
+faster than the expression, and most logs have none of them."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +80,8 @@ class Extractor:
         Raises:
             re.error: the pattern is no regular expression.
         """
-        sources = (pattern.encode(),) if pattern else DEFAULT_PATTERNS
-        self._patterns = [re.compile(source) for source in sources]
+        sources = {b"": pattern.encode()} if pattern else DEFAULT_PATTERNS
+        self._patterns = {within: re.compile(source) for within, source in sources.items()}
         self._rest = b""
         self._recent: list[tuple[float, float]] = []
 
@@ -105,10 +109,9 @@ class Extractor:
         return (last - first) / (ended - began) if ended > began else None
 
     def _matches(self, text: bytes) -> Iterator[re.Match[bytes]]:
-        for pattern in self._patterns:
-            first = pattern.search(text)
-            if first:
-                self._patterns = [pattern]
+        for within, pattern in self._patterns.items():
+            if within in text and pattern.search(text):
+                self._patterns = {within: pattern}
                 return pattern.finditer(text)
         return iter(())
 
