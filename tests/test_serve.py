@@ -21,6 +21,7 @@ from launcher.cluster.file import load
 from launcher.store.runs import RunFolder
 from tests.beds import browser, guard, proc
 from tests.beds.browser import Browser, Tab
+from tests.beds.inprocess import SshServer
 from tests.command import DEADLINE, run, write
 from tests.conftest import REPOSITORY
 
@@ -156,6 +157,45 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     await first.keys("l")
     await stepping(first)
     assert len(RunFolder.all()) == 2
+
+
+async def test_what_a_login_asks_is_asked_on_the_pages(
+    tmp_path: Path, ssh_server: SshServer, chromium: Browser
+) -> None:
+    """An unknown host key and a password: every page asks, one answers, and the run goes on. The
+    password is nowhere on disk."""
+    ssh_server.password = "s3cretü"
+    host = (
+        f'name = "far"\n[hosts.far]\nssh = "{ssh_server.user}@127.0.0.1:{ssh_server.port}"\n'
+        f'address = "far.invalid"\npython = "{sys.executable}"\n'
+    )
+    job = f'[jobs.worker]\ntasks = ["far:auto"]\ncommand = ["{sys.executable}", "-u", "-c", '
+    text = f'{host}{job}"""{TICKER}""", "{{port}}"]\n[run]\nworkdir = ""\n'
+    server = Serve(str(write(tmp_path, text)))
+    try:
+        tabs = [await chromium.tab() for _ in range(2)]
+        for tab in tabs:
+            await tab.open(server.url)
+            await tab.wait_for("l launch")
+        await tabs[0].keys("l")
+        await tabs[0].wait_for("First contact with far", "SHA256:")
+        await tabs[1].reload()  # comes back to the run, and to its question
+        await tabs[1].wait_for("First contact with far")
+        await tabs[1].keys("y")
+        for tab in tabs:
+            await tab.wait_for("far asks", "not shown, not stored")
+        await tabs[0].keys(*"s3cretü", "Enter")
+        for tab in tabs:
+            await tab.wait_until(lambda screen: step(screen) >= 1, "a step")
+        (found,) = RunFolder.all()
+        for path in found.path.rglob("*"):
+            assert b"s3cret" not in (path.read_bytes() if path.is_file() else b"")
+        await tabs[0].keys("F9")
+        await tabs[1].wait_for("Receipt", "nothing is left alive", "confirmed")
+    finally:
+        server.end()
+        if RunFolder.all():
+            run("kill", "--all")
 
 
 async def test_two_pages_that_launch_at_once_get_one_run(serve: Serve, chromium: Browser) -> None:

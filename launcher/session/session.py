@@ -29,6 +29,7 @@ from ..store.metrics import Series
 from ..store.replay import Replay
 from ..store.runs import Journal, RunFolder, Tending
 from .engine import Engine
+from .questions import Questions
 from .wishes import open_door
 
 Records = queue.SimpleQueue[dict[str, Any] | None]
@@ -53,6 +54,7 @@ class Session:
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._records: list[Records] = []
         self._asker: Callable[[Question], Awaitable[str | None]] | None = None
+        self._questions = Questions()
         self._engine = Engine(
             cluster,
             plan,
@@ -105,6 +107,10 @@ class Session:
     def on_question(self, asker: Callable[[Question], Awaitable[str | None]]) -> None:
         """Who answers passphrases and the like; awaited on the launcher's loop."""
         self._asker = asker
+
+    def ask_viewers(self) -> None:
+        """Passphrases and the like are asked of whoever looks at the run from elsewhere."""
+        self._asker = self._questions
 
     def detach_with(self, command: Sequence[str]) -> None:
         """The command that takes the run over without a screen when `detach` is called."""
@@ -194,7 +200,7 @@ class Session:
         with Tending(self.folder) as tending:
             locking = asyncio.create_task(_lock(tending))
             try:
-                async with open_door(self.folder.run_id, self):
+                async with open_door(self.folder.run_id, self, self._questions):
                     await self._engine.main()
             finally:
                 locking.cancel()

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..cluster.file import load
+from ..hosts.credentials import Ask
 from ..ids import TaskId
 from ..plan.plan import make_plan
 from ..run.snapshot import Snapshot
@@ -25,6 +26,7 @@ from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.replay import Replay
 from ..store.runs import RunFolder
+from .questions import Answers
 from .wishes import Watch, wish
 
 _PACE = 0.1
@@ -43,6 +45,7 @@ class Viewer:
         *,
         tended: Callable[[], bool] | None = None,
         rescue: Callable[[], None] | None = None,
+        ask: Ask | None = None,
     ) -> None:
         """Looks at a run.
 
@@ -51,6 +54,7 @@ class Viewer:
             tended: whether a launcher has the run, or is about to.
             rescue: starts a launcher that takes the run over; used when all is to be killed and
                 nobody is there to do it.
+            ask: asks the person who looks what the launcher wants to know of one.
 
         Raises:
             ClusterFileError: the stored cluster file cannot be read.
@@ -58,6 +62,7 @@ class Viewer:
         self.folder = folder
         self._tended = tended or (lambda: folder.tended() is not None)
         self._rescue = rescue
+        self._answers = Answers(ask, self._answer) if ask is not None else None
         plan = make_plan(load(folder.cluster_file, base=folder.origin), folder.run_id)
         self._replay = Replay(plan, ())
         self._notes: list[str] = []
@@ -130,6 +135,8 @@ class Viewer:
         while not self._closed.is_set():
             live = self._watch.next(_PACE)
             behind = self._read_events()
+            if self._answers is not None:
+                self._answers.show(self._watch.questions)
             if live is not None and live.outcome is not Outcome.DETACHED:  # the run goes on
                 self._live = live
             if not self._watch.connected and not behind:
@@ -140,6 +147,8 @@ class Viewer:
             if self._replay.over and not (self._watch.connected or behind):
                 break
         self._watch.close()
+        if self._answers is not None:
+            self._answers.close()
 
     def _publish(self, snapshot: Snapshot) -> None:
         if snapshot != self._snapshot:
@@ -226,6 +235,10 @@ class Viewer:
                 self._rescue()
                 rescued = True
             time.sleep(_PACE / 2)
+
+    def _answer(self, ident: int, text: str | None) -> None:
+        if not wish(self.run_id, wish="answer", id=ident, text=text):
+            self._notes.append("the answer was not heard: no launcher listens")
 
     def _say(self, words: str, **what: Any) -> None:
         if not wish(self.run_id, **what):

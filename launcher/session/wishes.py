@@ -4,7 +4,9 @@ One JSON object a line over a Unix socket: `{"wish": "kill"}`, `{"wish": "restar
 "worker:1", "hard": false}`, `{"wish": "signal", "task": "worker:1", "name": "TERM"}`. They are
 not answered: what comes of them stands in the run's events, which every screen reads. After
 `{"wish": "watch"}` the launcher sends each new snapshot (`shown`), a few a second: what it knows
-beside the events, such as what is being waited for, loads of hosts, and the kill's countdown.
+beside the events, such as what is being waited for, loads of hosts, and the kill's countdown. And
+`{"questions": […]}` whenever those that wait for a person are others than before (`questions`);
+`{"wish": "answer", "id": 3, "text": "yes"}` answers one.
 """
 
 from __future__ import annotations
@@ -19,13 +21,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..agent.folders import private
 from ..ids import TaskId
 from ..run.snapshot import Snapshot
 from .control import RunControl
+from .questions import Asked, Questions
 from .shown import decode, encode
 
 _LONGEST = 4096
+_ASKED = TypeAdapter(dict[str, tuple[Asked, ...]])
+_QUESTIONS = b'{"questions":'
 _CHUNK = 1 << 18
 _PACE = 0.2
 """Seconds between two snapshots: encoding one of 256 tasks takes 13 ms of the launcher's loop."""
@@ -54,6 +61,8 @@ class Watch:
         self._run_id = run_id
         self._link: socket.socket | None = None
         self._rest = b""
+        self.questions: tuple[Asked, ...] = ()
+        """What the launcher wants to know from a person now."""
 
     @property
     def connected(self) -> bool:
@@ -77,21 +86,25 @@ class Watch:
             self.close()
             return None
         *lines, self._rest = (self._rest + data).split(b"\n")
+        shown = [line for line in lines if not line.startswith(_QUESTIONS)]
         with contextlib.suppress(ValueError, KeyError):
-            return decode(lines[-1]) if lines else None
+            for line in lines:
+                if line.startswith(_QUESTIONS):
+                    self.questions = _ASKED.validate_json(line)["questions"]
+            return decode(shown[-1]) if shown else None
         return None
 
     def close(self) -> None:
         """Stops looking."""
         if self._link is not None:
             self._link.close()
-        self._link, self._rest = None, b""
+        self._link, self._rest, self.questions = None, b"", ()
 
 
 @contextlib.asynccontextmanager
-async def open_door(run_id: str, control: RunControl) -> AsyncIterator[None]:
-    """Hears wishes while it is entered. A launcher that takes the run over takes the door too:
-    the new socket stands in the place of the old one."""
+async def open_door(run_id: str, control: RunControl, questions: Questions) -> AsyncIterator[None]:
+    """Hears wishes and answers while it is entered. A launcher that takes the run over takes the
+    door too: the new socket stands in the place of the old one."""
     path = door(run_id)
     new = path.with_suffix(f".{os.getpid()}")
     new.unlink(missing_ok=True)
@@ -102,7 +115,9 @@ async def open_door(run_id: str, control: RunControl) -> AsyncIterator[None]:
             while line := await reader.readline():
                 what = json.loads(line[:_LONGEST])
                 if what == {"wish": "watch"}:
-                    telling = telling or asyncio.create_task(_tell(control, writer))
+                    telling = telling or asyncio.create_task(_tell(control, questions, writer))
+                elif what["wish"] == "answer":
+                    questions.answer(what["id"], what["text"])
                 else:
                     _grant(control, what)
         except (ValueError, KeyError, TypeError, OSError):
@@ -125,17 +140,26 @@ async def open_door(run_id: str, control: RunControl) -> AsyncIterator[None]:
                 path.unlink()
 
 
-async def _tell(control: RunControl, writer: asyncio.StreamWriter) -> None:
+async def _tell(control: RunControl, questions: Questions, writer: asyncio.StreamWriter) -> None:
     """Sends each new snapshot; one that reads slowly misses some and delays nobody."""
     told: Snapshot | None = None
-    with contextlib.suppress(OSError):
+    asked: tuple[Asked, ...] = ()
+    questions.watchers += 1
+    try:
         while True:
             now = control.snapshot()
             if now is not told:
                 told = now
                 writer.write(encode(now))
-                await writer.drain()
+            if questions.open != asked:
+                asked = questions.open
+                writer.write(_ASKED.dump_json({"questions": asked}) + b"\n")
+            await writer.drain()
             await asyncio.sleep(_PACE)
+    except OSError:
+        return  # it looks no more
+    finally:
+        questions.watchers -= 1
 
 
 def _knock(run_id: str) -> socket.socket:

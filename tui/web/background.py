@@ -36,6 +36,7 @@ def main(words: Sequence[str]) -> int:
 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, end)
+        session.ask_viewers()
         session.start()
         session.wait()
     except TfmuxError as error:

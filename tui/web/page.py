@@ -29,7 +29,7 @@ class PageApp(TfmuxApp):
         if len(files) == 1:
             pages.append(home.editor(files[0]))
         living = launches.living()
-        super().__init__(sessions.view(living[0]) if living else None, pages)
+        super().__init__(sessions.view(living[0], home.asker) if living else None, pages)
         self.sessions = sessions
         self._told: RunControl | None = None
         self._server = os.getppid()

@@ -32,24 +32,25 @@ class ServedSessions(Sessions):
         launched = self._launches.launch(cluster, text, resume)
         if launched.again:
             self._say("this cluster runs already; F9 ends it, then it can be launched anew")
-        return self.view(launched.folder)
+        return self.view(launched.folder, asker)
 
     def attach(self, run_id: str, asker: Asker) -> RunControl:
         """Shows a living run; one that nobody tends gets a launcher first."""
         folder = RunFolder.find(run_id)
         self._launches.attach(folder)
-        return self.view(folder)
+        return self.view(folder, asker)
 
     def take(self, run: StoredRun, asker: Asker) -> RunControl:
         """The same, of a run that has been read already."""
         return self.attach(run.folder.run_id, asker)
 
-    def view(self, folder: RunFolder) -> Viewer:
-        """Looks at a run."""
+    def view(self, folder: RunFolder, asker: Asker) -> Viewer:
+        """Looks at a run; what its launcher asks, this page asks."""
         viewer = Viewer(
             folder,
             tended=lambda: self._launches.tended(folder),
             rescue=lambda: self._launches.attach(folder),
+            ask=asker,
         )
         self._viewers.append(viewer)
         return viewer
