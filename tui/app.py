@@ -41,6 +41,7 @@ class TfmuxApp(App[int]):
     TITLE = "tfmux"
     CSS_PATH = Path(__file__).with_name("app.tcss")
     ENABLE_COMMAND_PALETTE = True
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-tall")]  # noqa: RUF012 Textual declares it so
     COMMAND_PALETTE_BINDING = "ctrl+p"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {
         get_system_commands_provider,

@@ -15,8 +15,8 @@ from tui.words import Mood, clock
 Colours = dict[Mood, str]
 
 
-def outcome_text(snapshot: Snapshot, colours: Colours, *, tail: int = 20) -> Text:
-    """The whole story: a headline, the last lines of the first failure, one row a host."""
+def headline(snapshot: Snapshot, colours: Colours) -> Text:
+    """The outcome, how long it took, which run; and the hosts that would not do."""
     text = Text()
     success = snapshot.outcome is Outcome.SUCCESS
     style = f"bold {colours[Mood.GOOD if success else Mood.BAD]}"
@@ -28,21 +28,32 @@ def outcome_text(snapshot: Snapshot, colours: Colours, *, tail: int = 20) -> Tex
         if host.state is HostState.REFUSED:
             text.append(f"\n{host.name} ({host.destination}): ", style)
             text.append(f"{host.reason}\n")
-    failure = snapshot.first_failure
-    if failure is not None:
-        text.append(f"\nfirst: {failure.task} @{failure.host} {failure.how}\n", style)
-        for line in failure.tail[-tail:]:
-            text.append(f"  {line}\n")
-        hint = failure_hint(failure)
-        if hint is not None:
-            words = explained(hint, failure.task, standings(snapshot))
-            text.append(f"  ◂ {words}\n", f"italic {colours[Mood.BUSY]}")
-        if failure.others:
-            names = ", ".join(str(other) for other in failure.others)
-            text.append(f"then, because of it or after it: {names}\n", "dim")
-    text.append("\n")
-    text.append_text(receipt_text(snapshot, colours))
     return text
+
+
+def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
+    """The first failure with its last lines and what they mean; empty where there is none."""
+    text = Text()
+    failure = snapshot.first_failure
+    if failure is None:
+        return text
+    bad = f"bold {colours[Mood.BAD]}"
+    text.append(f"first: {failure.task} @{failure.host} {failure.how}\n", bad)
+    for line in failure.tail[-tail:]:
+        text.append(f"  {line}\n")
+    hint = failure_hint(failure)
+    if hint is not None:
+        words = explained(hint, failure.task, standings(snapshot))
+        text.append(f"  ◂ {words}\n", f"italic {colours[Mood.BUSY]}")
+    if failure.others:
+        names = ", ".join(str(other) for other in failure.others)
+        text.append(f"then, because of it or after it: {names}\n", "dim")
+    return text
+
+
+def paragraphs(*texts: Text) -> Text:
+    """Those that say something, with an empty line between them."""
+    return Text("\n").join(text for text in texts if text)
 
 
 def failure_hint(failure: Failure) -> Hint | None:

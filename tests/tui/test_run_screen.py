@@ -186,6 +186,28 @@ async def test_detach_and_stay(run: ScriptedRun, key: str) -> None:
     assert app.return_value == (0 if key == "d" else None)
 
 
+async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: ScriptedRun) -> None:
+    """The last lines of a failure come after what every host has confirmed, and scroll."""
+    run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("f9")
+        await until(pilot, lambda: "kill_all" in run.asked)
+        tail = tuple(f"line {number} of a long story" for number in range(30))
+        run.end(
+            Outcome.KILLED,
+            130,
+            failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail),
+        )
+        await shows(pilot, "nothing is left alive: every host looked")
+        await shows(pilot, "✓ confirmed after 0.2 s")
+        await shows(pilot, "Esc back to the logs   q leave")
+        await pilot.press("end")
+        await shows(pilot, "line 29 of a long story")
+        await pilot.press("escape", "question_mark")
+        await shows(pilot, "Esc back")
+
+
 async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
     """A run that failed by itself says who was first, with its last lines, and q leaves."""
     run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)

@@ -16,7 +16,7 @@ from textual.widgets import Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from launcher.run.snapshot import Snapshot
-from tui.outcome import outcome_text
+from tui.outcome import failure_text, headline, paragraphs, receipt_text
 from tui.words import Mood
 
 
@@ -62,6 +62,10 @@ class LeaveDialog(ModalScreen[Leave]):
         self.dismiss(Leave(event.option_id or Leave.STAY))
 
 
+TAIL = 20
+"""Last lines of the first failure under a receipt."""
+
+
 class ReceiptScreen(ModalScreen[None]):
     """How the run ended, and the proof that nothing is left."""
 
@@ -93,7 +97,9 @@ class ReceiptScreen(ModalScreen[None]):
 
     def _text(self) -> Text:
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
-        return outcome_text(self._snapshot, colours)
+        now = self._snapshot
+        receipt, failure = receipt_text(now, colours), failure_text(now, colours, TAIL)
+        return paragraphs(headline(now, colours), receipt, failure)  # the proof is seen first
 
     def on_key(self) -> None:
         """Leaves, when that is all there is left to do."""

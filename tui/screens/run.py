@@ -229,7 +229,10 @@ class RunScreen(PaneActions, TaskActions):
         if self.board.shown is Arrangement.MERGED:
             keys += [("o", "task on/off")]
         keys += [("Tab", "next"), ("z", "zoom"), ("Space", "layout"), ("/", "search")]
-        if len(self.board.pages()) > 1:
+        if (
+            self.board.shown in (Arrangement.GRID, Arrangement.CHIEF)
+            and len(self.board.pages()) > 1
+        ):
             keys += [("[ ]", f"page {self.board.page + 1}/{len(self.board.pages())}")]
         keys += [("&", "filter"), ("e", "errors"), ("G", "follow"), ("m", "merged")]
         keys += [("M", "metrics"), ("H", "hosts"), ("y", "copy"), ("'", "go to")]

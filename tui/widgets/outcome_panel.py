@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.widgets import Static
 
 from launcher.run.snapshot import Snapshot
-from tui.outcome import outcome_text
+from tui.outcome import failure_text, headline, paragraphs, receipt_text
 from tui.words import Mood
 
 TALL = 36
@@ -20,5 +20,7 @@ class OutcomePanel(Static):
         """Says how it ended; the last lines of a failure are kept few, its pane has them all."""
         tail = MANY if self.app.size.height >= TALL else FEW
         colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
-        self.update(outcome_text(snapshot, colours, tail=tail))
+        failure = failure_text(snapshot, colours, tail)
+        receipt = receipt_text(snapshot, colours)
+        self.update(paragraphs(headline(snapshot, colours), failure, receipt))
         self.display = True
