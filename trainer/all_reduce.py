@@ -109,7 +109,8 @@ class AllReduce:
                 weight.assign_sub(rate * gradient, read_value=False)
             return loss, asking
 
-        @tf.function  # type: ignore[untyped-decorator]
+        # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
+        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
         def take(indices: Any, rate: Any, asked: Any) -> Any:
             return strategy.run(replica, args=(indices, rate, asked))
 

@@ -54,7 +54,9 @@ class Coordinator:
         with strategy.scope():
             weights = [tf.Variable(value, trainable=False) for value in mirror.weights]
         take, take_silently = self._step(strategy, weights)
-        batches = coordinator.create_per_worker_dataset(self._batches)
+        batches = coordinator.create_per_worker_dataset(
+            tf.autograph.experimental.do_not_convert(self._batches)
+        )
         progress = Progress(self._options.log_every, self._options.batch, summaries)
         print(f"coordinates {len(self._role.cluster['worker'])} workers, ", end="")
         print(f"starts at global step {mirror.step}", flush=True)
@@ -84,7 +86,8 @@ class Coordinator:
 
     def _step(self, strategy: Any, weights: list[Any]) -> tuple[Any, Any]:
         """One step, with the batch's loss and without: every value that a step returns is fetched
-        from its worker, which is a call of its own."""
+        from its worker, which is a call of its own. Nothing in it needs AutoGraph, whose generated
+        files a killed task would leave behind in /tmp."""
 
         def replica(batch: Any, rate: Any) -> Any:
             images, labels = batch
@@ -97,13 +100,13 @@ class Coordinator:
                 weight.assign_sub(rate * gradient, read_value=False)
             return loss
 
-        @tf.function  # type: ignore[untyped-decorator]
+        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
         def take(iterator: Any, rate: Any) -> Any:
-            return strategy.run(replica, args=(next(iterator), rate))
+            return strategy.run(replica, args=(iterator.get_next(), rate))
 
-        @tf.function  # type: ignore[untyped-decorator]
+        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
         def take_silently(iterator: Any, rate: Any) -> None:
-            strategy.run(replica, args=(next(iterator), rate))
+            strategy.run(replica, args=(iterator.get_next(), rate))
 
         return take, take_silently
 

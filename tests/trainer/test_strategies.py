@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,7 +14,17 @@ from trainer.checkpoint import read
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def test_ps_strategy_survives_a_killed_worker(tasks: Tasks, digits_directory: str | None) -> None:
+@pytest.fixture(autouse=True)
+def scratch(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tasks that train keep no generated code in /tmp, where a kill would leave it."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield
+    assert not list(tmp_path.glob("__autograph*"))
+
+
+def test_ps_strategy_survives_a_killed_worker(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+) -> None:
     """A coordinator goes on when a worker is killed, takes it back, and reaches 0.95.
 
     At the end its workers leave by themselves.
@@ -25,6 +36,7 @@ def test_ps_strategy_survives_a_killed_worker(tasks: Tasks, digits_directory: st
     chief.until(lambda _: listens(cluster.spec["chief"][0]))  # a launcher starts workers after it
     first, second = cluster.start("worker", 0), cluster.start("worker", 1)
     chief.says("After 100 training")
+    assert not list(tmp_path.glob("__autograph*"))
     second.signal(signal.SIGKILL)
     second.wait()
     before = chief.steps[-1]
@@ -51,6 +63,7 @@ def test_all_reduce_saves_on_term_and_goes_on(
     workers = [cluster.start("worker", index) for index in range(2)]
     for worker in workers:
         worker.says("After 40 training")
+    assert not list(tmp_path.glob("__autograph*"))
     for worker in workers:
         worker.signal(signal.SIGTERM)
     assert [worker.wait(12) for worker in workers] == [143, 143]
