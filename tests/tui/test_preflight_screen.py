@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from launcher.cluster import clusters
 from launcher.cluster.templates import ONE_MACHINE, render
+from launcher.hosts import dial
 from launcher.preflight import CHECKS, Check
 from tests.beds.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
@@ -60,6 +64,40 @@ async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
         await shows(pilot, "✗ a launch would fail")
         await pilot.press("e")
         await shows(pilot, "--accept-new")
+
+
+async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A closed port, a name that nobody knows, a server that says nothing: each its own word in
+    the table, and a sentence with what to do. The cursor goes to the first by itself, e to the
+    next; what was not tried says so."""
+    monkeypatch.setattr(dial, "BANNER_SECONDS", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        ports = closed.getsockname()[1], silent.getsockname()[1]
+        text = (
+            f'[hosts.h1]\nssh = "127.0.0.1:{ports[0]}"\naddress = "h1.invalid"\n'
+            '[hosts.h2]\nssh = "nowhere.invalid"\naddress = "h2.invalid"\n'
+            f'[hosts.h3]\nssh = "127.0.0.1:{ports[1]}"\naddress = "h3.invalid"\n'
+            '[jobs.worker]\ntasks = ["h1:2222", "h2:2222", "h3:2222"]\n'
+            'command = ["train"]\n[run]\nworkdir = ""\n'
+        )
+        clusters.create("bad", text)
+        async with home(size=(80, 24)) as pilot:
+            await pilot.press("t")
+            await shows(pilot, "✗ a launch would fail   3 errors, 0 warnings")
+            await shows(pilot, "✗ refused")
+            await shows(pilot, "✗ unresolved")
+            await shows(pilot, "✗ silent")
+            await shows(pilot, f"✗ h1: 127.0.0.1:{ports[0]} refuses connections")
+            await shows(pilot, "→ start sshd there")
+            await pilot.press("e")
+            await shows(pilot, "✗ h2: the name 'nowhere.invalid' does not resolve here")
+            await pilot.press("e")
+            await shows(pilot, "accepts the connection and says nothing")
+            await pilot.press("tab", "down")
+            await shows(pilot, "not tried: h1 or h2 could not be asked")
 
 
 async def test_leaving_early_ends_the_look() -> None:
