@@ -78,6 +78,8 @@ class TfmuxApp(App[int]):
         self._pages = list(pages)
         self._leaving = False
         self._asked = False
+        self._living: RunControl | None = None
+        """The run that was seen alive here."""
 
     def on_mount(self) -> None:
         if self._asker is not None:
@@ -283,12 +285,18 @@ class TfmuxApp(App[int]):
         self.close_run(event.code)
 
     def _watch_end(self) -> None:
-        """Shows the receipt when a kill has come to its end."""
+        """Shows the receipt when a kill has come to its end, whoever began it."""
         control = self.control
-        if control is None or not (self._asked or self._leaving):
+        if control is None:
             return
         snapshot = control.snapshot()
         if snapshot.state is not RunState.ENDED:
+            self._living = control
+            return
+        if control is self._living and snapshot.outcome in (Outcome.KILLED, Outcome.TERMINATED):
+            self._asked = True
+        self._living = None
+        if not (self._asked or self._leaving):
             return
         if snapshot.outcome is Outcome.DETACHED:
             self.close_run(0)

@@ -6,6 +6,7 @@ from launcher.cluster.spec import Cluster
 from launcher.session.attach import StoredRun, stored
 from launcher.session.control import RunControl
 from launcher.session.session import Session
+from launcher.session.viewing import Viewer
 from tui.commands.launch import detach_command
 from tui.screens.prompts import Asker
 
@@ -15,6 +16,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._all: list[Session] = []
+        self._viewers: list[Viewer] = []
 
     def launch(
         self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
@@ -38,6 +40,14 @@ class Sessions:
         """Takes a living run over."""
         return self._start(run.attach(), asker)
 
+    def hold(self, run: StoredRun, asker: Asker) -> RunControl:
+        """A living run, to act on it: by the launcher that tends it, else it is taken over."""
+        if run.folder.tended() is None:
+            return self.take(run, asker)
+        viewer = Viewer(run.folder)
+        self._viewers.append(viewer)
+        return viewer
+
     def end_by_machine(self) -> None:
         """Ends everything, not because a person wanted it."""
         for session in self._all:
@@ -45,6 +55,8 @@ class Sessions:
 
     def close(self) -> list[Session]:
         """Ends what lives, waits, and returns all sessions in the order of their start."""
+        for viewer in self._viewers:
+            viewer.close()
         for session in self._all:
             if session.living and session.snapshot().outcome is None:
                 session.kill_all()

@@ -159,16 +159,29 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(scene: Scene
 
 
 def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scene: Scene) -> None:
-    """`tfmux kill RUN` takes over and ends it; the launcher that tended it leaves."""
+    """`tfmux kill RUN` is the launcher's to carry out: it sees its run killed, and says so."""
     file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
     with scene.up(file) as up:
         ready(up, *ALL)
         code, said = scene.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
-        assert up.wait() == 0
-        assert any("taken this run over" in note for note in notes(up))
+        assert up.wait() == 130, up.told()
+        assert confirmed(up) and not any("taken this run over" in note for note in notes(up))
         scene.wait_dead(up.run_id, timeout=10)
     assert scene.kill(up.run_id)[0] == 0
+
+
+def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(scene: Scene) -> None:
+    """Stopped, it hears nothing: the run is taken over and ended; on waking it leaves."""
+    file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    with scene.up(file) as up:
+        ready(up, *ALL)
+        up.process.send_signal(signal.SIGSTOP)
+        code, said = scene.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+        scene.wait_dead(up.run_id, timeout=10)
+        up.process.send_signal(signal.SIGCONT)
+        assert up.wait(90) in (0, 1, 130), up.told()
 
 
 def test_from_another_machine_with_the_cluster_file(

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from launcher.cluster import clusters
 from launcher.cluster.file import load, loads
 from launcher.store.runs import RunFolder, Tending
+from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.screens.editor.screen import EditorScreen
@@ -208,6 +209,20 @@ async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
             await pilot.press("escape")
             await until(pilot, lambda: missing(pilot, "on all hosts?"))
             assert folder.tended()
+
+
+async def test_f9_has_the_launcher_of_a_living_run_end_it(tmp_path: Path) -> None:
+    """Nobody takes the run away: who launched it sees it killed, and the receipt is here too."""
+    file = write(tmp_path, TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
+    with Up("up", str(file), "--json") as up:
+        up.state("ps:0", "starting")
+        async with home() as pilot:
+            await shows(pilot, "▶ lives")
+            await pilot.press("f9")
+            await shows(pilot, "Kill this run, on all hosts?")
+            await pilot.press("y")
+            await shows(pilot, "nothing is left alive")
+        assert up.wait() == 130, up.told()
 
 
 async def test_f9_without_a_living_run_says_so() -> None:

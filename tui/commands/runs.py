@@ -10,10 +10,11 @@ import time
 
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome
-from launcher.session.attach import StoredRun, stored
+from launcher.session.attach import stored
+from launcher.session.killing import Killing
 from launcher.session.living import LivingRun, living_runs
-from launcher.session.session import Session
 from tui.commands.launch import detach_command, show
 from tui.exits import Exit
 from tui.headless import Follower, run_headless
@@ -74,11 +75,11 @@ def kill(arguments: argparse.Namespace) -> int:
         found = [stored(arguments.run, arguments.file)]
     else:
         raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
-    sessions = [_start_kill(run) for run in found if not run.over]
+    kills = [Killing(run) for run in found if not run.over]
     for run in found:
         if run.over:
             print(f"tfmux: {run.folder.run_id} has ended already, confirmed", file=sys.stderr)
-    codes = [_finish_kill(session) for session in sessions]
+    codes = [_tell_end(kill.wait()) for kill in kills]
     return max(codes, default=Exit.SUCCESS)
 
 
@@ -115,16 +116,7 @@ def logs(arguments: argparse.Namespace) -> int:
             time.sleep(_PACE)
 
 
-def _start_kill(run: StoredRun) -> Session:
-    session = run.attach()
-    session.start()
-    session.kill_all()
-    return session
-
-
-def _finish_kill(session: Session) -> int:
-    session.wait()
-    snapshot = session.snapshot()
+def _tell_end(snapshot: Snapshot) -> int:
     print(f"run {snapshot.run_id}:", flush=True)
     if snapshot.receipt is not None:
         for line in receipt_lines(snapshot.receipt, snapshot.run_id):

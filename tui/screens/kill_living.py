@@ -75,7 +75,7 @@ class KillLiving(ModalScreen[None]):
         name = entry.summary.run_id
         try:
             run = StoredRun(entry.summary.folder)
-            session = self._sessions.take(run, self._asker)
+            session = self._sessions.hold(run, self._asker)
         except (TfmuxError, OSError, KeyError, ValueError) as error:
             self._failed[name] = str(error)
             return

@@ -7,9 +7,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launcher.run.states import Outcome
-from launcher.session.control import RunControl
-from launcher.session.viewing import Viewer
 from tui.app import TfmuxApp
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page
@@ -20,7 +17,7 @@ _LOOK = 1.0
 
 
 class PageApp(TfmuxApp):
-    """The app of a page. Another page may have ended the run: its receipt is shown here too."""
+    """The app of a page, which goes when its server has gone."""
 
     def __init__(self, files: Sequence[Path], launches: Launches) -> None:
         sessions = ServedSessions(launches, self.notify)
@@ -31,7 +28,6 @@ class PageApp(TfmuxApp):
         living = launches.living()
         super().__init__(sessions.view(living[0], home.asker) if living else None, pages)
         self.sessions = sessions
-        self._told: RunControl | None = None
         self._server = os.getppid()
 
     def on_mount(self) -> None:
@@ -40,15 +36,6 @@ class PageApp(TfmuxApp):
     def _look_for_server(self) -> None:
         if os.getppid() != self._server:  # it was killed, and nobody can see this page
             self.exit()
-
-    def _watch_end(self) -> None:
-        control = self.control
-        if isinstance(control, Viewer) and control is not self._told:
-            ended = control.snapshot().outcome
-            if ended in (Outcome.KILLED, Outcome.TERMINATED):
-                self._told = control
-                self._asked = True
-        super()._watch_end()
 
 
 def main(words: Sequence[str]) -> int:

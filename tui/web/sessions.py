@@ -23,7 +23,6 @@ class ServedSessions(Sessions):
         super().__init__()
         self._launches = launches
         self._say = say
-        self._viewers: list[Viewer] = []
 
     def launch(
         self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
@@ -44,6 +43,10 @@ class ServedSessions(Sessions):
         """The same, of a run that has been read already."""
         return self.attach(run.folder.run_id, asker)
 
+    def hold(self, run: StoredRun, asker: Asker) -> RunControl:
+        """The same: nothing else is done to a run here."""
+        return self.take(run, asker)
+
     def view(self, folder: RunFolder, asker: Asker) -> Viewer:
         """Looks at a run; what its launcher asks, this page asks."""
         viewer = Viewer(
@@ -56,7 +59,5 @@ class ServedSessions(Sessions):
         return viewer
 
     def close(self) -> list[Session]:
-        """Looks no more. Nothing is ended."""
-        for viewer in self._viewers:
-            viewer.close()
-        return []
+        """Looks no more. Nothing is ended: there are no sessions in here."""
+        return super().close()

@@ -1,0 +1,81 @@
+"""Ending a run from elsewhere: its own launcher is asked to; where none is, or it does not act,
+the run is taken over."""
+
+from __future__ import annotations
+
+import time
+
+from ..run.snapshot import Snapshot
+from ..run.states import RunState
+from .attach import StoredRun
+from .session import Session
+from .viewing import Viewer
+from .wishes import wish
+
+HEARD_SECONDS = 3.0
+"""How long a launcher may take to act on the wish."""
+PATIENCE = 20.0
+"""Seconds beyond the run's grace that it may take to come to a receipt, and seconds after that
+until it has let go of the hosts."""
+_PACE = 0.05
+
+
+class Killing:
+    """A kill of one run, begun when it is made: make all, then wait for all.
+
+    So whoever launched the run sees it end as killed, with its receipt, and not somebody take it
+    away.
+    """
+
+    def __init__(self, run: StoredRun) -> None:
+        self._run = run
+        self._began = time.monotonic()
+        self._viewer: Viewer | None = None
+        self._session: Session | None = None
+        if run.folder.tended() is not None:
+            self._viewer = Viewer(run.folder)
+            if not self._going_on() and not wish(run.folder.run_id, wish="kill"):
+                self._take_over()
+        else:
+            self._take_over()
+
+    def wait(self) -> Snapshot:
+        """Waits for the receipt, and until the launcher has let go of the hosts.
+
+        Raises:
+            TfmuxError: the launcher that took the run over failed.
+        """
+        state, since = None, self._began
+        while self._viewer is not None:
+            snapshot = self._viewer.snapshot()
+            if snapshot.state is not state:
+                state, since = snapshot.state, time.monotonic()
+            waited = time.monotonic() - since
+            tended = self._run.folder.tended() is not None
+            if state is RunState.ENDED and (not tended or waited > PATIENCE):
+                self._viewer.close()
+                return snapshot
+            if state is not RunState.ENDED and waited > self._patience(state, tended):
+                self._take_over()  # it has died, or stands still
+            time.sleep(_PACE)
+        assert self._session is not None
+        self._session.wait()
+        return self._session.snapshot()
+
+    def _patience(self, state: RunState, tended: bool) -> float:
+        if tended and state is RunState.KILLING:
+            return self._run.plan.settings.grace + PATIENCE
+        return HEARD_SECONDS
+
+    def _going_on(self) -> bool:
+        assert self._viewer is not None
+        return self._viewer.snapshot().state in (RunState.KILLING, RunState.ENDED)
+
+    def _take_over(self) -> None:
+        if self._viewer is not None:
+            self._viewer.close()
+            self._viewer = None
+            self._run = StoredRun(self._run.folder)  # what has happened meanwhile
+        self._session = self._run.attach()
+        self._session.start()
+        self._session.kill_all()
