@@ -8,6 +8,24 @@ from contextlib import suppress
 _CHUNK = 1 << 16
 
 
+class _Reader(asyncio.StreamReader):
+    """Gives what had come before a reset, too, as a socket does."""
+
+    def set_exception(self, exc: Exception) -> None:
+        if isinstance(exc, ConnectionError):
+            self.feed_eof()
+        else:
+            super().set_exception(exc)
+
+
+async def _connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    loop = asyncio.get_running_loop()
+    reader = _Reader(limit=_CHUNK, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.create_connection(lambda: protocol, "127.0.0.1", port)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
 class Relay:
     """Passes TCP connections on to a port of this machine, or fails to as a test wants it.
 
@@ -90,7 +108,7 @@ class Relay:
             writer.close()
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        behind, to = await asyncio.open_connection("127.0.0.1", self._target, limit=_CHUNK)
+        behind, to = await _connect(self._target)
         port: int = to.get_extra_info("sockname")[1]
         self._writers.add(to)
         self._logging_in.add(port)

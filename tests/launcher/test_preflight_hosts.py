@@ -143,7 +143,7 @@ async def test_ways_between_hosts_are_told_apart(bed: Bed, monkeypatch: pytest.M
     held = said(report, "tf4", "port-in-use")
     assert f"of worker:1 of the run {RUN} (python3 -m http.server 2222)" in held.sentence
     left = said(report, "tf4", "leftovers")
-    assert left.todo == f"end them: tfmux kill {RUN}"
+    assert left.todo.startswith(f"end them: tfmux kill {RUN} --file FILE") and left.run == RUN
     assert f"pid {process.inner} " in left.sentence
     nothing_stays(bed)
 

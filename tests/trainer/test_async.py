@@ -129,7 +129,7 @@ def test_killed_tasks_go_on_after_a_restart(tasks: Tasks, tmp_path: pathlib.Path
     ps.signal(signal.SIGKILL)
     ps.wait()
     ps = cluster.start("ps")
-    said = workers[0].says(r"lost its ps(.|\n)*starts at global step \d+\nAfter")
+    said = workers[0].says(r"lost its ps(.|\n)*starts at global step \d+\n(.|\n)*After")
     restored = re.search(r"restored step (\d+) from ", said)
     assert restored and int(restored[1]) == int(STARTED.findall(said)[-1]) >= saved
 
