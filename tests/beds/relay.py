@@ -6,6 +6,9 @@ import asyncio
 from contextlib import suppress
 
 _CHUNK = 1 << 16
+_LAST_WORDS = 0.05
+"""Seconds between a server's last words and the end of the connection: asyncssh's client does not
+look at a packet any more when the end has come with it."""
 
 
 class _Reader(asyncio.StreamReader):
@@ -116,17 +119,20 @@ class Relay:
         try:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pump(reader, to))
-                both.create_task(self._pump(behind, writer))
+                both.create_task(self._pump(behind, writer, _LAST_WORDS))
         finally:
             self._logging_in.discard(port)
             self._writers.discard(to)
             to.close()
 
-    async def _pump(self, source: asyncio.StreamReader, to: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, to: asyncio.StreamWriter, pause: float = 0.0
+    ) -> None:
         with suppress(ConnectionError):
             while data := await source.read(_CHUNK):
                 await self._whole.wait()
                 to.write(data)
                 await to.drain()
         await self._whole.wait()
+        await asyncio.sleep(pause)
         to.close()
