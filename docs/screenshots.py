@@ -92,7 +92,7 @@ async def running(session: Session) -> None:
         await press(pilot, "escape")
         await press(pilot, "tab", "z", "slash", *"loss", "enter")
         save(app, "search")
-        await press(pilot, "escape", "ampersand", *"!I0000", "enter")
+        await press(pilot, "escape", "ampersand", *"!After", "enter")
         save(app, "filter")
         await press(pilot, "escape", "escape")
         await press(pilot, "q")

@@ -13,12 +13,13 @@ Nothing is started but tfmux's own agent, which is gone afterwards, its folder i
 `docs/preflight.md` lists the codes.
 """
 
-from .findings import CHECKS, Check, Finding, Pair, Reach, Severity
+from .findings import CHECKS, LOGIN_CHECKS, Check, Finding, Pair, Reach, Severity
 from .report import REPORT_SCHEMA, Report
 from .run import preflight
 
 __all__ = [
     "CHECKS",
+    "LOGIN_CHECKS",
     "REPORT_SCHEMA",
     "Check",
     "Finding",

@@ -43,6 +43,7 @@ async def test_this_machine_is_looked_at() -> None:
         await shows(pilot, "preflight of mine")
         await shows(pilot, "tensorflow")
         await shows(pilot, "✓ nothing stands in the way")
+        await shows(pilot, "localhost is this machine: nothing to look up")
         await pilot.press(*["down"] * 7)
         await shows(pilot, "localhost: ")
         await pilot.press("tab")

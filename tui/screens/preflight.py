@@ -17,7 +17,17 @@ from textual.widgets import Static
 
 from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
-from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Report, Severity, preflight
+from launcher.preflight import (
+    CHECKS,
+    LOGIN_CHECKS,
+    Check,
+    Finding,
+    Pair,
+    Reach,
+    Report,
+    Severity,
+    preflight,
+)
 from launcher.session.attach import stored
 from launcher.session.history import summary
 from tui.screens.editor.table import Body, Cell, Row
@@ -207,6 +217,9 @@ class PreflightScreen(Page):
     def _nothing_here(self) -> str:
         """Why the cell under the cursor has no finding."""
         if not self._matrix.has_focus or not self._matrix.rows:
+            host = self._hosts[self._checks.column - 1] if self._hosts else ""
+            if CHECKS[self._checks.row] in LOGIN_CHECKS and self._cluster.is_local(host):
+                return f"{host} is this machine: nothing to look up, nothing to log in to"
             return "not looked at" if self._report else "not looked at yet"
         task = self._matrix.rows[self._matrix.row].key
         source = self._sources[min(self._matrix.column, len(self._sources)) - 1]
