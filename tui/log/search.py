@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import re2
@@ -12,12 +15,17 @@ import re2
 from launcher.store.logs import LogFile
 
 from .scan import ESCAPE, Piece, backwards, forwards
+from .sieve import sieve
 
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
 GROWTH_SECONDS = 0.3
 NEAR_BYTES = 1 << 30
 """How far back is looked before counting begins at the beginning; about a second's worth."""
+_LONGEST_ESCAPE = 64
+_ESCAPE = re.compile(ESCAPE.encode())
+_WITHIN = frozenset(b"\x1b[" + bytes(range(0x20, 0x40)))
+"""What may stand before a byte of a change of colour."""
 _SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
@@ -37,12 +45,18 @@ class Query:
         self._coloured: Any = None
         """A plain text's own expression for coloured lines, ten times as fast as taking their
         colours out."""
+        self._sieve: Any = None
         try:
             self._pattern = re2.compile(f"(?m){text}", options)
+            coarse = sieve(text)
         except re2.error:
             self._pattern = re2.compile(re2.escape(text), options)
+            coarse = None
         if not _SPECIAL.intersection(text):
             self._coloured = re2.compile(f"(?:{ESCAPE})*".join(text), options)
+        elif coarse is not None:
+            with suppress(re2.error):  # too large with all the colours in it
+                self._sieve = re2.compile(coarse, options)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where the hits stand in a text that is drawn."""
@@ -53,12 +67,17 @@ class Query:
         hits: list[int] = []
         count = at = 0
         line = piece.first
-        pattern, data = self._pattern, piece.data
+        data = piece.data
         if piece.coloured and self._coloured is not None:
-            pattern = self._coloured
-        elif piece.coloured:
+            found = _between_escapes(self._coloured, data)
+        elif not piece.coloured:
+            found = self._pattern.finditer(data)
+        elif self._sieve is not None and not self._sieve.search(data):
+            return [], 0
+        else:
             data = piece.text
-        for match in pattern.finditer(data):
+            found = self._pattern.finditer(data)
+        for match in found:
             start, end = match.span()
             if start == end:
                 continue
@@ -68,6 +87,23 @@ class Query:
             if not hits or hits[-1] != line:
                 hits.append(line)
         return hits, count
+
+
+def _between_escapes(pattern: Any, data: bytes) -> Iterator[Any]:
+    """The hits in coloured lines, but for those that begin within a change of colour."""
+    at = 0
+    while at < len(data):
+        for match in pattern.finditer(data, at):
+            start = match.start()
+            if start and data[start - 1] in _WITHIN:
+                begin = data.rfind(b"\x1b", max(0, start - _LONGEST_ESCAPE), start)
+                escape = _ESCAPE.match(data, begin) if begin >= 0 else None
+                if escape is not None and escape.end() > start:
+                    at = escape.end()  # what follows it may hit, too
+                    break
+            yield match
+        else:
+            return
 
 
 class Search:
