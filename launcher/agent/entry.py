@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import socket
 import struct
@@ -17,7 +18,7 @@ from typing import Any
 
 from . import state, wire
 from .folders import FolderError, Folders
-from .guardian import guard
+from .guardian import end_everything, guard
 from .notes import say_traceback
 from .proc import AGENT_TAG, Census, read_process, send, variable
 from .server import Agent
@@ -25,6 +26,8 @@ from .server import Agent
 ANSWER_SECONDS = 12.0
 """How long an agent may take to answer a bridge: longer than its guardian needs to find out
 that it froze, so that only an agent that nobody guards any more is replaced."""
+
+_SLICE = 1.0
 
 
 def main(config: dict[str, Any]) -> None:
@@ -44,17 +47,46 @@ def main(config: dict[str, Any]) -> None:
     if link is None:
         os.write(1, wire.encode(wire.GONE, {"by": "", "left": _left(config["run_id"], folders)}))
         return
-    # Sleep until the agent lets go of the channel; our own 0 and 1 keep sshd's side open.
+    # Our own 0 and 1 keep sshd's side open meanwhile.
+    if not _let_go(link):
+        _end_frozen(link, config["run_id"])
+        end_everything(_census(config["run_id"], folders))
+
+
+def _let_go(link: socket.socket) -> bool:
+    """Sleeps until the agent lets go of the channel.
+
+    False when the channel has ended and the agent has not noticed in `ANSWER_SECONDS`: it is
+    frozen, nobody guards it, and nobody else is left to end what it watched. The time is
+    counted in slices, so that a machine that slept does not count as an agent that did.
+    """
     link.settimeout(None)
-    while link.recv(1):
-        continue
+    both = select.poll()
+    both.register(link, select.POLLIN)
+    both.register(0, select.POLLRDHUP)
+    while not any(fd == 0 for fd, _ in both.poll()):
+        if not link.recv(1):
+            return True
+    link.settimeout(_SLICE)
+    for _ in range(int(ANSWER_SECONDS / _SLICE)):
+        try:
+            if not link.recv(1):
+                return True
+        except socket.timeout:
+            continue
+    return False
+
+
+def _census(run_id: str, folders: Folders) -> Census:
+    """What a dead agent has written down of its run's processes, and what carries their tag."""
+    census = Census(run_id)
+    state.load(folders, census)
+    return census
 
 
 def _left(run_id: str, folders: Folders) -> list[str]:
     """The tasks ("" where it is not known) of processes that have outlived their agent."""
-    census = Census(run_id)
-    state.load(folders, census)
-    return sorted({who for _, who in census.take().values()})
+    return sorted({who for _, who in _census(run_id, folders).take().values()})
 
 
 def _hand_over(link: socket.socket) -> bool:
@@ -88,10 +120,7 @@ def _reach(config: dict[str, Any], folders: Folders) -> socket.socket | None:
         if link is None and not config.get("make", True):
             return None
         if link is None:
-            _make_agent(config, folders)
-            link = _connect(folders)
-        if link is None:
-            raise OSError(f"the agent did not start; see {folders.errors}")
+            link = _make_agent(config, folders)
         return link
 
 
@@ -105,8 +134,15 @@ def _connect(folders: Folders) -> socket.socket | None:
     return link
 
 
-def _make_agent(config: dict[str, Any], folders: Folders) -> None:
-    """Forks the guardian, which forks the agent; returns when the agent's socket listens."""
+def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
+    """Forks the guardian, which forks the agent; a connection to the agent once it listens.
+
+    Nobody but the agent itself listens on the socket: that is what makes the kernel name the
+    agent's pid as that of the peer.
+
+    Raises:
+        OSError: the agent did not start.
+    """
     try:
         os.unlink(folders.socket)
     except FileNotFoundError:
@@ -115,13 +151,12 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> None:
     old = os.umask(0o177)
     listener.bind(folders.socket)
     os.umask(old)
-    listener.listen(8)
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
         listener.close()
-        return
+        return _await_agent(folders, pid)
     try:
         os.setsid()
         os.chdir("/")
@@ -141,8 +176,18 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> None:
         os._exit(0)
 
 
+def _await_agent(folders: Folders, guardian: int) -> socket.socket:
+    while True:
+        link = _connect(folders)
+        if link is not None:
+            return link
+        if os.waitpid(guardian, os.WNOHANG)[0]:
+            raise OSError(f"the agent did not start; see {folders.errors}")
+        time.sleep(0.002)
+
+
 def _agent(config: dict[str, Any], folders: Folders, listener: socket.socket, pulse: int) -> None:
-    listener.listen(8)  # once more, and the kernel tells bridges the agent's own pid
+    listener.listen(8)
     try:
         Agent(config, folders, listener, pulse).run()
     except BaseException:

@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable
 
 from .notes import say
-from .proc import Census, read_process, send
+from .proc import Census, Process, read_process, send
 from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0
@@ -42,11 +42,12 @@ def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int]
             agent(beats)
         finally:
             os._exit(0)
+    child = read_process(pid)
     os.close(beats)
     listener.close()
     if not _watch(pulse):
         say("guardian: the agent died or froze; ending everything")
-        _end_everything(config["run_id"], pid)
+        end_everything(Census(config["run_id"]), child)
 
 
 def _watch(pulse: int) -> bool:
@@ -70,17 +71,19 @@ def _watch(pulse: int) -> bool:
             return False
 
 
-def _end_everything(run_id: str, agent: int) -> None:
-    census = Census(run_id)
+def end_everything(census: Census, agent: Process | None = None) -> None:
+    """Kills what a census finds, until it finds nothing or all patience is gone.
+
+    A child that is the frozen `agent` goes last in each round: its death signals its children.
+    """
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         members = [process for process, _ in census.take().values()]
         for process in members:
-            if process.pid != agent:  # the agent last: its death signals its children
+            if agent is None or process.pid != agent.pid:
                 send(process, (signal.SIGKILL,))
-        frozen = read_process(agent)
-        if frozen is not None and frozen.ppid == os.getpid():
-            send(frozen, (signal.SIGKILL,))
+        if agent is not None:
+            send(agent, (signal.SIGKILL,))
         _reap()
         if not members:
             return

@@ -98,7 +98,8 @@ left = float(os.environ.get("SECONDS", "3000"))
 if task in os.environ.get("FIRST", "").split(","):
     left = float(os.environ["FIRST_SECONDS"])
 end = time.monotonic() + left
-while time.monotonic() < end:
+least = int(os.environ.get("LEAST", "0"))
+while time.monotonic() < end or count < least:
     write(next(pieces))
     if count > limit:
         time.sleep(3000)

@@ -75,6 +75,28 @@ def test_a_killed_guardian_is_told(scene: Scene) -> None:
     scene.wait_dead(timeout=10)
 
 
+@pytest.mark.parametrize("rule", ["stop", "keep"])
+def test_a_frozen_agent_without_guardian_goes_with_its_channel(scene: Scene, rule: str) -> None:
+    """The agent stopped, its guardian killed, then the launcher: nobody who watches is left but
+    the bridge at the channel's end, and it ends everything there, a hidden daemon, too."""
+    with launched(scene, run=f'on_disconnect = "{rule}"\n') as up:
+        ready(up, "ps:0", "worker:0")
+        (daemon,) = hidden(scene)
+        state = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/state.json"
+        wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+        guardian, agent = scene.agents("tf3")
+        proc.signal_process(agent, signal.SIGSTOP)
+        proc.signal_process(guardian, signal.SIGKILL)
+        up.process.kill()
+        up.process.wait()
+        wait_until(lambda: not left(scene) and not hidden(scene), "all of it is gone", 30)
+        living = scene.bed["tf3"].leftovers
+        wait_until(lambda: agent.pid not in [p.pid for p in living()], "the agent, too")
+        code, said = scene.kill(up.run_id)
+        assert code == 0, said
+    scene.wait_dead(timeout=10)
+
+
 def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
     """Guardian and agent killed at once, and then the launcher, too: a daemon with an emptied
     environment lives on; `tfmux kill` finds it by the roster and ends it."""

@@ -17,6 +17,9 @@ pytestmark = pytest.mark.bed
 
 FAST = {"PACE": "0.0005"}
 
+OVERFULL = {**FAST, "SECONDS": "3", "LEAST": str(3 << 19)}
+"""Half again as much as the small disks have room for, however slow the machine."""
+
 
 @pytest.fixture
 def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -82,7 +85,7 @@ def test_local_tasks_survive_a_full_disk(scene: Scene, small_disk: Path) -> None
     tasks, run and receipt are as ever."""
     file = scene.file(
         {"ps": ["here"], "worker": ["here"]},
-        env={**FAST, "SECONDS": "6"},
+        env=OVERFULL,
         run="lease = 60\ngrace = 1",
     )
     with scene.up(file) as up:
@@ -103,7 +106,7 @@ def test_a_full_disk_there_stops_no_task(fresh_scene: Scene) -> None:
     host.run(["mount", "-t", "tmpfs", "-o", words, "small", state], as_user=False)
     file = fresh_scene.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
-        env={**FAST, "SECONDS": "6"},
+        env=OVERFULL,
         run="lease = 60\ngrace = 1",
     )
     with fresh_scene.up(file) as up:
@@ -120,7 +123,7 @@ def test_a_log_at_its_limit_is_cut_and_said(scene: Scene) -> None:
     file, the same that its agent writes."""
     file = scene.file(
         {"ps": ["tf1"], "worker": ["tf3", "here"]},
-        env={**FAST, "SECONDS": "4"},
+        env={**FAST, "SECONDS": "4", "LEAST": "40000"},
         run="lease = 60\ngrace = 1\nlog_limit = 20000",
     )
     with scene.up(file) as up:
