@@ -49,10 +49,11 @@ def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_process_left() -> Iterator[None]:
-    """Fail a test that leaves a process of a run behind on this machine, and kill it."""
-    before = guard.tagged_here()
+    """Fail a test that leaves a process of a run, a screen or a launcher behind on this machine,
+    and kill it."""
+    before = guard.all_here()
     yield
-    found = guard.leaks(guard.tagged_here, before)
+    found = guard.leaks(guard.all_here, before)
     if found:
         pytest.fail(f"the test left processes behind:\n{guard.describe(found)}", pytrace=False)
 

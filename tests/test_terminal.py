@@ -16,6 +16,7 @@ from launcher.store.runs import RunFolder
 from tests.beds import guard
 from tests.command import write
 from tests.conftest import REPOSITORY
+from tests.launcher.agent_client import wait_until
 
 pytestmark = pytest.mark.tmux
 
@@ -24,7 +25,7 @@ TICKER = (
     "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
     "for step in range(100000):\n"
     "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
-    "    time.sleep(0.1)\n"
+    "    time.sleep(float(sys.argv[2]))\n"
 )
 
 
@@ -96,9 +97,9 @@ def terminal(tmp_path: Path) -> Iterator[Callable[[int, int], Terminal]]:
         one.close()
 
 
-def cluster(folder: Path) -> Path:
-    """1 ps and 2 workers that only count."""
-    command = ["{python}", "-c", TICKER, "{port}"]
+def cluster(folder: Path, pause: float = 0.1) -> Path:
+    """1 ps and 2 workers that only count, with so many seconds between lines."""
+    command = ["{python}", "-c", TICKER, "{port}", str(pause)]
     words = ", ".join(repr(word) if "\n" not in word else f'"""{word}"""' for word in command)
     return write(
         folder,
@@ -153,6 +154,27 @@ def test_a_resize_loses_nothing(terminal: Callable[[int, int], Terminal], tmp_pa
         )
     window.keys("F9")
     window.wait_for("nothing is left alive")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_closed_terminal_leaves_nothing(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, ended: bool
+) -> None:
+    """The window is closed while everything is printed: the run is ended, and the screen's own
+    process goes too, though nobody takes what it still draws."""
+    window = terminal(200, 50)
+    window.run("up", str(cluster(tmp_path, pause=0.001)))
+    window.wait_for("ps:0 @localhost", "worker:0 @localhost", "worker:1 @localhost")
+    window.wait_until(lambda _: len(living()) == 3, "all three processes")
+    if ended:
+        window.keys("F9")
+        window.wait_for("nothing is left alive")
+    assert guard.programs_here()
+    window.close()
+    wait_until(lambda: not guard.programs_here(), "the screen's process is gone", 20)
+    assert not living()
+    (run,) = RunFolder.all()
+    assert [r["clean"] for r in run.records() if r["event"] == "receipt"] == [True]
 
 
 def test_leaving_asks_and_detaching_leaves_the_run_alive(

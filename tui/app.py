@@ -14,6 +14,8 @@ from textual import on
 from textual.app import App, SystemCommand, get_system_commands_provider
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
@@ -21,6 +23,7 @@ from launcher.run.states import Outcome, RunState
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.screens.page import OpenRun, Page
+from tui.terminal import TerminalDriver
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
@@ -93,6 +96,11 @@ class TfmuxApp(App[int]):
         # wait for it 5 ms at every turn.
         sys.setswitchinterval(SWITCH_SECONDS)
         self._configure()
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's choice, which in a terminal is replaced by one that survives its end."""
+        chosen = super().get_driver_class()
+        return TerminalDriver if chosen is LinuxDriver else chosen
 
     def get_default_screen(self) -> Screen[Any]:
         """The run, when there is nothing but it: a key may come before the first frame, and

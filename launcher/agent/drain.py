@@ -7,16 +7,19 @@ between a task and its file because `> /dev/stderr` inside a task would cut the 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
 import termios
 import threading
 import time
-from typing import Callable
+from typing import Any, Callable
 
 _CHUNK = 256 * 1024
 _CALL_SECONDS = 0.01
+_splice: Any = getattr(os, "splice", None)
+"""Python 3.10 has it."""
 
 
 class Log:
@@ -33,6 +36,7 @@ class Log:
         self.size = 0
         self.lost = 0
         self.cut = 0
+        self._splices = _splice is not None
         try:
             self.open()
         except OSError:
@@ -45,7 +49,7 @@ class Log:
             OSError: a link stands in its place, or there is no room for even an empty file.
         """
         if self.fd < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self.fd = os.open(self.path, flags, 0o600)
             self.size = os.fstat(self.fd).st_size
 
@@ -53,9 +57,30 @@ class Log:
         """At most `limit` bytes from `offset` on."""
         return os.pread(self.fd, limit, offset)
 
-    def write(self, data: memoryview) -> None:
-        """Appends what fits. Never raises: whatever is wrong with the disk, the tasks' pipes
-        are read on."""
+    def take(self, fd: int, buffer: bytearray) -> int:
+        """Moves what stands in a pipe to the file's end; how many bytes left the pipe, 0 at its
+        end. Never raises: whatever is wrong with the disk, the tasks' pipes are read on.
+
+        The kernel copies them once, where Python, file system and limit let it; else they are
+        read into `buffer` and written, and what finds no room is counted.
+        """
+        if self._splices and self.limit - self.size >= _CHUNK:
+            try:
+                self.open()
+                moved = int(_splice(fd, self.fd, _CHUNK, offset_dst=self.size))
+            except OSError as error:
+                self._splices = error.errno != errno.EINVAL  # else this file system cannot
+            else:
+                self.size += moved
+                return moved
+        try:
+            count = os.readv(fd, [buffer])
+        except OSError:  # a terminal whose last user has gone says EIO
+            return 0
+        self._write(memoryview(buffer)[:count])
+        return count
+
+    def _write(self, data: memoryview) -> None:
         room = self.limit - self.size
         if len(data) > room:
             self.cut += len(data) - max(0, room)
@@ -63,7 +88,7 @@ class Log:
         while data:
             try:
                 self.open()
-                written = os.write(self.fd, data)
+                written = os.pwrite(self.fd, data, self.size)
             except OSError:
                 self.lost += len(data)
                 return
@@ -122,12 +147,7 @@ class Drain(threading.Thread):
         if log is None:
             return
         self._reading = True
-        try:
-            count = os.readv(fd, [self._buffer])
-        except OSError:  # a terminal whose last user has gone says EIO
-            count = 0
-        if count:
-            log.write(memoryview(self._buffer)[:count])
+        if log.take(fd, self._buffer):
             self._reading = False
             now = time.monotonic()
             if now - self._called < _CALL_SECONDS:

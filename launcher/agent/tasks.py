@@ -21,7 +21,7 @@ from .drain import Log
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-_PIPE_BYTES = 1 << 20
+_PIPE_BYTES = 256 * 1024
 _DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY")
 """With these bash takes itself for a login over SSH and `bash -c` sources ~/.bashrc."""
 

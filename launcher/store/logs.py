@@ -22,7 +22,19 @@ MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
 _MARK = struct.Struct("<QQd")
 _READ = 1 << 20
+_FLOOD = 256 * 1024
+"""Bytes at once that are a flood: under one, the launcher spent most of its time counting."""
 _scratch = threading.local()
+
+
+def _newlines(data: bytes | bytearray, start: int, end: int, flood: bool) -> int:
+    """Newlines in `data[start:end]`. Under a flood numpy counts them, four times as fast; else
+    a run never needs it, and its import would take a tenth of a second."""
+    if not flood:
+        return data.count(b"\n", start, end)
+    import numpy as np
+
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8, end - start, start) == ord("\n")))
 
 
 class LogFile:
@@ -160,7 +172,7 @@ class LogFile:
                     self._lines.append(self._newlines)
                     self._times.append(now)
                 end = min(at + MARK_BYTES, length)
-                self._newlines += data.count(b"\n", at, end)
+                self._newlines += _newlines(data, at, end, length >= _FLOOD)
                 self._size += end - at
             try:
                 self._save_marks()

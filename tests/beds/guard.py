@@ -17,8 +17,10 @@ from tests.beds import proc
 from tests.beds.proc import Process
 
 MARK = "TFMUX_TEST_SESSION"
-# An agent that has confirmed its kill still has to end itself: that is no leak.
-_SETTLE = 3.0
+# An agent that has confirmed its kill, or a screen whose terminal was closed, still has to end
+# itself: that is no leak.
+_SETTLE = 10.0
+_PROGRAM = "tui.main"
 
 
 def mark_session() -> None:
@@ -28,11 +30,21 @@ def mark_session() -> None:
 
 def tagged_here() -> list[Process]:
     """Return this session's living processes on this machine that carry a run's tag."""
-    return _tagged(proc.scan(having=f"{MARK}={os.environ[MARK]}"))
+    return [each for each in _here() if each.tag is not None]
+
+
+def programs_here() -> list[Process]:
+    """Return this session's living `tfmux` processes on this machine: screens and launchers."""
+    return [each for each in _here() if each.tag is None and _PROGRAM in each.argv]
+
+
+def all_here() -> list[Process]:
+    """Return both."""
+    return [*tagged_here(), *programs_here()]
 
 
 def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ()) -> list[Process]:
-    """Return the tagged processes that `look` still finds after a moment's grace, and kill them.
+    """Return the processes that `look` still finds after a moment's grace, and kill them.
 
     Args:
         look: returns the processes to judge; called until it finds nothing new.
@@ -40,7 +52,7 @@ def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ())
     """
     known = set(before)
     deadline = time.monotonic() + _SETTLE
-    while found := [each for each in _tagged(look()) if each not in known]:
+    while found := [each for each in look() if _of_a_run(each) and each not in known]:
         if time.monotonic() > deadline:
             for each in found:
                 proc.signal_process(each, signal.SIGKILL)
@@ -57,5 +69,9 @@ def describe(processes: Iterable[Process]) -> str:
     )
 
 
-def _tagged(processes: Iterable[Process]) -> list[Process]:
-    return [each for each in processes if each.alive and each.tag is not None]
+def _of_a_run(process: Process) -> bool:
+    return process.alive and (process.tag is not None or _PROGRAM in process.argv)
+
+
+def _here() -> list[Process]:
+    return [each for each in proc.scan(having=f"{MARK}={os.environ[MARK]}") if each.alive]

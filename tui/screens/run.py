@@ -36,6 +36,8 @@ FRAME = 1 / 30
 QUIET_FRAME = 1 / 10
 QUIET_AFTER = 30
 """Frames without news after which the clock slows down."""
+RESTS = 3
+"""Of each second, painting logs takes at most a quarter."""
 MAX_REST = 0.25
 
 
@@ -130,10 +132,10 @@ class RunScreen(PaneActions, TaskActions):
         return changed
 
     def _painted(self, began: float) -> None:
-        """A frame that took long, on a busy machine or a large screen, is followed by as long
-        a rest: keys come first, however fast logs grow."""
+        """A frame that took long, on a busy machine or a large screen, is followed by a longer
+        rest: keys and tasks come first, however fast logs grow."""
         now = time.monotonic()
-        self._rest_until = now + min(MAX_REST, now - began)
+        self._rest_until = now + min(MAX_REST, RESTS * (now - began))
 
     def _take(self, snapshot: Snapshot) -> None:
         before, self.snapshot = self.snapshot, snapshot

@@ -1,0 +1,81 @@
+"""The drain: what tasks write stands in their logs, byte for byte, whichever way it got there."""
+
+from __future__ import annotations
+
+import os
+import pty
+import threading
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import drain
+from launcher.agent.drain import Drain, Log
+from tests.launcher.agent_client import wait_until
+
+PIECE = bytes(range(256)) * 1024
+
+
+@pytest.fixture(params=["spliced", "read and written"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python before 3.10 knows no splice, and not every file system does."""
+    if request.param != "spliced":
+        monkeypatch.setattr(drain, "_splice", None)
+
+
+def drained(log: Log, pieces: list[bytes], ends: tuple[int, int]) -> int:
+    """Writes pieces into a pipe or terminal that a drain empties into the log; returns how
+    often the loop was called."""
+    calls: list[float] = []
+    reader = Drain(lambda: calls.append(1))
+    reader.start()
+    ours, theirs = ends
+    reader.add(ours, log)
+
+    def write() -> None:
+        for piece in pieces:
+            view = memoryview(piece)
+            while view:
+                view = view[os.write(theirs, view) :]
+        os.close(theirs)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join()
+    wait_until(lambda: not reader.draining(log), "the pipe has ended")
+    return len(calls)
+
+
+def test_all_bytes_stand_behind_what_was_there(tmp_path: Path) -> None:
+    """Also of a second attempt, whose output follows the first's."""
+    path = tmp_path / "worker-0.log"
+    pieces = [PIECE] * 20 + [b"the end\n"]
+    for attempt in (1, 2):
+        log = Log(str(path), 1 << 40)
+        assert drained(log, pieces, os.pipe()) >= 1
+        assert path.read_bytes() == b"".join(pieces) * attempt
+        assert (log.size, log.lost, log.cut) == (path.stat().st_size, 0, 0)
+
+
+@pytest.mark.parametrize("limit", [0, 1000, drain._CHUNK, 3 * drain._CHUNK + 17])
+def test_a_limit_is_kept_to_the_byte(tmp_path: Path, limit: int) -> None:
+    """What is beyond is counted, and the task writes on."""
+    log = Log(str(tmp_path / "log"), limit)
+    data = PIECE * 8
+    drained(log, [data], os.pipe())
+    assert Path(log.path).read_bytes() == data[:limit]
+    assert (log.size, log.cut) == (limit, len(data) - limit)
+
+
+def test_what_finds_no_room_is_counted() -> None:
+    """A device that is always full."""
+    log = Log("/dev/full", 1 << 40)
+    drained(log, [PIECE], os.pipe())
+    assert (log.size, log.lost) == (0, len(PIECE))
+
+
+def test_a_terminal_is_drained_too(tmp_path: Path) -> None:
+    """The kernel cannot splice one into a file."""
+    log = Log(str(tmp_path / "log"), 1 << 40)
+    drained(log, [b"one\ntwo\n"], pty.openpty())
+    assert Path(log.path).read_bytes() == b"one\r\ntwo\r\n"

@@ -1,0 +1,65 @@
+"""The terminal: Textual's driver, for which a terminal that has gone is no reason to stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import IO, Any, cast
+
+from textual.drivers.linux_driver import LinuxDriver
+
+
+class _Outlet:
+    """Output that nobody may be there to take any more.
+
+    Textual writes in a thread of its own, which an error ends; the app would then wait for ever
+    for room in the thread's queue, with its run long ended.
+    """
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Writes to whoever still looks."""
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        """Flushes."""
+        with suppress(OSError):
+            self._file.flush()
+
+    def fileno(self) -> int:
+        """The descriptor behind it."""
+        return self._file.fileno()
+
+
+class TerminalDriver(LinuxDriver):
+    """Reads keys from, and draws on, a terminal that may be closed at any moment.
+
+    Textual stops and goes on inside its signal handlers, which may interrupt it while it puts
+    something into the writer's queue, and then waits for itself; here both are done by the loop.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._file = cast(Any, _Outlet(cast(IO[str], self._file)))
+
+    def _sigtstp_application(self, *_: int | FrameType | None) -> None:
+        self._soon(super()._sigtstp_application)
+
+    def _sigcont_application(self, *_: int | FrameType | None) -> None:
+        self._soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """A process is continued after every hang-up, and after a stop that it did not see
+        coming: another writer and another reader would be started beside those it has."""
+        if self._auto_restart and not self._must_signal_resume:
+            self.suspend_application_mode()
+        super()._sigcont_application()
+        self._app.refresh(layout=True)
+
+    def _soon(self, act: Callable[[], None]) -> None:
+        if not self._loop.is_closed():  # else the app has ended, and has no terminal any more
+            self._loop.call_soon_threadsafe(act)
