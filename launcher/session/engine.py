@@ -26,7 +26,7 @@ from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import HostReceipt, Snapshot, Survivor, TaskView
 from ..run.states import Outcome, RunState
-from ..store.logs import LogStore
+from ..store.logs import LogStore, expect_floods
 from ..store.metrics import Series
 from ..store.records import changes
 from ..store.replay import Replay
@@ -94,6 +94,7 @@ class Engine:
         if self._attached:
             self._outputs.look_again(self.run.plan, self.run.snapshot())
         self._spawn(self._figures.poll())
+        self._spawn(asyncio.to_thread(expect_floods))
         try:
             await self._over.wait()
         finally:

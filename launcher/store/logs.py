@@ -21,20 +21,30 @@ from ..ids import TaskId
 MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
 _MARK = struct.Struct("<QQd")
-_READ = 1 << 20
+_READ = 4 << 20
 _FLOOD = 256 * 1024
 """Bytes at once that are a flood: under one, the launcher spent most of its time counting."""
 _scratch = threading.local()
 
 
-def _newlines(data: bytes | bytearray, start: int, end: int, flood: bool) -> int:
-    """Newlines in `data[start:end]`. Under a flood numpy counts them, four times as fast; else
-    a run never needs it, and its import would take a tenth of a second."""
-    if not flood:
-        return data.count(b"\n", start, end)
+def expect_floods() -> None:
+    """Imports now, while nobody waits, what counts newlines under a flood."""
+    import numpy  # noqa: F401
+
+
+def _newlines(data: bytes | bytearray, length: int) -> list[int]:
+    """Newlines in each `MARK_BYTES` of the first `length` bytes.
+
+    Under a flood numpy looks at all of them at once, four times as fast. Its import takes a tenth
+    of a second, which who only looks at logs is spared.
+    """
+    starts = range(0, length, MARK_BYTES)
+    if length < _FLOOD:
+        return [data.count(b"\n", at, min(at + MARK_BYTES, length)) for at in starts]
     import numpy as np
 
-    return int(np.count_nonzero(np.frombuffer(data, np.uint8, end - start, start) == ord("\n")))
+    found = np.frombuffer(data, np.uint8, length) == ord("\n")
+    return [int(np.count_nonzero(found[at : at + MARK_BYTES])) for at in starts]
 
 
 class LogFile:
@@ -160,20 +170,22 @@ class LogFile:
 
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
+        counts = _newlines(data, length)
         with self._lock:
             due = (
                 not self._offsets
                 or self._size - self._offsets[-1] >= MARK_BYTES
                 or now - self._times[-1] >= MARK_SECONDS
             )
-            for at in range(0, length, MARK_BYTES):  # a large chunk gets marks of its own
-                if due or at:
+            for newlines in counts:  # a large chunk gets marks of its own
+                if due:
                     self._offsets.append(self._size)
                     self._lines.append(self._newlines)
                     self._times.append(now)
-                end = min(at + MARK_BYTES, length)
-                self._newlines += _newlines(data, at, end, length >= _FLOOD)
-                self._size += end - at
+                due = True
+                self._newlines += newlines
+                self._size += min(MARK_BYTES, length)
+                length -= MARK_BYTES
             try:
                 self._save_marks()
             except OSError:
