@@ -30,10 +30,6 @@ class _Outlet:
         with suppress(OSError):
             self._file.flush()
 
-    def fileno(self) -> int:
-        """The descriptor behind it."""
-        return self._file.fileno()
-
 
 class TerminalDriver(LinuxDriver):
     """Reads keys from, and draws on, a terminal that may be closed at any moment.

@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable
 
 from .notes import say
-from .proc import Census, Process, read_process, send
+from .proc import Census, send
 from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0
@@ -42,12 +42,11 @@ def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int]
             agent(beats)
         finally:
             os._exit(0)
-    child = read_process(pid)
     os.close(beats)
     listener.close()
     if not _watch(pulse):
         say("guardian: the agent died or froze; ending everything")
-        end_everything(Census(config["run_id"]), child)
+        end_everything(Census(config["run_id"]), last=pid)
 
 
 def _watch(pulse: int) -> bool:
@@ -71,19 +70,14 @@ def _watch(pulse: int) -> bool:
             return False
 
 
-def end_everything(census: Census, agent: Process | None = None) -> None:
-    """Kills what a census finds, until it finds nothing or all patience is gone.
-
-    A child that is the frozen `agent` goes last in each round: its death signals its children.
-    """
+def end_everything(census: Census, last: int = 0) -> None:
+    """Kills what a census finds, until it finds nothing or all patience is gone. `last` is the
+    pid of a frozen agent below us, whose death signals its children."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         members = [process for process, _ in census.take().values()]
-        for process in members:
-            if agent is None or process.pid != agent.pid:
-                send(process, (signal.SIGKILL,))
-        if agent is not None:
-            send(agent, (signal.SIGKILL,))
+        for process in sorted(members, key=lambda process: process.pid == last):
+            send(process, (signal.SIGKILL,))
         _reap()
         if not members:
             return

@@ -177,15 +177,14 @@ class LogFile:
                 or self._size - self._offsets[-1] >= MARK_BYTES
                 or now - self._times[-1] >= MARK_SECONDS
             )
-            for newlines in counts:  # a large chunk gets marks of its own
-                if due:
+            # A large chunk gets marks of its own.
+            for at, newlines in zip(range(0, length, MARK_BYTES), counts, strict=True):
+                if due or at:
                     self._offsets.append(self._size)
                     self._lines.append(self._newlines)
                     self._times.append(now)
-                due = True
                 self._newlines += newlines
-                self._size += min(MARK_BYTES, length)
-                length -= MARK_BYTES
+                self._size += min(MARK_BYTES, length - at)
             try:
                 self._save_marks()
             except OSError:

@@ -20,7 +20,6 @@ MARK = "TFMUX_TEST_SESSION"
 # An agent that has confirmed its kill, or a screen whose terminal was closed, still has to end
 # itself: that is no leak.
 _SETTLE = 10.0
-_PROGRAM = "tui.main"
 
 
 def mark_session() -> None:
@@ -30,17 +29,17 @@ def mark_session() -> None:
 
 def tagged_here() -> list[Process]:
     """Return this session's living processes on this machine that carry a run's tag."""
-    return [each for each in _here() if each.tag is not None]
+    return [each for each in all_here() if each.tag is not None]
 
 
 def programs_here() -> list[Process]:
     """Return this session's living `tfmux` processes on this machine: screens and launchers."""
-    return [each for each in _here() if each.tag is None and _PROGRAM in each.argv]
+    return [each for each in all_here() if each.tag is None]
 
 
 def all_here() -> list[Process]:
     """Return both."""
-    return [*tagged_here(), *programs_here()]
+    return [each for each in proc.scan(having=f"{MARK}={os.environ[MARK]}") if _of_a_run(each)]
 
 
 def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ()) -> list[Process]:
@@ -70,8 +69,4 @@ def describe(processes: Iterable[Process]) -> str:
 
 
 def _of_a_run(process: Process) -> bool:
-    return process.alive and (process.tag is not None or _PROGRAM in process.argv)
-
-
-def _here() -> list[Process]:
-    return [each for each in proc.scan(having=f"{MARK}={os.environ[MARK]}") if each.alive]
+    return process.alive and (process.tag is not None or "tui.main" in process.argv)

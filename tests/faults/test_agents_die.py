@@ -35,6 +35,13 @@ def left(scene: Scene) -> list[Process]:
     return scene.of("tf3", "worker:0")
 
 
+def await_roster(scene: Scene, up: Up) -> None:
+    """Waits until the daemon without a tag stands in the agent's roster on tf3."""
+    (daemon,) = hidden(scene)
+    state = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/state.json"
+    wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+
+
 def test_a_killed_agent_is_told_and_takes_everything_with_it(scene: Scene) -> None:
     """SIGKILL of the agent: its guardian ends daemons, too; the run fails for that reason."""
     with launched(scene) as up:
@@ -81,9 +88,7 @@ def test_a_frozen_agent_without_guardian_goes_with_its_channel(scene: Scene, rul
     the bridge at the channel's end, and it ends everything there, a hidden daemon, too."""
     with launched(scene, run=f'on_disconnect = "{rule}"\n') as up:
         ready(up, "ps:0", "worker:0")
-        (daemon,) = hidden(scene)
-        state = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/state.json"
-        wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+        await_roster(scene, up)
         guardian, agent = scene.agents("tf3")
         proc.signal_process(agent, signal.SIGSTOP)
         proc.signal_process(guardian, signal.SIGKILL)
@@ -103,9 +108,7 @@ def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
     with launched(scene) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
-        (daemon,) = hidden(scene)
-        state = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{run_id}.tf3/state.json"
-        wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+        await_roster(scene, up)
         up.process.kill()
         up.process.wait()
         both = scene.agents("tf3")
@@ -130,10 +133,7 @@ def test_both_killed_under_a_living_launcher(scene: Scene) -> None:
     covers the daemon that outlived both."""
     with launched(scene) as up:
         ready(up, "ps:0", "worker:0")
-        (daemon,) = hidden(scene)
-        folder = scene.bed["tf3"].disk / "home/tfuser/.local/state/tfmux"
-        state = folder / f"{up.run_id}.tf3/state.json"
-        wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+        await_roster(scene, up)
         both = scene.agents("tf3")
         for process in both:
             proc.signal_process(process, signal.SIGSTOP)

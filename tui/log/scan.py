@@ -15,7 +15,7 @@ GIANT = 4 * 1024 * 1024
 """A line longer than this is looked at in parts."""
 ESCAPE = r"\x1b\[[0-?]*[ -/]*[@-~]"
 """A change of colour, and whatever else begins like one."""
-_ESCAPES = re.compile(ESCAPE.encode())
+ESCAPES = re.compile(ESCAPE.encode())
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Piece:
     @property
     def text(self) -> bytes:
         """The lines without colours."""
-        return _ESCAPES.sub(b"", self.data) if self.coloured else self.data
+        return ESCAPES.sub(b"", self.data) if self.coloured else self.data
 
 
 def forwards(file: LogFile, offset: int, line: int, stop: threading.Event) -> Iterator[Piece]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from array import array
 from bisect import bisect_left, bisect_right
@@ -14,7 +13,7 @@ import re2
 
 from launcher.store.logs import LogFile
 
-from .scan import ESCAPE, Piece, backwards, forwards
+from .scan import ESCAPE, ESCAPES, Piece, backwards, forwards
 from .sieve import sieve
 
 MAX_KEPT = 2_000_000
@@ -23,7 +22,6 @@ GROWTH_SECONDS = 0.3
 NEAR_BYTES = 1 << 30
 """How far back is looked before counting begins at the beginning; about a second's worth."""
 _LONGEST_ESCAPE = 64
-_ESCAPE = re.compile(ESCAPE.encode())
 _WITHIN = frozenset(b"\x1b[" + bytes(range(0x20, 0x40)))
 """What may stand before a byte of a change of colour."""
 _SPECIAL = frozenset(".^$*+?{}[]\\|()")
@@ -97,7 +95,7 @@ def _between_escapes(pattern: Any, data: bytes) -> Iterator[Any]:
             start = match.start()
             if start and data[start - 1] in _WITHIN:
                 begin = data.rfind(b"\x1b", max(0, start - _LONGEST_ESCAPE), start)
-                escape = _ESCAPE.match(data, begin) if begin >= 0 else None
+                escape = ESCAPES.match(data, begin) if begin >= 0 else None
                 if escape is not None and escape.end() > start:
                     at = escape.end()  # what follows it may hit, too
                     break
