@@ -46,6 +46,7 @@ async def test_without_a_browser_the_address_is_copied(
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         run.task("ps:0", state=TaskState.READY, url=URL)
+        await shows(pilot, URL)
         await until(pilot, lambda: isinstance(app.focused, LogPane))
         await pilot.press("o")
         await until(pilot, lambda: app.clipboard == URL)
