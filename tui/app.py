@@ -106,7 +106,7 @@ class TfmuxApp(App[int]):
         """The run, when there is nothing but it: a key may come before the first frame, and
         must not find a blank screen."""
         if self._first is not None and not self._pages:
-            from tui.screens.run import RunScreen
+            from tui.screens.run.screen import RunScreen
 
             return RunScreen(self._first)
         return super().get_default_screen()
@@ -130,7 +130,7 @@ class TfmuxApp(App[int]):
     def _command_ids(self) -> set[str]:
         from tui.screens.hosts import HostsScreen
         from tui.screens.metrics import MetricsScreen
-        from tui.screens.run import RunScreen
+        from tui.screens.run.screen import RunScreen
 
         screens: list[type[Screen[None]]] = [RunScreen, MetricsScreen, HostsScreen]
         return {command.id for screen in screens for command in commands(self, screen)}
@@ -145,7 +145,7 @@ class TfmuxApp(App[int]):
 
     def open_run(self, control: RunControl) -> None:
         """Shows a run; F9 and leaving are about it from now on."""
-        from tui.screens.run import RunScreen
+        from tui.screens.run.screen import RunScreen
 
         self.control = control
         self.push_screen(RunScreen(control))
@@ -192,7 +192,7 @@ class TfmuxApp(App[int]):
         self._switch(HostsScreen)
 
     def _switch(self, kind: Callable[[RunControl], Screen[None]]) -> None:
-        from tui.screens.run import RunScreen
+        from tui.screens.run.screen import RunScreen
 
         if self.screen.is_modal or self.control is None:
             return
@@ -260,8 +260,7 @@ class TfmuxApp(App[int]):
 
     def action_detach(self) -> None:
         """Leaves the run to a launcher without a screen, after one question."""
-        from tui.screens.dialogs import Leave
-        from tui.screens.task_actions import Confirm
+        from tui.screens.dialogs import Confirm, Leave
 
         if self.screen.is_modal or self.control is None:
             return

@@ -17,11 +17,11 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config, load_config
 from tui.layout import Arrangement
+from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
-from tui.screens.run import RunScreen
-from tui.screens.task_actions import Confirm
+from tui.screens.run.screen import RunScreen
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.prompt import Prompt
 
@@ -142,8 +142,9 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
         assert pane.view and pane.view.selection
         first, last = pane.view.selection
         assert last - first == 2
-        others = [v for t, v in screen_of(app)._views.items() if t != TaskId("ps", 0)]
-        assert all(other.selection is None for other in others)
+        views = screen_of(app).views
+        others = [t.id for t in screen_of(app).snapshot.tasks if t.id != TaskId("ps", 0)]
+        assert others and all(views.of(other).selection is None for other in others)
 
 
 async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
@@ -325,7 +326,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
         ]
         await pilot.press("3", "slash", *"needle", "enter")
         await shows(pilot, "/needle 1 of 1")
-        view = screen_of(app)._views[TaskId("worker", 1)]
+        view = screen_of(app).views.of(TaskId("worker", 1))
         assert view.lines.count == 4 and view.cursor == 3
         third = run.logs.open(TaskId("worker", 1)).size
         run.task("worker:1", attempt=3, attempts=(*begun, Attempt(3, third, 1020.0)))

@@ -15,7 +15,7 @@ from tui.app import TfmuxApp
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
-from tui.screens.run import RunScreen
+from tui.screens.run.screen import RunScreen
 from tui.sessions import Sessions
 
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2", "tf3": "root@tf3"}

@@ -20,7 +20,7 @@ from tui.app import TfmuxApp
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import Asker
-from tui.screens.run import RunScreen
+from tui.screens.run.screen import RunScreen
 from tui.sessions import Sessions
 from tui.shelf import ClusterEntry
 

@@ -67,7 +67,7 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "plotext", "launcher.session.session",
-        "launcher.session.engine", "launcher.cluster.spec", "tui.screens.run",
+        "launcher.session.engine", "launcher.cluster.spec", "tui.screens.run.screen",
         "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.screens.opening, tui.commands.open\n"

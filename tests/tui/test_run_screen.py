@@ -14,7 +14,7 @@ from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
-from tui.screens.run import RunScreen
+from tui.screens.run.screen import RunScreen
 from tui.widgets.log_pane import LogPane
 from tui.widgets.pane_grid import PaneGrid
 

@@ -20,6 +20,31 @@ from tui.outcome import failure_text, headline, paragraphs, receipt_text
 from tui.words import Mood
 
 
+class Confirm(ModalScreen[bool]):
+    """One question; y or Enter is yes, anything else no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "answer(True)", "Yes", show=False),
+        Binding("n,escape,q", "answer(False)", "No", show=False),
+    ]
+
+    def __init__(self, question: str, why: str) -> None:
+        super().__init__()
+        self._question = question
+        self._why = why
+
+    def compose(self) -> ComposeResult:
+        """The question, why it is asked, and the keys."""
+        with Vertical(classes="dialog"):
+            yield Label(self._question, classes="dialog-title")
+            yield Label(self._why)
+            yield Label("y yes   n no", classes="dialog-note")
+
+    def action_answer(self, yes: bool) -> None:
+        """Answers."""
+        self.dismiss(yes)
+
+
 class Leave(StrEnum):
     """What shall become of a living run."""
 

@@ -71,5 +71,5 @@ class Opening(Page):
 
 def _prefetch() -> None:
     """What is needed next, while a person still reads the home screen."""
-    for name in ("tui.screens.run", "textual_plotext"):
+    for name in ("tui.screens.run.screen", "textual_plotext"):
         importlib.import_module(name)

@@ -5,56 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import ClassVar
-
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen, Screen
-from textual.widgets import Label
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.session.control import RunControl
+from tui.screens.dialogs import Confirm
+from tui.screens.run.surroundings import Surroundings
 
 _Act = Callable[[TaskId], None]
 _GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
-class Confirm(ModalScreen[bool]):
-    """One question; y or Enter is yes, anything else no."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes", show=False),
-        Binding("n,escape,q", "answer(False)", "No", show=False),
-    ]
-
-    def __init__(self, question: str, why: str) -> None:
-        super().__init__()
-        self._question = question
-        self._why = why
-
-    def compose(self) -> ComposeResult:
-        """The question, why it is asked, and the keys."""
-        with Vertical(classes="dialog"):
-            yield Label(self._question, classes="dialog-title")
-            yield Label(self._why)
-            yield Label("y yes   n no", classes="dialog-note")
-
-    def action_answer(self, yes: bool) -> None:
-        """Answers."""
-        self.dismiss(yes)
-
-
-class TaskActions(Screen[None]):
+class TaskActions(Surroundings):
     """The part of the run screen that acts on one task."""
-
-    control: RunControl
-    snapshot: Snapshot
-
-    def focused_task(self) -> TaskId | None:
-        """The task that has the focus."""
-        raise NotImplementedError
 
     def action_restart(self, hard: bool) -> None:
         """Ends the task and starts it again; hard: KILL instead of TERM and grace."""
@@ -68,7 +30,7 @@ class TaskActions(Screen[None]):
     def open_page(self) -> None:
         """The focused task's page (TensorBoard's, say), else the only one that there is, in a
         browser; where there can be none, its address goes to the clipboard."""
-        name = self.focused_task()
+        name = self.board.focused
         url = self.snapshot.task(name).url if name else ""
         pages = [task.url for task in self.snapshot.tasks if task.url]
         if not url and len(pages) == 1:
@@ -83,7 +45,7 @@ class TaskActions(Screen[None]):
             self.notify(f"{url} — no browser here; copied", timeout=8)
 
     def _ask(self, word: str, act: _Act) -> None:
-        name = self.focused_task()
+        name = self.board.focused
         if name is None:
             return
         if not self.control.living or self.snapshot.ended is not None:

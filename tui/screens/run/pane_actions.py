@@ -6,7 +6,7 @@ from textual import on
 
 from launcher.ids import TaskId
 from tui.layout import Arrangement
-from tui.screens.panes import Panes
+from tui.screens.run.panes import Panes
 from tui.widgets.log_pane import LogPane
 from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.prompt import Prompt
@@ -19,30 +19,26 @@ class PaneActions(Panes):
     def _pane_chosen(self) -> None:
         self.action_zoom()
 
-    @on(LogPane.Marked)
-    def _lines_marked(self) -> None:
-        self.notify("y copies, Ctrl-S saves, Esc leaves", timeout=3)
-
     @on(Prompt.Answered)
     def _name_answered(self, event: Prompt.Answered) -> None:
         if event.purpose == "name" and event.text:
             task = self.board.named(event.text)
             if task is None:
                 self.notify(f"no task is called {event.text!r}", severity="warning", timeout=3)
-            self._focus(task)
+            self.focus_task(task)
 
     # focus and layout
 
     def action_next(self, by: int) -> None:
         """The next or previous task, over pages."""
         self.board.step(by)
-        self._refocus()
+        self.refocus()
 
     def action_nth(self, number: int) -> None:
         """The nth pane of the page."""
         places = self.board.place()
         if number <= len(places):
-            self._focus(places[number - 1][0])
+            self.focus_task(places[number - 1][0])
 
     def action_name(self) -> None:
         """Asks for a task's name."""
@@ -59,7 +55,7 @@ class PaneActions(Panes):
         dx, dy = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}[direction]
         x, y = here.region.center
         best: tuple[float, TaskId | None] | None = None
-        for pane in self._grid.panes:
+        for pane in self.grid.panes:
             px, py = pane.region.center
             ahead = (px - x) * dx + (py - y) * dy
             aside = abs((px - x) * dy) + abs((py - y) * dx)
@@ -69,12 +65,12 @@ class PaneActions(Panes):
             if best is None or distance < best[0]:
                 best = (distance, pane.view.task)
         if best:
-            self._focus(best[1])
+            self.focus_task(best[1])
 
     def action_zoom(self) -> None:
         """The focused pane alone, and back."""
         self.board.zoomed = not self.board.zoomed
-        self._refocus()
+        self.refocus()
 
     def action_back(self) -> None:
         """Out of whatever was entered last: a choice of lines, a search, the zoom."""
@@ -96,7 +92,7 @@ class PaneActions(Panes):
     def _arrange(self, arrangement: Arrangement) -> None:
         self.board.zoomed = False
         self.board.arrangement = arrangement
-        self._refocus()
+        self.refocus()
         self.notify(f"layout: {arrangement}", timeout=1.5)
 
     def action_arrange(self) -> None:
@@ -112,9 +108,8 @@ class PaneActions(Panes):
     def switch_task(self) -> None:
         """Switches the focused task on or off in the merged log."""
         if self.board.focused:
-            self._off ^= {self.board.focused}
-            view = self._view(None)
-            self.set_filter(view, self._filters.get(None, ""))
+            self.stop_search()
+            self.views.switch(self.board.focused)
             if self.pane:
                 self.pane.redraw()
             self.show_focus()
@@ -128,43 +123,9 @@ class PaneActions(Panes):
             self.board.pinned.remove(task)
         else:
             self.board.pinned.append(task)
-        self.board.update(self.snapshot, self._stalled)
+        self.board.update(self.snapshot, self.stalled)
 
     def action_page(self, by: int) -> None:
         """Turns the page."""
         self.board.turn(by)
-        self._refocus()
-
-    # scrolling
-
-    def action_scroll(self, rows: int) -> None:
-        """Scrolls the focused pane by rows, or moves the end of a choice."""
-        pane = self.pane
-        if pane and pane.view and pane.view.selection:
-            self.move_selection(pane, rows)
-        elif pane:
-            pane.scroll_rows(rows)
-
-    def action_scroll_page(self, pages: float) -> None:
-        """Scrolls the focused pane by pages."""
-        pane = self.pane
-        if pane and pane.view and pane.view.selection:
-            self.move_selection(pane, int(pane.size.height * pages))
-        elif pane:
-            pane.scroll_pages(pages)
-
-    def action_first_line(self) -> None:
-        """To the first line of the run."""
-        pane = self.pane
-        if pane and pane.view and pane.view.selection:
-            self.move_selection(pane, -pane.view.lines.count)
-        elif pane:
-            pane.go_home()
-
-    def action_follow(self) -> None:
-        """To the end, and follows it."""
-        pane = self.pane
-        if pane and pane.view and pane.view.selection:
-            self.move_selection(pane, pane.view.lines.count)
-        elif pane:
-            pane.go_end()
+        self.refocus()

@@ -1,0 +1,70 @@
+"""From error to error through the logs of all tasks, by time of receipt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from launcher.ids import TaskId
+from launcher.store.logs import LogStore
+
+from .document import Document
+from .finder import Finder
+from .merged import Merged
+from .search import Query
+
+ERRORS = Query(
+    r"^(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b)"
+    r"|\b(?:ERROR|FATAL|CRITICAL)\b|: [EF] (?:tensorflow|external)/|^[EF]\d{4} "
+    r"|[Ss]egmentation fault|[Oo]ut of memory|core dumped"
+)
+
+
+@dataclass(frozen=True)
+class ErrorLine:
+    """A line that looks like an error: whose it is, its number in that task's log, and which
+    one of how many it is."""
+
+    task: TaskId
+    line: int
+    place: int
+    total: int
+
+
+class ErrorWalk:
+    """A step that was asked for waits until all logs are counted through: `follow` is asked
+    every frame, and gives its line once."""
+
+    def __init__(self, logs: LogStore, tasks: list[TaskId]) -> None:
+        self._merged = Merged({task: Document(task, logs.open(task)) for task in tasks})
+        self._merged.refresh()
+        self._finder = Finder(self._merged, ERRORS, 0)
+        self._wanted = 0
+        self._at: int | None = None
+
+    def step(self, by: int) -> None:
+        """Asks for the next error, or the one before; the first step backwards is to the last."""
+        self._wanted = by
+
+    def close(self) -> None:
+        """Ends the threads that search."""
+        self._finder.cancel()
+
+    @property
+    def in_vain(self) -> bool:
+        """A step waits, and there is no error to step to."""
+        return self._wanted != 0 and self._finder.done and not self._finder.count
+
+    def follow(self) -> ErrorLine | None:
+        """The error that was asked for; None while it is looked for, and when none was."""
+        if not self._wanted:
+            return None
+        self._merged.refresh()
+        at = self._at
+        if at is None:
+            at = self._merged.count if self._wanted < 0 else -1
+        forward = self._wanted > 0
+        hit = self._finder.step(at, forward=forward) if self._finder.done else None
+        if hit is None:
+            return None
+        self._at, self._wanted = hit, 0
+        return ErrorLine(*self._merged.origin(hit), *self._finder.place(hit))

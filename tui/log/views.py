@@ -1,0 +1,119 @@
+"""The views of a run's logs: which lines each of them holds, and how lines are shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.store.logs import LogStore
+from tui.standing import standings
+from tui.words import thousands
+
+from .attempts import Attempts
+from .document import Document
+from .filter import Filtered
+from .merged import Merged
+from .rows import Options
+from .view import Lines, LogView
+
+
+class Views:
+    """Views by task, made when they are first asked for and kept as long as the screen; None is
+    the view of all logs merged."""
+
+    def __init__(self, logs: LogStore, snapshot: Snapshot) -> None:
+        self.options = Options()
+        self.off: set[TaskId] = set()
+        """Tasks switched off in the merged log."""
+        self._logs = logs
+        self._tasks = [task.id for task in snapshot.tasks]
+        self._views: dict[TaskId | None, LogView] = {}
+        self._filters: dict[TaskId | None, str] = {}
+        self._filtered: dict[tuple[TaskId | None, TaskId], Filtered] = {}
+        self._attempts = Attempts(logs)
+        self.update(snapshot)
+
+    def update(self, snapshot: Snapshot) -> bool:
+        """Takes up what the run knows and the logs do not, and what is drawn between and beside
+        their lines; False when that is as it was."""
+        begun = self._attempts.update(snapshot.tasks)
+        tasks = standings(snapshot)
+        if not begun and tasks == self.options.tasks:
+            return False
+        self.set_options(replace(self.options, tasks=tasks))
+        return True
+
+    def set_options(self, options: Options) -> None:
+        """How lines are shown, in all views."""
+        self.options = options
+        for view in self._views.values():
+            view.options = options
+
+    def of(self, task: TaskId | None) -> LogView:
+        """The view of a task's log, or of all logs merged."""
+        if task not in self._views:
+            colours = {name: number for number, name in enumerate(self._tasks)}
+            self._views[task] = LogView(
+                task, self._lines(task), self.options, self._attempts, colours=colours
+            )
+        return self._views[task]
+
+    def forget_cursors(self) -> None:
+        """No view marks a hit any more."""
+        for view in self._views.values():
+            view.cursor = None
+
+    def close(self) -> None:
+        """Ends the threads that filter."""
+        for filtered in self._filtered.values():
+            filtered.close()
+
+    # the merged log
+
+    @property
+    def merged(self) -> list[TaskId]:
+        """The tasks that are switched on in the merged log."""
+        return [task for task in self._tasks if task not in self.off]
+
+    def switch(self, task: TaskId) -> None:
+        """Switches a task on or off in the merged log."""
+        self.off ^= {task}
+        self.set_filter(self.of(None), self.filter_of(None))
+
+    # filters
+
+    def filter_of(self, task: TaskId | None) -> str:
+        """What lines must hold to be shown; empty where all are."""
+        return self._filters.get(task, "")
+
+    def set_filter(self, view: LogView, text: str) -> None:
+        """Shows only the lines that hit; no text shows all."""
+        for task in view.lines.documents():
+            old = self._filtered.pop((view.task, task), None)
+            if old:
+                old.close()
+        self._filters[view.task] = text
+        view.cursor = view.selection = None
+        view.lines = self._lines(view.task)
+        view.lines.refresh()
+        view.port.follow()
+
+    def note(self, view: LogView) -> str:
+        """A view's filter and what it lets through; empty where there is none."""
+        text = self.filter_of(view.task)
+        return f"&{text} {thousands(view.lines.count)} lines" if text else ""
+
+    def _lines(self, task: TaskId | None) -> Lines:
+        text = self.filter_of(task)
+
+        def source(name: TaskId) -> Document | Filtered:
+            document = Document(name, self._logs.open(name))
+            if not text:
+                return document
+            filtered = self._filtered[task, name] = Filtered(document, text)
+            return filtered
+
+        if task is not None:
+            return source(task)
+        return Merged({name: source(name) for name in self.merged})
