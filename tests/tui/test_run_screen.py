@@ -227,3 +227,22 @@ async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
         await shows(pilot, "nothing left alive")
         await pilot.press("q")
     assert app.return_value == 1
+
+
+async def test_closing_between_two_frames_is_silent(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the app shuts down widgets go one by one, and the clock draws on none of them. Here
+    it draws everything on each turn of the loop, and so in each such moment."""
+    place = RunScreen.place_resized
+
+    def place_and_draw(screen: RunScreen) -> None:
+        place(screen)
+        screen.show_around()
+
+    monkeypatch.setattr("tui.screens.run.screen.FRAME", 0)
+    monkeypatch.setattr(RunScreen, "place_resized", place_and_draw)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(200, 50)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+    # an error of the clock would have been raised at the end of `run_test`

@@ -72,8 +72,9 @@ class RunScreen(PaneActions, LineActions, SearchActions, TaskActions):
     async def _clock(self) -> None:
         """Thirty frames a second while anything happens, ten in quiet hours."""
         quiet = 0
-        # A screen that is closed loses its widgets before its workers are cancelled.
-        while self in self.app.screen_stack:
+        # A screen that is closed, alone or with the app, loses its widgets before its workers
+        # are cancelled.
+        while self in self.app.screen_stack and self.app.is_running:
             quiet = 0 if self._frame() else quiet + 1
             await asyncio.sleep(FRAME if quiet < QUIET_AFTER else QUIET_FRAME)
 
