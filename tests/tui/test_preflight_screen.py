@@ -17,9 +17,9 @@ from tests.beds.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.test_home import home
 from tui.app import TfmuxApp
-from tui.screens.editor.table import Body
 from tui.screens.home import HomeScreen
 from tui.screens.preflight import PreflightScreen
+from tui.widgets.cell_grid import CellGrid
 
 REMOTE = """
 [hosts.far]
@@ -125,7 +125,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await shows(pilot, "✓ nothing stands in the way")
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
-            screen.query_one(Body).go_to(CHECKS.index(Check.LEFTOVERS), 1)
+            screen.query_one(CellGrid).go_to(CHECKS.index(Check.LEFTOVERS), 1)
             await shows(pilot, f"the run {run} is dead")
             await shows(pilot, f"tfmux kill {run} --file FILE")
             await pilot.press("x")

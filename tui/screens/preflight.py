@@ -30,12 +30,12 @@ from launcher.preflight import (
 )
 from launcher.session.attach import stored
 from launcher.session.history import summary
-from tui.screens.editor.table import Body, Cell, Row
 from tui.screens.kill_living import KillLiving
 from tui.screens.page import Page
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.shelf import RunEntry
+from tui.widgets.cell_grid import Cell, CellGrid, Row
 from tui.widgets.footer import KeyFooter
 
 FRAME = 0.1
@@ -82,13 +82,13 @@ class PreflightScreen(Page):
     def compose(self) -> ComposeResult:
         """From top to bottom."""
         yield Static(id="title", markup=False)
-        yield Body("", 1, CELL)
-        yield Body("who reaches whom is looked at when the hosts are logged in to", 1)
+        yield CellGrid("", 1, CELL)
+        yield CellGrid("who reaches whom is looked at when the hosts are logged in to", 1)
         yield Static(id="told", markup=False)
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        self._checks, self._matrix = self.query(Body)
+        self._checks, self._matrix = self.query(CellGrid)
         self._matrix.id = "matrix"
         self.set_focus(self._checks)
         self.set_interval(FRAME, self._frame)
@@ -231,7 +231,7 @@ class PreflightScreen(Page):
         resolved = f" ({pair.resolved})" if pair.resolved else ""
         return f"{source} reaches {task} at {pair.address}{resolved}"
 
-    @on(Body.Moved)
+    @on(CellGrid.Moved)
     def _tell(self) -> None:
         text = Text()
         for each in self._here():

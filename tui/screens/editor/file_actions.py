@@ -14,16 +14,12 @@ from launcher.cluster.draft import Disk, examine
 from launcher.cluster.file import loads
 from launcher.errors import TfmuxError
 from tui.screens.ask import AskText, Choose
-from tui.screens.editor.base import EditorBase
+from tui.screens.editor.shown import PAUSE, ShownDraft
 from tui.screens.page import OpenRun
 from tui.screens.preflight import PreflightScreen
 
-PAUSE = 0.12
-"""Seconds without a key after which what is typed is checked: a large cluster takes longer to
-check than a finger to the next key."""
 
-
-class FileActions(EditorBase):
+class FileActions(ShownDraft):
     """The part of the editor that works on the file as a whole."""
 
     # the text

@@ -6,14 +6,14 @@ from launcher.cluster.edit import ClusterText
 from launcher.cluster.paste import PasteError, entries, hosts, spec
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.ask import AskText
-from tui.screens.editor.base import EditorBase
 from tui.screens.editor.completion import Completion
 from tui.screens.editor.sheets import add_missing, paste, undefined_hosts
+from tui.screens.editor.shown import ShownDraft
 
 JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
 
 
-class RowActions(EditorBase):
+class RowActions(ShownDraft):
     """The part of the editor that works on rows."""
 
     def action_add(self) -> None:

@@ -13,7 +13,7 @@ from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
 from tui.screens.editor.fields import HOST, JOB, RUN, Field
 from tui.screens.editor.kinds import visible
-from tui.screens.editor.table import Cell, Row
+from tui.widgets.cell_grid import Cell, Row
 
 _TENSORBOARD = {
     "in_cluster": False,

@@ -1,270 +1,20 @@
-"""A table whose cells are edited where they stand; what is wrong stands below its row."""
+"""A table whose cells are edited where they stand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
-
-from rich.cells import cell_len, set_cell_size
-from rich.segment import Segment
-from rich.style import Style
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from tui.screens.editor.completion import Completion
+from tui.widgets.cell_grid import GAP, WIDEST, CellGrid
 from tui.widgets.line_input import LineInput
 
-GAP = 2
-WIDEST = 44
 EDITOR_WIDTH = 60
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell: what stands in it, or (dimmed) what holds where nothing stands."""
-
-    text: str
-    default: str = ""
-    problem: str = ""
-    fixed: bool = False
-    """It cannot be edited."""
-    mood: str = ""
-    """How it is coloured: `good`, `busy`, `bad`, or not at all."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row; `key` tells it from the others."""
-
-    key: str
-    cells: tuple[Cell, ...]
-    problem: str = ""
-    """What is wrong with none of its cells in particular."""
-
-
-class Body(ScrollView, can_focus=True):
-    """The cells. The title row and the first column stay when the rest scrolls."""
-
-    DEFAULT_CSS = """
-    Body { height: 1fr; background: $background; scrollbar-size: 0 1; }
-    Body .body--title { background: $surface; color: $text-muted; text-style: bold; }
-    Body .body--row { background: $boost; }
-    Body .body--cursor { background: $primary; color: $text; text-style: bold; }
-    Body .body--default { color: $text-disabled; }
-    Body .body--problem { color: $mood-bad; }
-    Body .body--busy { color: $mood-busy; }
-    Body .body--good { color: $mood-good; }
-    """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "body--title",
-        "body--cursor",
-        "body--row",
-        "body--default",
-        "body--problem",
-        "body--busy",
-        "body--good",
-    }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1, 0)", "Up", show=False),
-        Binding("down,j", "move(1, 0)", "Down", show=False),
-        Binding("left,h", "move(0, -1)", "Left", show=False),
-        Binding("right", "move(0, 1)", "Right", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "edge(-1)", "First column", show=False),
-        Binding("end", "edge(1)", "Last column", show=False),
-        Binding("ctrl+home,g", "ends(-1)", "First row", show=False),
-        Binding("ctrl+end,G", "ends(1)", "Last row", show=False),
-        Binding("enter,f2", "edit", "Edit", show=False),
-    ]
-
-    class Moved(Message):
-        """The cursor is on another cell."""
-
-    class Chosen(Message):
-        """Enter, or a click on the cell under the cursor."""
-
-    def __init__(self, nothing: str, first: int, widest: int = WIDEST) -> None:
-        """`nothing` is shown where there are no rows; `first` is the first column that the
-        cursor goes to; `widest` limits the width of all columns but the last."""
-        super().__init__()
-        self._widest = widest
-        self._first = first
-        self.titles: tuple[str, ...] = ()
-        self.rows: tuple[Row, ...] = ()
-        self.row = 0
-        self.column = first
-        self._nothing = nothing
-        self._widths: list[int] = []
-        self._lines: list[tuple[int, str]] = []
-        """Row and problem of each line below the titles; an empty problem is the row itself."""
-
-    def show(self, titles: Sequence[str], rows: Sequence[Row]) -> None:
-        """Shows rows; the cursor stays where it was, or on its row's key."""
-        key = self.rows[self.row].key if self.row < len(self.rows) else None
-        same_place = self.row
-        self.titles, self.rows = tuple(titles), tuple(rows)
-        keys = [row.key for row in self.rows]
-        self.row = keys.index(key) if key in keys else min(same_place, max(0, len(keys) - 1))
-        self._measure()
-        self.refresh()
-
-    def _measure(self) -> None:
-        self._widths = []
-        for number, title in enumerate(self.titles):
-            texts = [
-                min(self._widest, cell_len(_shown(row.cells[number]))) for row in self.rows[:200]
-            ]
-            self._widths.append(max([cell_len(title), 4, *texts]))
-        if self._widths and self.size.width:  # the last column may have what is left
-            free = self.size.width - sum(self._widths) - GAP * len(self._widths)
-            last = [cell_len(_shown(row.cells[-1])) for row in self.rows[:200]]
-            self._widths[-1] += max(0, min(free, max([0, *last]) - self._widths[-1]))
-        self._lines = []
-        for number, row in enumerate(self.rows):
-            self._lines.append((number, ""))
-            for title, cell in zip(self.titles, row.cells, strict=True):
-                if cell.problem:
-                    self._lines.append((number, f"{title}: {cell.problem}"))
-            if row.problem:
-                self._lines.append((number, row.problem))
-        width = sum(self._widths) + GAP * len(self._widths)
-        self.virtual_size = Size(width, len(self._lines) + 1)
-
-    def on_resize(self) -> None:
-        self._measure()
-
-    @property
-    def cell(self) -> Cell | None:
-        """The cell under the cursor."""
-        return self.rows[self.row].cells[self.column] if self.rows else None
-
-    def go_to(self, row: int, column: int) -> None:
-        """Puts the cursor somewhere and brings it into sight."""
-        self.row = max(0, min(row, len(self.rows) - 1))
-        self.column = max(self._first, min(column, len(self.titles) - 1))
-        region = self.region_of(self.row, self.column)
-        fixed = self._widths[0] + GAP if self._widths else 0
-        left = region.x - (fixed if self.column else region.x)
-        # The title row covers one line of what is scrolled under it.
-        self.scroll_to_region(
-            Region(left, region.y - 1, region.width + fixed, 2),
-            animate=False,
-            force=True,
-            immediate=True,
-        )
-        self.refresh()
-        self.post_message(self.Moved())
-
-    def region_of(self, row: int, column: int) -> Region:
-        """Where a cell stands, not scrolled."""
-        x = sum(self._widths[:column]) + GAP * column
-        y = 1 + next((i for i, line in enumerate(self._lines) if line == (row, "")), 0)
-        return Region(x, y, self._widths[column] if self._widths else 0, 1)
-
-    def seen_at(self, row: int, column: int) -> tuple[int, int]:
-        """Where a cell is on the widget, as scrolled."""
-        region = self.region_of(row, column)
-        x = region.x - (self.scroll_offset.x if column else 0)
-        return x, region.y - self.scroll_offset.y
-
-    def action_move(self, rows: int, columns: int) -> None:
-        """Moves the cursor."""
-        self.go_to(self.row + rows, self.column + columns)
-
-    def action_page(self, pages: int) -> None:
-        """Moves the cursor by a page."""
-        self.go_to(self.row + pages * max(1, self.size.height - 2), self.column)
-
-    def action_edge(self, side: int) -> None:
-        """To the first or last column."""
-        self.go_to(self.row, 0 if side < 0 else len(self.titles) - 1)
-
-    def action_ends(self, side: int) -> None:
-        """To the first or last row."""
-        self.go_to(0 if side < 0 else len(self.rows) - 1, self.column)
-
-    def action_edit(self) -> None:
-        """Edits the cell."""
-        if self.rows:
-            self.post_message(self.Chosen())
-
-    def on_click(self, event: events.Click) -> None:
-        """Chooses a cell, and edits the one that is chosen."""
-        y = event.y + self.scroll_offset.y - 1
-        if event.y < 1 or not 0 <= y < len(self._lines):
-            return
-        x = event.x
-        fixed = self._widths[0] + GAP
-        if x >= fixed:
-            x += self.scroll_offset.x
-        column, start = 0, 0
-        while column < len(self._widths) - 1 and x >= start + self._widths[column] + GAP:
-            start += self._widths[column] + GAP
-            column += 1
-        row = self._lines[y][0]
-        if (row, column) == (self.row, self.column) and self.has_focus:
-            self.action_edit()
-        else:
-            self.go_to(row, column)
-
-    def render_line(self, y: int) -> Strip:
-        """One line: titles on top, whatever is scrolled below."""
-        width = self.size.width
-        base = self.rich_style
-        if y == 0:
-            style = self.get_component_rich_style("body--title")
-            return self._strip([(title, style) for title in self.titles], style, width)
-        number = y - 1 + self.scroll_offset.y
-        if not self.rows:
-            text = f" {self._nothing}" if y == 1 else ""
-            style = self.get_component_rich_style("body--default")
-            return Strip([Segment(set_cell_size(text, width), style)])
-        if number >= len(self._lines):
-            return Strip.blank(width, base)
-        row, problem = self._lines[number]
-        if problem:
-            style = self.get_component_rich_style("body--problem")
-            return Strip([Segment(set_cell_size(f"  ⚠ {problem}", width), style)])
-        here = row == self.row
-        line = self.get_component_rich_style("body--row") if here else base
-        cells = [
-            (_shown(cell), self._style(cell, line, here and column == self.column))
-            for column, cell in enumerate(self.rows[row].cells)
-        ]
-        return self._strip(cells, line, width)
-
-    def _style(self, cell: Cell, line: Style, cursor: bool) -> Style:
-        if cursor and self.has_focus:
-            return self.get_component_rich_style("body--cursor")
-        if cell.mood in ("busy", "good"):
-            return line + Style(color=self.get_component_rich_style(f"body--{cell.mood}").color)
-        if cell.problem or cell.mood:
-            return line + Style(
-                color=self.get_component_rich_style("body--problem").color, bold=True
-            )
-        if not cell.text:
-            return line + Style(color=self.get_component_rich_style("body--default").color)
-        return line
-
-    def _strip(self, cells: Sequence[tuple[str, Style]], gap: Style, width: int) -> Strip:
-        segments = []
-        for (text, style), wide in zip(cells, self._widths, strict=True):
-            segments.append(Segment(_cut(text, wide), style))
-            segments.append(Segment(" " * GAP, gap))
-        fixed = Strip(segments[:2])
-        rest = Strip(segments[2:]).crop(self.scroll_offset.x)
-        strip = Strip.join([fixed, rest])
-        return strip.extend_cell_length(width, gap).crop(0, width)
 
 
 class CellInput(LineInput):
@@ -287,7 +37,7 @@ class CellInput(LineInput):
 
 
 class EditTable(Widget):
-    """Body, and over it the field with a line for what is wrong or what the field is for."""
+    """The cells, and over them the field with a line for what is wrong or what the field is for."""
 
     DEFAULT_CSS = """
     EditTable { height: 1fr; layers: cells field; }
@@ -330,7 +80,7 @@ class EditTable(Widget):
         widest: int = WIDEST,
     ) -> None:
         super().__init__(id=id)
-        self.body = Body(nothing, first, widest)
+        self.body = CellGrid(nothing, first, widest)
         self.original = ""
         """What stood in the cell when the field was opened: the cells already show what is being
         typed as soon as it has been checked."""
@@ -403,13 +153,3 @@ class EditTable(Widget):
         else:
             self.close()
             self.post_message(self.Cancelled(self))
-
-
-def _shown(cell: Cell) -> str:
-    return cell.text or cell.default
-
-
-def _cut(text: str, width: int) -> str:
-    if cell_len(text) > width:
-        text = set_cell_size(text, width - 1) + "…"
-    return set_cell_size(text, width)
