@@ -7,7 +7,6 @@ so that beats are answered meanwhile.
 
 from __future__ import annotations
 
-import errno
 import os
 import selectors
 import signal
@@ -18,13 +17,13 @@ import time
 from typing import Any, Callable
 
 from . import ports, probe, proc, stage, state, stats, wire
-from .channel import Channel, OpenLog
+from .channel import Channel
 from .channels import Channels
-from .drain import Drain, Log
 from .files import Files
 from .folders import FolderError, Folders
 from .kills import Kill
 from .notes import reason, say
+from .outputs import Outputs
 from .tasks import Attempt, spawn
 
 _LOOK_LISTENING = 0.03
@@ -57,7 +56,6 @@ class Agent:
         self._guardian = guardian
         self._census = proc.Census(config["run_id"])
         self._attempts, self._was = state.load(folders, self._census)
-        self._logs = {attempt.task: attempt.log for attempt in self._attempts}
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
@@ -67,10 +65,14 @@ class Agent:
         self._channels = Channels(self._selector, listener, self._handle, self._launcher_died)
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
-        self._drain = Drain(self._wake)
+        self._outputs = Outputs(
+            folders,
+            self._channels,
+            {attempt.task: attempt.log for attempt in self._attempts},
+            self._wake,
+            local=bool(config["local"]),
+        )
         self._woken = 0.0
-        self._said_sizes: dict[str, int] = {}
-        self._said_losses: set[tuple[str, str]] = set()
         self._signalled = 0
         """Processes signalled by kills of everything: who asks again, after a cut, has not heard
         the receipt of the first."""
@@ -93,7 +95,7 @@ class Agent:
         signal.signal(signal.SIGTERM, self._on_term)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
-        self._drain.start()
+        self._outputs.start()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
@@ -122,8 +124,8 @@ class Agent:
             self._beat_guardian(b"b")
         self._look_at_lease(now)
         if self._due("sizes", now, _SIZE_PACE):
-            self._tell_sizes()
-        self._tell_losses()
+            self._outputs.tell_sizes()
+        self._outputs.tell_losses()
         self._channels.write()
 
     def _patience(self) -> float:
@@ -134,7 +136,7 @@ class Agent:
             waits.append(self._next["listening"] - now)
         if any(a.ended and not a.told for a in self._attempts) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
-        if self._sizes_to_tell():
+        if self._outputs.has_grown():
             waits.append(self._next["sizes"] - now)
         if now - self._woken < _LOOK_AGAIN:
             waits.append(_LOOK_AGAIN)
@@ -212,7 +214,7 @@ class Agent:
         else:
             handlers = {
                 wire.START: self._start,
-                wire.OPEN: self._open,
+                wire.OPEN: self._outputs.open,
                 wire.CREDIT: self._credit,
                 wire.KILL: self._kill,
                 wire.PORTS: self._ports,
@@ -269,10 +271,9 @@ class Agent:
             if attempt.task == task and attempt.attempt == number:  # asked again after a cut
                 channel.send(wire.STARTED, attempt.facts())
                 return
-        log = self._log(task, said["log_limit"])
+        log = self._outputs.log(task, said["log_limit"])
         attempt = Attempt(task, number, log, said.get("port"))
         self._attempts.append(attempt)
-        self._said_losses.discard((task, "limit"))
         doomed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
         if doomed or self._ending:
             attempt.ended = attempt.eof = attempt.told = True
@@ -283,7 +284,7 @@ class Agent:
         env = {k: v for k, v in os.environ.items() if k != "TFMUX_AGENT"}
         env.update(said["env"])
         try:
-            self._refuse_link(log)
+            self._outputs.begin(log, task)
             spawned = spawn(said["argv"], env, said["cwd"], said.get("pty", False))
         except (OSError, ValueError) as error:
             attempt.ended = attempt.eof = attempt.told = True
@@ -293,36 +294,9 @@ class Agent:
             process = proc.read_process(spawned.pid)
             attempt.start = process.start if process else 0
             self._census.roots[(attempt.pid, attempt.start)] = task
-            self._drain.add(spawned.output, log)
+            self._outputs.take(spawned.output, log)
         channel.send(wire.STARTED, {**attempt.facts(), "held": held})
         self._save()
-
-    def _log(self, task: str, limit: int) -> Log:
-        log = self._logs.get(task)
-        if log is None:
-            log = self._logs[task] = Log(self._folders.log(task), limit)
-        log.limit = limit
-        return log
-
-    @staticmethod
-    def _refuse_link(log: Log) -> None:
-        """A full disk starts a task without a log; a link where its log should be does not.
-
-        Raises:
-            OSError: there is one.
-        """
-        try:
-            log.open()
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise
-
-    def _open(self, channel: Channel, said: dict[str, Any]) -> None:
-        number, start = int(said["number"]), int(said["from"])
-        if not 0 <= number < 1 << 16 or start < 0:
-            raise wire.WireError(f"OPEN: no log {number} from {start}")
-        log = self._log(str(said["task"]), int(said.get("log_limit", 1 << 62)))
-        channel.open_logs[number] = OpenLog(number, log, start)
 
     @staticmethod
     def _credit(channel: Channel, said: dict[str, Any]) -> None:
@@ -404,9 +378,9 @@ class Agent:
         for attempt in self._attempts:
             if not attempt.ended or attempt.eof:
                 continue
-            attempt.eof = not self._drain.draining(attempt.log)
+            attempt.eof = self._outputs.ended(attempt.log)
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if not attempt.told and (attempt.eof or late or self._drain.idle(attempt.log)):
+            if not attempt.told and (attempt.eof or late or self._outputs.settled(attempt.log)):
                 attempt.told = changed = True
                 facts = attempt.facts()
                 if attempt.port and not attempt.listening:
@@ -491,32 +465,3 @@ class Agent:
     def _end(self, why: str) -> None:
         self._ending = why
         self._ending_since = time.monotonic()
-
-    def _tell_losses(self) -> None:
-        """Says once that a log has become incomplete; how much was lost, its end tells."""
-        if not self._channels.tended:
-            return
-        for task, log in self._logs.items():
-            for lost, word, text in (
-                (log.lost, "disk", "the disk is full; output finds no room and is dropped"),
-                (log.cut, "limit", "it has reached its log_limit; what follows is dropped"),
-            ):
-                if lost and (task, word) not in self._said_losses:
-                    self._said_losses.add((task, word))
-                    self._channels.tell(wire.NOTE, {"text": f"the log of {task}: {text}"})
-
-    def _sizes_to_tell(self) -> list[tuple[str, Log]]:
-        if not self._config["local"]:
-            return []
-        return [
-            (task, log)
-            for task, log in self._logs.items()
-            if log.size != self._said_sizes.get(task, 0)
-        ]
-
-    def _tell_sizes(self) -> None:
-        if self._channels.queued:
-            return
-        for task, log in self._sizes_to_tell():
-            self._said_sizes[task] = log.size
-            self._channels.tell(wire.SIZE, {"task": task, "size": log.size})
