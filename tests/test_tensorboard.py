@@ -17,7 +17,7 @@ import pytest
 from launcher.cluster.file import load
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
-from tui.commands import demos
+from tui import demos
 
 TRAINING = """
 name = "watched"

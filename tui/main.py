@@ -121,11 +121,9 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from tui.commands import demos, launch
+    from tui.commands import demos
 
-    if arguments.list:
-        return demos.show_list()
-    return launch.up(demos.find(arguments.name), arguments)
+    return demos.show_list() if arguments.list else demos.demo(arguments)
 
 
 def _up(arguments: argparse.Namespace) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from launcher.cluster.spec import Cluster
+from launcher.hosts.credentials import Ask
 from launcher.session.attach import StoredRun, stored
 from launcher.session.control import RunControl
 from launcher.session.session import Session
 from launcher.session.viewing import Viewer
-from tui.commands.launch import detach_command
-from tui.screens.prompts import Asker
+from tui.detaching import detach_command
 
 
 class Sessions:
@@ -19,31 +19,31 @@ class Sessions:
         self._viewers: list[Viewer] = []
 
     def launch(
-        self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
+        self, cluster: Cluster, text: str, ask: Ask, resume: str | None = None
     ) -> RunControl:
         """Launches a cluster; `text` is its file as it stands.
 
         Raises:
             OSError: the run's folder cannot be made.
         """
-        return self._start(Session.launch(cluster, text, resume=resume), asker)
+        return self._start(Session.launch(cluster, text, resume=resume), ask)
 
-    def attach(self, run_id: str, asker: Asker) -> RunControl:
+    def attach(self, run_id: str, ask: Ask) -> RunControl:
         """Takes a living run over.
 
         Raises:
             TfmuxError: it is not known here, or its file cannot be read.
         """
-        return self.take(stored(run_id), asker)
+        return self.take(stored(run_id), ask)
 
-    def take(self, run: StoredRun, asker: Asker) -> RunControl:
+    def take(self, run: StoredRun, ask: Ask) -> RunControl:
         """Takes a living run over."""
-        return self._start(run.attach(), asker)
+        return self._start(run.attach(), ask)
 
-    def hold(self, run: StoredRun, asker: Asker) -> RunControl:
+    def hold(self, run: StoredRun, ask: Ask) -> RunControl:
         """A living run, to act on it: by the launcher that tends it, else it is taken over."""
         if run.folder.tended() is None:
-            return self.take(run, asker)
+            return self.take(run, ask)
         viewer = Viewer(run.folder)
         self._viewers.append(viewer)
         return viewer
@@ -64,9 +64,9 @@ class Sessions:
             session.wait()
         return self._all
 
-    def _start(self, session: Session, asker: Asker) -> Session:
+    def _start(self, session: Session, ask: Ask) -> Session:
         session.detach_with(detach_command(session))
-        session.on_question(asker)
+        session.on_question(ask)
         self._all.append(session)
         session.start()
         return session

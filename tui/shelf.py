@@ -14,7 +14,7 @@ from launcher.errors import ClusterFileError
 from launcher.session.history import RunSummary, summary
 from launcher.session.living import LivingRun
 from launcher.store.runs import RunFolder
-from tui.commands import demos
+from tui import demos
 
 MOST_RUNS = 300
 """Runs that are listed; `tfmux logs` opens older ones by name."""
@@ -107,9 +107,7 @@ class Shelf:
         """All demos."""
         if not self._demos:
             for name in demos.names():
-                path = demos.find(name)
-                first = path.read_text(encoding="utf-8").partition("\n")[0]
-                self._demos.append(DemoEntry(name, first.lstrip("# "), path))
+                self._demos.append(DemoEntry(name, demos.about(name), demos.find(name)))
         return self._demos
 
     def _cluster(self, path: Path, saved: bool) -> ClusterEntry:

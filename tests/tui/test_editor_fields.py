@@ -15,6 +15,7 @@ from launcher.cluster.edit import ClusterText, EditError
 from launcher.cluster.paste import entries
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
+from tui.one_line import invisible, visible
 from tui.screens.editor.fields import HOST, JOB, RUN
 from tui.screens.editor.kinds import (
     ENV,
@@ -25,9 +26,7 @@ from tui.screens.editor.kinds import (
     TASKS,
     TEXT,
     WORDS,
-    invisible,
     line_of,
-    visible,
     words,
 )
 from tui.screens.editor.sheets import HostSheet, JobSheet, RunSheet, Sheet, TaskSheet

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -52,7 +53,10 @@ async def test_what_is_typed_during_the_import_is_handed_on() -> None:
 
         return pages
 
-    app = TfmuxApp(pages=[Opening(load)], config=Config())
+    async def replace(pages: Sequence[Page]) -> Page:
+        return await app.replace_pages(pages)
+
+    app = TfmuxApp(pages=[Opening(load, replace)], config=Config())
     async with app.run_test(size=(80, 24)) as pilot:
         await shows(pilot, "looking for clusters")
         await pilot.press("j", "f9")

@@ -1,40 +1,23 @@
-"""The demos: ready cluster files, one for each of the trainer's modes."""
+"""`tfmux demo`: a ready cluster file, launched, or a list of them."""
 
 from __future__ import annotations
 
-import difflib
+import argparse
 import sys
-from pathlib import Path
 
-from launcher.errors import TfmuxError
+from tui import demos
+from tui.commands import launch
 from tui.exits import Exit
 
-FOLDER = Path(__file__).resolve().parent.parent / "demos"
 
-
-def names() -> list[str]:
-    """All demos, the default one first."""
-    found = sorted(path.stem for path in FOLDER.glob("*.toml"))
-    return sorted(found, key=lambda name: name != "async")
-
-
-def find(name: str) -> Path:
-    """The cluster file of a demo.
-
-    Raises:
-        TfmuxError: there is none of that name; the nearest one is named.
-    """
-    if name in names():
-        return FOLDER / f"{name}.toml"
-    near = difflib.get_close_matches(name, names(), 1)
-    hint = f"did you mean {near[0]}?" if near else "`tfmux demo --list` names them"
-    raise TfmuxError(f"there is no demo {name!r}; {hint}")
+def demo(arguments: argparse.Namespace) -> int:
+    """Launches a demo; returns the run's exit code."""
+    return launch.up(demos.find(arguments.name), arguments)
 
 
 def show_list() -> int:
-    """Prints a line a demo: its name, and the first comment of its file."""
-    wide = max(len(name) for name in names())
-    for name in names():
-        first = (FOLDER / f"{name}.toml").read_text().partition("\n")[0]
-        sys.stdout.write(f"{name:<{wide}}  {first.lstrip('# ')}\n")
+    """Prints a line a demo: its name, and what it shows."""
+    wide = max(len(name) for name in demos.names())
+    for name in demos.names():
+        sys.stdout.write(f"{name:<{wide}}  {demos.about(name)}\n")
     return Exit.SUCCESS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from launcher.cluster.file import load
 from launcher.session.session import Session
+from tui.detaching import detach_command
 from tui.exits import Exit
 from tui.headless import run_headless
 from tui.report import report
@@ -37,11 +38,6 @@ def up(file: Path, arguments: argparse.Namespace) -> int:
 def _end_by_machine(session: Session, app: App[int]) -> None:
     session.kill_all(by_person=False)
     app.exit()
-
-
-def detach_command(session: Session) -> list[str]:
-    """A launcher without a screen that goes on with the run."""
-    return [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
 
 
 def show(session: Session) -> int:

@@ -40,7 +40,10 @@ def home(files: Sequence[Path] = ()) -> int:
 
         return pages
 
-    app = TfmuxApp(pages=[Opening(load)])
+    async def replace(pages: Sequence[Page]) -> Page:
+        return await app.replace_pages(pages)
+
+    app = TfmuxApp(pages=[Opening(load, replace)])
 
     def end(*_: object) -> None:
         # The screen may be gone already: the runs are ended first, then the screen.

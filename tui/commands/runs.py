@@ -15,7 +15,8 @@ from launcher.run.states import Outcome
 from launcher.session.attach import stored
 from launcher.session.killing import Killing
 from launcher.session.living import LivingRun, living_runs
-from tui.commands.launch import detach_command, show
+from tui.commands.launch import show
+from tui.detaching import detach_command
 from tui.exits import Exit
 from tui.headless import Follower, run_headless
 from tui.report import receipt_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from textual import events
 from textual.app import ComposeResult
@@ -28,9 +28,11 @@ class Opening(Page):
     Opening #about { height: 1fr; padding: 0 1; color: $text-muted; }
     """
 
-    def __init__(self, load: Import) -> None:
+    def __init__(self, load: Import, replace: Callable[[Sequence[Page]], Awaitable[Page]]) -> None:
+        """`load` imports; `replace` is the app's, and puts the pages in this one's place."""
         super().__init__()
         self._load = load
+        self._replace = replace
         self._typed: list[str] = []
         self._wants_kill = False
 
@@ -56,12 +58,9 @@ class Opening(Page):
         self.app.exit()
 
     async def _import(self) -> None:
-        from tui.app import TfmuxApp
-
         app = self.app
-        assert isinstance(app, TfmuxApp)
         make = await asyncio.to_thread(self._load)
-        home = await app.replace_pages(make())
+        home = await self._replace(make())
         if self._wants_kill:
             home.kill_living()
         for key in self._typed:

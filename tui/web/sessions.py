@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from launcher.cluster.spec import Cluster
+from launcher.hosts.credentials import Ask
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
 from launcher.session.session import Session
 from launcher.session.viewing import Viewer
 from launcher.store.runs import RunFolder
-from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.web.launches import Launches
 
@@ -25,35 +25,35 @@ class ServedSessions(Sessions):
         self._say = say
 
     def launch(
-        self, cluster: Cluster, text: str, asker: Asker, resume: str | None = None
+        self, cluster: Cluster, text: str, ask: Ask, resume: str | None = None
     ) -> RunControl:
         """Launches a cluster, once: while a run of that name lives, it is shown instead."""
         launched = self._launches.launch(cluster, text, resume)
         if launched.again:
             self._say("this cluster runs already; F9 ends it, then it can be launched anew")
-        return self.view(launched.folder, asker)
+        return self.view(launched.folder, ask)
 
-    def attach(self, run_id: str, asker: Asker) -> RunControl:
+    def attach(self, run_id: str, ask: Ask) -> RunControl:
         """Shows a living run; one that nobody tends gets a launcher first."""
         folder = RunFolder.find(run_id)
         self._launches.attach(folder)
-        return self.view(folder, asker)
+        return self.view(folder, ask)
 
-    def take(self, run: StoredRun, asker: Asker) -> RunControl:
+    def take(self, run: StoredRun, ask: Ask) -> RunControl:
         """The same, of a run that has been read already."""
-        return self.attach(run.folder.run_id, asker)
+        return self.attach(run.folder.run_id, ask)
 
-    def hold(self, run: StoredRun, asker: Asker) -> RunControl:
+    def hold(self, run: StoredRun, ask: Ask) -> RunControl:
         """The same: nothing else is done to a run here."""
-        return self.take(run, asker)
+        return self.take(run, ask)
 
-    def view(self, folder: RunFolder, asker: Asker) -> Viewer:
+    def view(self, folder: RunFolder, ask: Ask) -> Viewer:
         """Looks at a run; what its launcher asks, this page asks."""
         viewer = Viewer(
             folder,
             tended=lambda: self._launches.tended(folder),
             rescue=lambda: self._launches.attach(folder),
-            ask=asker,
+            ask=ask,
         )
         self._viewers.append(viewer)
         return viewer

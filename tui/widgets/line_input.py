@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.widgets import Input
 
-from tui.screens.editor.kinds import visible
+from tui.one_line import visible
 
 
 class LineInput(Input):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.cluster.paste import entries
+from tui.one_line import invisible, visible
 
-_PICTURES = 0x2400
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d{1,3})?")
 _PLAIN_WORD = re.compile(r"[^\s'\"\\]+")
@@ -34,21 +34,6 @@ class Kind:
 
     line: Callable[[Any], str]
     value: Callable[[str], Any]
-
-
-def visible(text: str) -> str:
-    """Control characters as their pictures: a newline is ␊."""
-    return "".join(
-        chr(_PICTURES + ord(c)) if ord(c) < 0x20 else "␡" if c == "\x7f" else c for c in text
-    )
-
-
-def invisible(line: str) -> str:
-    """The text that `visible` has shown."""
-    return "".join(
-        chr(ord(c) - _PICTURES) if 0 <= ord(c) - _PICTURES < 0x20 else "\x7f" if c == "␡" else c
-        for c in line
-    )
 
 
 def words(line: str) -> list[str]:

@@ -1,0 +1,38 @@
+"""The demos: ready cluster files, one for each of the trainer's modes."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from launcher.errors import TfmuxError
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+def names() -> list[str]:
+    """All demos, the default one first."""
+    found = sorted(path.stem for path in _FOLDER.glob("*.toml"))
+    return sorted(found, key=lambda name: name != "async")
+
+
+def find(name: str) -> Path:
+    """The cluster file of a demo.
+
+    Raises:
+        TfmuxError: there is none of that name; the nearest one is named.
+    """
+    if name in names():
+        return _FOLDER / f"{name}.toml"
+    near = difflib.get_close_matches(name, names(), 1)
+    hint = f"did you mean {near[0]}?" if near else "`tfmux demo --list` names them"
+    raise TfmuxError(f"there is no demo {name!r}; {hint}")
+
+
+def about(name: str) -> str:
+    """What a demo shows: the first comment of its file.
+
+    Raises:
+        TfmuxError: there is none of that name.
+    """
+    return find(name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")

@@ -1,0 +1,12 @@
+"""What goes on with a run when its screen leaves."""
+
+from __future__ import annotations
+
+import sys
+
+from launcher.session.session import Session
+
+
+def detach_command(session: Session) -> list[str]:
+    """A launcher without a screen that goes on with the run."""
+    return [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
