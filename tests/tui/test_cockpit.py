@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,10 @@ def screen_of(app: TfmuxApp) -> RunScreen:
 
 def visible(app: TfmuxApp, text: str) -> bool:
     return any(text in row for row in screen_text(app))
+
+
+def said(app: TfmuxApp, text: str) -> bool:
+    return any(note.message == text for note in app._notifications)
 
 
 async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
@@ -110,6 +115,42 @@ async def test_errors_of_all_panes(run: ScriptedRun) -> None:
         await pilot.press("e")
         await shows(pilot, "ValueError: first")
         assert screen_of(app).board.focused == TaskId("worker", 2)
+
+
+async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
+    """e says that there is none, and finds the first one that comes later."""
+    run.write("worker:1", b"all is well\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "all is well")
+        await pilot.press("e")
+        await until(pilot, lambda: said(app, "no line of any task looks like an error"))
+        run.write("worker:1", b"KeyError: 'late'\n")
+        await shows(pilot, "KeyError: 'late'")
+        deadline = time.monotonic() + 20
+        while not said(app, "error 1 of 1") and time.monotonic() < deadline:
+            await pilot.press("e")  # the search may be a tenth of a second behind the screen
+            await pilot.pause(0.05)
+        assert said(app, "error 1 of 1")
+        assert screen_of(app).board.focused == TaskId("worker", 1)
+
+
+async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> None:
+    """Search, filter and the walk over errors keep up with logs that grow, and no longer than
+    somebody looks at them."""
+
+    run.write("ps:0", b"needle\nhay\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "hay")
+        await pilot.press("ampersand", *"needle", "enter", "e")
+        await pilot.press("slash", *"needle", "enter")
+        await shows(pilot, "/needle 1 of 1")
+        readers = [t for t in threading.enumerate() if t.name in ("search", "filter")]
+        assert {"search", "filter"} == {thread.name for thread in readers}
+    for thread in readers:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in readers)
 
 
 async def test_choosing_and_copying_lines(
