@@ -54,10 +54,6 @@ class Channel:
         """Queues a control frame."""
         self._control.append(wire.encode(kind, body))
 
-    def send_raw(self, kind: int, raw: bytes) -> None:
-        """Queues a control frame with a raw body."""
-        self._control.append(wire.encode_raw(kind, raw))
-
     @property
     def queued(self) -> int:
         """Control frames that wait."""

@@ -155,11 +155,6 @@ class Search:
             return None
         return self.lines[bisect_left(self.lines, line) - 1]
 
-    def place(self, line: int) -> int:
-        """Which hit line that is, counted from 1; 0 when it is none."""
-        at = bisect_left(self.lines, line)
-        return at + 1 if at < len(self.lines) and self.lines[at] == line else 0
-
     def _run(self) -> None:
         self._look_near()
         offset = line = 0
