@@ -107,7 +107,8 @@ class Shelf:
         """All demos."""
         if not self._demos:
             for name in demos.names():
-                self._demos.append(DemoEntry(name, demos.about(name), demos.find(name)))
+                file = demos.find(name)
+                self._demos.append(DemoEntry(name, demos.about(file), file))
         return self._demos
 
     def _cluster(self, path: Path, saved: bool) -> ClusterEntry:

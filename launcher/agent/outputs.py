@@ -91,19 +91,21 @@ class Outputs:
 
     def has_grown(self) -> bool:
         """There are sizes to tell."""
-        return self._local and any(
-            log.size != self._told_sizes.get(task, 0) for task, log in self._logs.items()
-        )
+        return bool(self._grown())
 
     def tell_sizes(self) -> None:
         """Tells how far logs have grown, unless the launcher has not read the last word yet."""
-        if not self._local or self._channels.queued:
+        if self._channels.queued:
             return
-        for task, log in self._logs.items():
-            size = log.size
-            if size != self._told_sizes.get(task, 0):
-                self._told_sizes[task] = size
-                self._channels.tell(wire.SIZE, {"task": task, "size": size})
+        for task, size in self._grown():
+            self._told_sizes[task] = size
+            self._channels.tell(wire.SIZE, {"task": task, "size": size})
+
+    def _grown(self) -> list[tuple[str, int]]:
+        if not self._local:
+            return []
+        sizes = ((task, log.size) for task, log in self._logs.items())
+        return [(task, size) for task, size in sizes if size != self._told_sizes.get(task, 0)]
 
     def tell_losses(self) -> None:
         """Says once that a log has become incomplete; how much was lost, its end tells."""

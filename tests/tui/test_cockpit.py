@@ -138,7 +138,6 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
 async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> None:
     """Search, filter and the walk over errors keep up with logs that grow, and no longer than
     somebody looks at them."""
-
     run.write("ps:0", b"needle\nhay\n")
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:

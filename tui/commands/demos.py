@@ -19,5 +19,5 @@ def show_list() -> int:
     """Prints a line a demo: its name, and what it shows."""
     wide = max(len(name) for name in demos.names())
     for name in demos.names():
-        sys.stdout.write(f"{name:<{wide}}  {demos.about(name)}\n")
+        sys.stdout.write(f"{name:<{wide}}  {demos.about(demos.find(name))}\n")
     return Exit.SUCCESS

@@ -29,10 +29,6 @@ def find(name: str) -> Path:
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
 
 
-def about(name: str) -> str:
-    """What a demo shows: the first comment of its file.
-
-    Raises:
-        TfmuxError: there is none of that name.
-    """
-    return find(name).read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+def about(file: Path) -> str:
+    """What a demo shows: the first comment of its file."""
+    return file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")

@@ -1,4 +1,4 @@
-"""What the keys do to the panes: focus, layout, pages, scrolling."""
+"""What the keys do to the panes: focus, layout, pages."""
 
 from __future__ import annotations
 
