@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import asyncssh
 import pytest
 
 from tests.beds import BedError, faults, network, proc, sockets
+from tests.beds.frozen import FreezableDisk
 from tests.beds.host import Host
 from tests.beds.namespaces import Bed, clear_stale
 from tests.beds.watch import Watch
@@ -504,3 +506,19 @@ def test_missing_bed_is_a_skip_here_and_a_failure_in_ci(monkeypatch: pytest.Monk
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="needs root"):
         require_bed()
+
+
+def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, bed_possible: None) -> None:
+    """A write hangs while the file system is frozen, and goes on when it is thawed."""
+    with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
+        written = threading.Event()
+
+        def write() -> None:
+            (disk.mountpoint / "file").write_text("text")
+            written.set()
+
+        disk.freeze()
+        threading.Thread(target=write, daemon=True).start()
+        assert not written.wait(0.5)
+        disk.thaw()
+        assert written.wait(10)
