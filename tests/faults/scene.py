@@ -34,15 +34,15 @@ STRANGERS = (
 class Scene:
     """Some hosts of a bed, and this machine when `here` is set.
 
-    `tasks` places tasks as `{"ps": ["tf1"], "worker": ["tf3", "here"]}`; each gets a port of its
-    own from `first_port` on, so several scenes may stand on one bed.
+    `file` places tasks as `{"ps": ["tf1"], "worker": ["tf3", "here"]}`; each gets a port of its
+    own. Tests that run at the same time have other beds, and so other ports of this machine.
     """
 
-    def __init__(self, bed: Bed, folder: Path, *, first_port: int = 3000) -> None:
+    def __init__(self, bed: Bed, folder: Path) -> None:
         self.bed = bed
         self.folder = folder
         self.strangers: dict[str, list[Process]] = {}
-        self._port = first_port
+        self._port = 3000 + 100 * bed.number
         self._files = 0
 
     def __enter__(self) -> Self:
