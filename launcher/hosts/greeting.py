@@ -116,6 +116,15 @@ async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
                 if not data:
                     break
                 seen = (seen + data)[-_MARK_LIMIT:]
+                if marker + b"\r\n" in seen:
+                    raise AgentError(
+                        host,
+                        "logged in, but the way to our command is not 8-bit clean: a terminal "
+                        "stands in between and changes line ends",
+                        code="shell-blocked",
+                        todo="a ForceCommand there, or a command= in authorized_keys, may run "
+                        "it in one (script, screen): let this login go without",
+                    )
     except TimeoutError as error:
         said = _last_line(seen.decode(errors="replace"))
         raise AgentError(

@@ -1,0 +1,16 @@
+"""Fixtures of the attacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.clients import Clients
+from tests.beds.inprocess import SshServer
+
+
+@pytest.fixture
+def clients(ssh_server: SshServer, tfmux_home: Path) -> Clients:
+    """OpenSSH's client and ours, and a server that both know."""
+    return Clients(tfmux_home, ssh_server)
