@@ -190,6 +190,21 @@ class Client(asyncssh.SSHClient):
         return answers
 
 
+async def agent_keys(
+    path: str | None, only: list[str] | None
+) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:
+    """The keys of an agent, `only` those of these public files; the agent must stay open while
+    they are used."""
+    wanted = [asyncssh.read_public_key(name).public_data for name in only or ()]
+    try:
+        agent = await asyncssh.connect_agent(path) if path else None
+    except (OSError, asyncssh.Error):
+        return None, []
+    if agent is None:
+        return None, []
+    return agent, list(await agent.get_keys(wanted or None))
+
+
 async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[str, str]]:
     """The keys that a login offers, in their order: file or agent's comment, and the key's kind
     and fingerprint."""

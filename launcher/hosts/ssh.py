@@ -18,7 +18,7 @@ import asyncssh
 from ..cluster.addresses import SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError, printable
 from . import host_keys
-from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind
+from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind, agent_keys
 from .dial import dial
 from .host_keys import HostName, KnownHosts, ShownKey, accepted_keys
 from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
@@ -163,6 +163,26 @@ class Logins:
     ) -> asyncssh.SSHClientConnection:
         deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
         given = arguments(name, target.host, config, target.identity)
+        agent = None
+        if given.get("client_keys") == []:
+            only = given.pop("agent_identities", None)
+            agent, found = await agent_keys(given.pop("agent_path"), only)
+            given |= {"client_keys": found or None, "agent_path": None}
+        try:
+            return await self._login_with(name, target, config, given, deadline, approved)
+        finally:
+            if agent is not None:
+                agent.close()
+
+    async def _login_with(
+        self,
+        name: str,
+        target: Target,
+        config: SshConfig,
+        given: dict[str, Any],
+        deadline: Deadline,
+        approved: ShownKey | None,
+    ) -> asyncssh.SSHClientConnection:
         options = await self._options(name, given, deadline)
         step = self._stepper(name, target)
         tunnel = await self._tunnel(name, target, config)
@@ -358,7 +378,8 @@ def _jump_of(target: Target, config: SshConfig) -> str:
 def _key_files(given: dict[str, Any]) -> list[str]:
     """The key files that a login looks at."""
     usual = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
-    return [str(each) for each in given.get("client_keys") or usual]
+    named = given.get("client_keys", usual) or []
+    return [each for each in named if isinstance(each, str)]
 
 
 def _unused(config: SshConfig) -> str:

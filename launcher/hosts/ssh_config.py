@@ -87,16 +87,14 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
         except (OSError, ValueError) as error:
             raise _unusable(name, str(error)) from error
     else:
-        argv = [ssh, "-v", "-F", "/dev/stdin", "-G"]
+        # With a command, since ssh refuses some options without one, and RemoteCommand with it.
+        argv = [ssh, "-v", "-F", "/dev/stdin", "-G", "-o", "RemoteCommand=none"]
         argv += ["-l", user] if user is not None else []
         argv += ["-p", str(port)] if port is not None else []
         sources = f'Include "{_user_config()}"\nInclude "{SYSTEM_CONFIG}"\n'
-        printed, said = await _run(name, [*argv, "--", host], sources)
+        printed, said = await _run(name, [*argv, "--", host, "true"], sources)
         files = tuple(dict.fromkeys(Path(path) for path in _READ.findall(said)))[1:]
         config = SshConfig(_values(printed), await _defaults(name, ssh), files)
-    if changed := [path for path in config.files if _open_to_others(path)]:
-        what = f"bad owner or permissions on {_short(changed[0])}: others may change it"
-        raise _unusable(name, what)
     return config
 
 
@@ -107,15 +105,6 @@ def _unusable(name: str, why: str) -> UnreachableError:
 
 def _user_config() -> Path:
     return Path("~/.ssh/config").expanduser()
-
-
-def _open_to_others(path: Path) -> bool:
-    """Somebody else may write it: OpenSSH refuses such a file, too."""
-    try:
-        found = path.stat()
-    except OSError:
-        return False
-    return found.st_uid not in (0, os.getuid()) or bool(found.st_mode & 0o022)
 
 
 async def _defaults(name: str, ssh: str) -> Values:
@@ -215,7 +204,14 @@ class _Parser(SSHClientConfig):
     }
 
     def parse(self, path: Path) -> None:
-        """Reads a file, an included one too, and remembers it."""
+        """Reads a file, an included one too, and remembers it.
+
+        Raises:
+            ValueError: others may change it; OpenSSH refuses such a file, too.
+        """
+        found = path.stat()
+        if found.st_uid not in (0, os.getuid()) or found.st_mode & 0o022:
+            raise ValueError(f"Bad owner or permissions on {path}")
         self.__dict__.setdefault("read", []).append(path)
         super().parse(path)
 

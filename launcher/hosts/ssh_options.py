@@ -121,7 +121,7 @@ def arguments(name: str, alias: str, config: SshConfig, identity: str | None) ->
         given["pkcs11_provider"] = config.get("pkcs11provider")
     if (forwarded := config.get("forwardagent")).lower() not in ("", "no", "false"):
         given["agent_forwarding"] = True if config.on("forwardagent") else forwarded
-    return given | _identities(name, alias, config, identity) | _way(name, alias, config)
+    return given | _identities(alias, config, identity) | _way(name, alias, config)
 
 
 def plain_key_algs() -> list[str]:
@@ -188,38 +188,31 @@ def _path(text: str, tokens: dict[str, str]) -> str:
     return str(Path(_replaced(text, tokens)).expanduser())
 
 
-def _identities(name: str, alias: str, config: SshConfig, identity: str | None) -> dict[str, Any]:
+def _identities(alias: str, config: SshConfig, identity: str | None) -> dict[str, Any]:
     """Keys, certificates and the agent."""
     found: dict[str, Any] = {"agent_path": _agent(config)}
     tokens = _tokens(alias, config)
     files = [] if identity is None else [identity]
     if identity is None and config.differs("identityfile"):
-        named = [_path(text, tokens) for text in config.all("identityfile") if text != "none"]
+        files = [_path(text, tokens) for text in config.all("identityfile") if text != "none"]
+        public = [path for path in files if path.endswith(".pub")]  # of keys in the agent
+        private = [path for path in files if path not in public]
         found["ignore_encrypted"] = True
-        files = [path for path in named if Path(path).exists()] or named
-        if not named:
-            found |= _no_files(name, config, found["agent_path"])
-    if files:
+        # Empty: those of the agent alone, which asyncssh would take for the usual files.
+        found["client_keys"] = [path for path in private if Path(path).exists()] or private
+    elif files:
         found["client_keys"] = files
     if certificates := [_path(text, tokens) for text in config.all("certificatefile")]:
         found["client_certs"] = certificates
     if config.on("identitiesonly"):
         names = files or [_path(text, tokens) for text in config.all("identityfile")]
         names = names or [_path(f"~/.ssh/id_{kind}", {}) for kind in ("ed25519", "ecdsa", "rsa")]
-        public = [path for each in names for path in (each + ".pub",) if Path(path).exists()]
+        public = [each if each.endswith(".pub") else f"{each}.pub" for each in names]
+        public = [path for path in public if Path(path).exists()]
         found["agent_identities"] = public
         if not public:
             found["agent_path"] = None
     return found
-
-
-def _no_files(name: str, config: SshConfig, agent: str | None) -> dict[str, Any]:
-    """`IdentityFile none`: asyncssh has no way to leave out the usual files but not the agent."""
-    usual = [Path(f"~/.ssh/id_{kind}").expanduser() for kind in ("ed25519", "ecdsa", "rsa")]
-    if agent and any(path.exists() for path in usual):
-        what = f"{config.where('identityfile')}: `none` beside an agent is not supported"
-        raise unsupported(name, what)
-    return {} if agent else {"client_keys": None}
 
 
 def _agent(config: SshConfig) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from launcher.hosts.ssh import Logins
 from launcher.plan.plan import SshTarget
 from tests import command
 from tests.attacks.clients import Clients, Person
-from tests.beds import keys
+from tests.beds import keys, proc
 from tests.beds.namespaces import Bed
 
 
@@ -91,7 +92,7 @@ async def test_a_canonical_name_counts(clients: Clients) -> None:
     """`CanonicalizeHostname` with `Match canonical`: the address of the second reading."""
     text = f"Match canonical\n  Port {clients.server.port}\n"
     clients.config.write_text(
-        "Host localhost\n  CanonicalizeHostname yes\n  CanonicalDomains .\n"
+        "Host localhost\n  CanonicalizeHostname yes\n  CanonicalDomains invalid\n"
         f"  User {clients.server.user}\n  IdentityFile {clients.server.client_key.path}\n"
         f"  UserKnownHostsFile {clients.known_hosts}\n  AddressFamily inet\n{text}"
     )
@@ -120,7 +121,7 @@ async def test_a_command_of_match_that_hangs_ends(
 async def test_a_broken_configuration_is_named(clients: Clients) -> None:
     """File and line, in OpenSSH's words."""
     clients.configure("Port twentytwo")
-    error = await only_refused(clients, r"config line 2: Bad number")
+    error = await only_refused(clients, r"config line 2: Bad port")
     assert error.code == "ssh-config"
 
 
@@ -132,7 +133,7 @@ async def test_a_configuration_that_others_may_write_is_refused(clients: Clients
     await clients.ours()
     for path in (clients.config, included):
         path.chmod(0o666)
-        with pytest.raises(UnreachableError, match=rf"permissions on ~/\.ssh/{path.name}"):
+        with pytest.raises(UnreachableError, match=f"permissions on {path}"):
             await clients.ours()
         path.chmod(0o600)
 
@@ -382,7 +383,10 @@ async def test_a_certificate_file_logs_in(bed: Bed, tfmux_home: Path) -> None:
     private = asyncssh.read_private_key(tfmux_home / ".ssh/id_ed25519")
     made = authority.generate_user_certificate(private, "me", principals=[host.account.name])
     (tfmux_home / ".ssh/mine").write_bytes(made.export_certificate())
-    host.etc("ssh/authorized", f"cert-authority {authority.export_public_key().decode()}")
+    host.write(
+        f"{host.account.home}/.ssh/authorized_keys",
+        f"cert-authority {authority.export_public_key().decode()}",
+    )
     logins = Logins()
     with pytest.raises(AuthError):
         await logins.connect("tf3", SshTarget(None, "tf3", None))
@@ -466,9 +470,12 @@ def test_a_terminal_in_between_is_told_at_once(bed: Bed, tfmux_home: Path, tmp_p
     public = (tfmux_home / ".ssh/id_ed25519.pub").read_text()
     spawn = "import os,pty;pty.spawn(['sh','-c',os.environ['SSH_ORIGINAL_COMMAND']])"
     host.write(f"{host.account.home}/spawn.py", spawn)
-    host.etc("ssh/authorized", f'command="python3 spawn.py" {public}')
+    host.write(f"{host.account.home}/.ssh/authorized_keys", f'command="python3 spawn.py" {public}')
     began = time.monotonic()
     done = command.run("check", cluster_file(tmp_path, bed, "tf3"))
+    for process in host.leftovers():  # its terminal gets no end of input from this spawn.py
+        proc.signal_process(process, signal.SIGKILL)
+        assert proc.wait_gone(process, 20)
     assert "not 8-bit clean" in done.stdout, done
     assert "[shell-blocked]" in done.stdout
     assert time.monotonic() - began < 25
@@ -479,7 +486,9 @@ def test_a_forced_command_is_named(bed: Bed, tfmux_home: Path, tmp_path: Path) -
     """A command= that runs something else: the sentence says so."""
     bed.give_access(tfmux_home)
     public = (tfmux_home / ".ssh/id_ed25519.pub").read_text()
-    bed["tf3"].etc("ssh/authorized", f'command="echo only backups" {public}')
+    host = bed["tf3"]
+    text = f'command="echo only backups" {public}'
+    host.write(f"{host.account.home}/.ssh/authorized_keys", text, mode=0o600)
     done = command.run("check", cluster_file(tmp_path, bed, "tf3"))
     assert "authorized_keys there runs another command" in done.stdout, done
 
