@@ -15,6 +15,8 @@ import pwd
 import re
 import shutil
 import signal
+import subprocess
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ READ_SECONDS = 20.0
 """As long as the commands of `Match exec` may take."""
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _READ = re.compile(r"^debug1: Reading configuration data (.+?)\r?$", re.MULTILINE)
+_DEFAULTS_LOCK = threading.Lock()
 
 Values = Mapping[str, tuple[str, ...]]
 
@@ -91,34 +94,38 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
         argv = [ssh, "-v", "-F", "/dev/stdin", "-G", "-o", "RemoteCommand=none"]
         argv += ["-l", user] if user is not None else []
         argv += ["-p", str(port)] if port is not None else []
+        if set('*?[{"\\') & set(str(_user_config())):  # Include would take it for a pattern
+            raise _unusable(name, f"the path {_user_config()} is not supported")
         sources = f'Include "{_user_config()}"\nInclude "{SYSTEM_CONFIG}"\n'
-        printed, said = await _run(name, [*argv, "--", host, "true"], sources)
+        (printed, said), defaults = await asyncio.gather(
+            _run(name, [*argv, "--", host, "true"], sources), asyncio.to_thread(_defaults, ssh)
+        )
         files = tuple(dict.fromkeys(Path(path) for path in _READ.findall(said)))[1:]
-        config = SshConfig(_values(printed), await _defaults(name, ssh), files)
+        config = SshConfig(_values(printed), defaults, files)
     return config
 
 
 def _unusable(name: str, why: str) -> UnreachableError:
     what = f"the SSH configuration cannot be used: {why}"
-    return UnreachableError(name, what, code="ssh-config", todo="correct ~/.ssh/config")
+    return UnreachableError(name, what, code="ssh-config", todo="correct ~/.ssh/config, or ssh")
 
 
 def _user_config() -> Path:
     return Path("~/.ssh/config").expanduser()
 
 
-async def _defaults(name: str, ssh: str) -> Values:
-    known = _known_defaults(ssh)
-    if not known:
-        printed, _ = await _run(name, [ssh, "-F", "none", "-G", "--", "localhost"], "")
-        known.update(_values(printed))
-    return known
+def _defaults(ssh: str) -> Values:
+    """The defaults of the installed OpenSSH, asked for once."""
+    with _DEFAULTS_LOCK:  # hosts are read side by side
+        return _ask_defaults(ssh)
 
 
 @lru_cache
-def _known_defaults(ssh: str) -> dict[str, tuple[str, ...]]:
-    """The defaults of the installed OpenSSH, filled when they are first asked for."""
-    return {}
+def _ask_defaults(ssh: str) -> Values:
+    argv = [ssh, "-F", "none", "-G", "--", "localhost", "true"]
+    nothing = subprocess.DEVNULL
+    done = subprocess.run(argv, stdin=nothing, capture_output=True, timeout=READ_SECONDS)
+    return _values(done.stdout.decode(errors="surrogateescape"))
 
 
 async def _run(name: str, argv: list[str], sources: str) -> tuple[str, str]:

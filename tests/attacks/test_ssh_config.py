@@ -442,6 +442,29 @@ async def test_a_session_is_bytes_whatever_the_configuration(
     assert not (tmp_path / "owned").exists()
 
 
+@pytest.mark.bed
+async def test_variables_are_sent(bed: Bed, tfmux_home: Path) -> None:
+    """`SetEnv` and `SendEnv`, as far as the server's AcceptEnv goes."""
+    bed.give_access(tfmux_home)
+    config = tfmux_home / ".ssh/config"
+    config.write_text(f"SetEnv LANG=C.UTF-8 OTHER=x\n{config.read_text()}")
+    transport = await Logins().open("tf3", SshTarget(None, "tf3", None), "echo $LANG/$OTHER")
+    try:
+        assert await transport.read() == b"C.UTF-8/\n"
+    finally:
+        await transport.aclose()
+
+
+async def test_a_name_is_never_an_option_of_ssh(clients: Clients, tmp_path: Path) -> None:
+    """Addresses pass; what is no name of a host is refused and not run."""
+    assert (await ssh_config.read_config("far", "::1", None, None)).get("hostname") == "::1"
+    owned = tmp_path / "owned"
+    for name in (f"-oProxyCommand=touch {owned}", "a b", f"$(touch {owned})"):
+        with pytest.raises(UnreachableError, match="hostname contains invalid"):
+            await ssh_config.read_config("far", name, None, None)
+    assert not owned.exists()
+
+
 def cluster_file(tmp_path: Path, bed: Bed, name: str) -> str:
     """A cluster of one host, by its alias."""
     text = f'[hosts.{name}]\nssh = "{name}"\naddress = "{name}"\npython = "{bed[name].python}"\n'
