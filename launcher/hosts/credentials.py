@@ -195,14 +195,15 @@ async def agent_keys(
 ) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:
     """The keys of an agent, `only` those of these public files; the agent must stay open while
     they are used."""
-    wanted = [asyncssh.read_public_key(name).public_data for name in only or ()]
+    agent = None
     try:
+        wanted = [asyncssh.read_public_key(name).public_data for name in only or ()]
         agent = await asyncssh.connect_agent(path) if path else None
-    except (OSError, asyncssh.Error):
+        return agent, list(await agent.get_keys(wanted or None)) if agent else []
+    except (OSError, ValueError, asyncssh.Error):
+        if agent is not None:
+            agent.close()
         return None, []
-    if agent is None:
-        return None, []
-    return agent, list(await agent.get_keys(wanted or None))
 
 
 async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[str, str]]:

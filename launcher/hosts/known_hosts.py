@@ -18,8 +18,6 @@ from hashlib import sha1
 
 import asyncssh
 
-MAX_FILE = 64 << 20
-
 
 class Marker(StrEnum):
     """What a line says of its key."""
@@ -77,7 +75,7 @@ def read_entries(files: Iterable[str], odd: list[str]) -> Iterator[Entry]:
     for file in map(os.path.expanduser, files):
         try:
             with open(file, "rb") as opened:
-                data = opened.read(MAX_FILE)
+                data = opened.read()
         except (FileNotFoundError, NotADirectoryError):
             continue
         for number, raw in enumerate(data.split(b"\n"), 1):

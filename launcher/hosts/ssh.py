@@ -24,7 +24,7 @@ from .host_keys import HostName, KnownHosts, ShownKey, accepted_keys
 from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import SshConfig, read_config
-from .ssh_options import arguments, known_hosts_files, plain_key_algs
+from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
 
 __all__ = [
@@ -204,10 +204,14 @@ class Logins:
             address = str(link.getpeername()[0]) if config.on("checkhostip") else ""
             through["sock"] = link
         called = HostName(host, port, config.get("hostkeyalias"), address)
-        known = await self._known_hosts(name, target, config, called)
-        if "server_host_key_algs" not in given and not known.any:
-            # Without an authority a server's certificate would be no first contact.
-            through["server_host_key_algs"] = plain_key_algs()
+        try:
+            known = await self._known_hosts(name, target, config, called)
+        except BaseException:
+            if "sock" in through:
+                through["sock"].close()
+            raise
+        if algorithms := host_key_algs(known, given.get("server_host_key_algs")):
+            through["server_host_key_algs"] = algorithms
         client = Client(name, known, deadline, step, approved=approved)
         try:
             async with deadline.start():

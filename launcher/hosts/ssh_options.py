@@ -23,6 +23,7 @@ from asyncssh.public_key import (
 )
 
 from ..errors import UnreachableError
+from .host_keys import KnownHosts
 from .ssh_config import SshConfig, account_home
 
 REFUSED = (
@@ -124,9 +125,22 @@ def arguments(name: str, alias: str, config: SshConfig, identity: str | None) ->
     return given | _identities(alias, config, identity) | _way(name, alias, config)
 
 
-def plain_key_algs() -> list[str]:
-    """Host keys without certificates."""
-    return [each.decode() for each in get_default_public_key_algs()]
+def host_key_algs(known: KnownHosts, configured: list[str] | str | None) -> list[str] | None:
+    """The kinds of host keys to ask a server for; None leaves it to asyncssh, which asks for
+    the known ones.
+
+    Without an authority a server's certificate would be no first contact, and with a list of
+    the user's own a key of an unknown kind would look like a change.
+    """
+    if isinstance(configured, str) or (configured is None and known.any):
+        return None
+    certificates = {each.decode() for each in get_certificate_algs()}
+    if not known.any:
+        plain = configured or [each.decode() for each in get_default_public_key_algs()]
+        return [each for each in plain if each not in certificates] or None
+    kinds = {kind.decode() for key in known.trusted for kind in key.sig_algorithms}
+    kinds |= certificates if known.authorities else set()
+    return [each for each in configured or () if each in kinds] or None
 
 
 def _algorithms(name: str, config: SshConfig, option: str, known: list[bytes]) -> list[str] | str:

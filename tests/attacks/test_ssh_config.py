@@ -300,6 +300,21 @@ async def test_algorithms_of_host_keys_are_kept(clients: Clients) -> None:
     await both_log_in(clients)
 
 
+async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clients) -> None:
+    """A server with two keys, of which the one is known that the list has second."""
+    server = clients.server
+    other = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+    acceptor = server._acceptor
+    assert acceptor is not None
+    ours = str(server.host_key.path)
+    server._call(lambda: acceptor.update(server_host_keys=[other, ours]))
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256,ssh-ed25519")
+    await clients.ours()
+    clients.known_hosts.unlink()
+    await clients.ours(accept_new=True)
+    assert "ecdsa" in accepted_keys().read_text()
+
+
 @pytest.mark.parametrize("option", ["Ciphers", "MACs", "KexAlgorithms"])
 async def test_algorithms_are_narrowed(clients: Clients, option: str) -> None:
     """What the file allows and nothing else; nothing in common is said."""
