@@ -17,7 +17,8 @@ from launcher.errors import HostError
 from launcher.files.staging import Progress, Tree, read_tree, stage
 from launcher.hosts.doors import door
 from launcher.hosts.greeting import LinkSettings
-from launcher.hosts.link import Link
+from launcher.hosts.link import A, Link
+from launcher.hosts.messages import Message, Welcome
 from launcher.hosts.ssh import Logins
 from launcher.ids import TaskId
 from launcher.plan.plan import HostPlan, SshTarget
@@ -295,9 +296,11 @@ class _Counting(Link):
 
     asked = 0
 
-    async def ask(self, kind: int, body: dict[str, Any], timeout: float = 20.0) -> dict[str, Any]:
+    async def ask(
+        self, kind: int, body: dict[str, Any], answer: type[A], timeout: float = 20.0
+    ) -> A:
         self.asked += kind == wire.STAGED
-        return await super().ask(kind, body, timeout)
+        return await super().ask(kind, body, answer, timeout)
 
 
 class _Listener:
@@ -306,7 +309,7 @@ class _Listener:
     def __init__(self) -> None:
         self.up = asyncio.Event()
 
-    def link_up(self, host: str, welcome: dict[str, Any]) -> None:
+    def link_up(self, host: str, welcome: Welcome) -> None:
         self.up.set()
 
     def link_lost(self, host: str, reason: str) -> None:
@@ -318,7 +321,7 @@ class _Listener:
     def link_superseded(self, host: str, by: str) -> None:
         raise AssertionError(by)
 
-    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None: ...
+    def agent_said(self, host: str, message: Message) -> None: ...
     def log_grew(self, task: TaskId, data: bytes, now: float) -> None: ...
     def disk_full(self, reason: str) -> None: ...
 

@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any, TextIO
 
 from launcher.ids import TaskId
+from launcher.printable import without_escapes
 from launcher.session.session import Session
-from launcher.store.records import safe
 from tui.exits import Exit
 from tui.report import report
 
@@ -178,7 +178,7 @@ class _Output:
 
 def _shown(line: bytes) -> str:
     text = line.decode(errors="replace").rstrip("\r")
-    return safe(text.rsplit("\r", 1)[-1])
+    return without_escapes(text.rsplit("\r", 1)[-1])
 
 
 def _say(text: str) -> None:

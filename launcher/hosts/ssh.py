@@ -16,7 +16,8 @@ from typing import Any, cast
 import asyncssh
 
 from ..cluster.addresses import SshDestination, join
-from ..errors import AuthError, HostKeyError, UnreachableError, printable
+from ..errors import AuthError, HostKeyError, UnreachableError
+from ..printable import printable
 from . import host_keys
 from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind, agent_keys
 from .dial import dial

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..hosts.holders import holder_words
 from ..hosts.link import Link
+from ..hosts.messages import TaskFacts
 from ..ids import TaskId
 from ..plan.plan import LogMatches, Plan
 from ..run import events as ev
@@ -45,8 +46,8 @@ class Outputs:
         self._hosts_of = {task.id: task.host for task in plan.tasks}
         self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
         self._patterns: dict[TaskId, tuple[int, re.Pattern[bytes], bytes]] = {}
-        self._exits: dict[TaskId, dict[str, Any]] = {}
-        self._ends: dict[TaskId, dict[str, Any]] = {}
+        self._exits: dict[TaskId, TaskFacts] = {}
+        self._ends: dict[TaskId, TaskFacts] = {}
         self.last: dict[TaskId, float] = {}
         """When each task last wrote."""
 
@@ -111,16 +112,16 @@ class Outputs:
 
     # --- ending ---------------------------------------------------------------------------
 
-    def exited(self, task: TaskId, facts: dict[str, Any]) -> None:
+    def exited(self, facts: TaskFacts) -> None:
         """The agent says that the task has exited, and how much it had written by then."""
-        self._exits[task] = facts
-        self._count_local(task, facts["size"])
-        self._tell_exit(task)
+        self._exits[facts.task] = facts
+        self._count_local(facts.task, facts.size)
+        self._tell_exit(facts.task)
 
-    def ended(self, task: TaskId, facts: dict[str, Any]) -> None:
+    def ended(self, facts: TaskFacts) -> None:
         """Nobody will write to the log of this attempt any more."""
-        self._ends[task] = facts
-        self._count_local(task, facts["size"])
+        self._ends[facts.task] = facts
+        self._count_local(facts.task, facts.size)
 
     def tell_exits(self) -> None:
         """The disk is full: the run goes on without what finds no room."""
@@ -130,9 +131,9 @@ class Outputs:
     def is_whole(self, view: TaskView) -> bool:
         """The end of the last attempt's output is known, and all up to it is here."""
         end = self._ends.get(view.id)
-        if end is None or end["attempt"] < view.attempts[-1].number or view.id in self._exits:
+        if end is None or end.attempt < view.attempts[-1].number or view.id in self._exits:
             return False
-        return self._logs.open(view.id).size >= int(end["size"])
+        return self._logs.open(view.id).size >= end.size
 
     def _count_local(self, task: TaskId, size: int) -> None:
         link = self._links[self._hosts_of[task]]
@@ -143,12 +144,11 @@ class Outputs:
         facts = self._exits.get(task)
         if facts is None:
             return
-        missing = self._logs.open(task).size < facts["size"]
+        missing = self._logs.open(task).size < facts.size
         if missing and not self._links[self._hosts_of[task]].stuck:
             return
         del self._exits[task]
         tail = log_tail(self._logs.open(task))
-        status, signal = facts["status"], facts["signal"]
-        held = holder_words(facts.get("held"))
-        now = time.time()
-        self._feed(ev.TaskExited(now, task, facts["attempt"], status, signal, held, tail))
+        held = holder_words(facts.held)
+        now, ended = time.time(), (facts.status, facts.signal)
+        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))
