@@ -181,6 +181,9 @@ class KillReceipt(Message):
     signalled: Count
     survivors: Annotated[tuple[Survivor, ...], Listed]
     seconds: Seconds
+    confirmed: bool = True
+    doubt: Text = ""
+    """Why nothing was found and yet something may be left."""
 
 
 class Note(Message):

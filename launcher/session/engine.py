@@ -276,7 +276,7 @@ class Engine:
             host,
             signalled=said.signalled,
             survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
-            confirmed=True,
+            confirmed=said.confirmed,
             seconds=said.seconds,
         )
         if said.tasks is None and not said.ids:
