@@ -17,8 +17,8 @@ _CONTROL = re.compile(
     r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
 _SEQUENCE = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, erase, modes
-    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, …
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, erase, modes
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC (title, clipboard), DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]"  # character sets, save and restore, reset
 )
 _BEYOND_ASCII = re.compile(r"[^ -~]")

@@ -107,6 +107,9 @@ def build_parser() -> argparse.ArgumentParser:
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+    logs.add_argument(
+        "--raw", action="store_true", help="on a terminal, too, escape sequences as they are"
+    )
     return parser
 
 

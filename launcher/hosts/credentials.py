@@ -17,6 +17,7 @@ from typing import Any
 
 import asyncssh
 
+from ..printable import printable
 from .host_keys import KnownHosts, ShownKey
 
 PASSWORDS = 3
@@ -183,7 +184,8 @@ class Client(asyncssh.SSHClient):
         answers = []
         for text, echo in prompts:
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
-            answer = await self._deadline.ask(Question(self._host, words, secret=not echo))
+            question = Question(self._host, printable(words), secret=not echo)
+            answer = await self._deadline.ask(question)
             if answer is None:
                 return None
             answers.append(answer)
