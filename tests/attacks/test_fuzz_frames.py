@@ -407,6 +407,20 @@ def test_an_agent_survives_any_frames(client: Client, frames: list[bytes]) -> No
     assert pages * resource.getpagesize() < 150 << 20
 
 
+def test_the_name_of_a_task_is_no_path_on_a_host(client: Client) -> None:
+    """A launcher that opens the log of `../../x:0` is refused, and no file is made anywhere."""
+    greeting = {"version": wire.VERSION, "token": client.token, "who": "x", "names": []}
+    rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
+    opened = {"task": "../../evil:0", "number": 1, "from": 0, "log_limit": 10}
+    talk(
+        client,
+        wire.encode(wire.HELLO, {**greeting, **rules}),
+        wire.encode(wire.OPEN, opened),
+    )
+    answer_to(client, asked(client))
+    assert not list(Path(os.environ["HOME"]).rglob("*evil*"))
+
+
 def test_a_launcher_that_does_not_read_is_let_go(client: Client) -> None:
     """Answers wait in memory only so far."""
     greeting = {"version": wire.VERSION, "token": client.token, "who": "x", "names": []}

@@ -6,6 +6,8 @@ that names host and rule, and nobody else anything.
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,10 @@ from launcher.agent import wire
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
 from tests.attacks.scripted import CLUSTER, Bench, bench, ended, facts, welcome
+from tests.beds.inprocess import SshServer
+from tests.command import Up, python_task, write
+from tests.conftest import REPOSITORY
+from tests.launcher.agent_client import family, wait_until
 
 RECEIPT = {"ids": [0], "tasks": None, "signalled": 3, "survivors": [], "seconds": 0.1}
 NO_TASK_OF_ITS_OWN = "which is not one of its tasks"
@@ -234,3 +240,63 @@ async def test_what_a_host_says_is_shown_without_escapes(
         said += [one.command for host in receipt.hosts for one in host.survivors]
         assert "evil" in "".join(said)
         assert all(text.isprintable() and len(text) <= 2000 for text in said), said
+
+
+PROXY = """#!{python}
+import os, subprocess, sys, threading
+sys.path.insert(0, {repository!r})
+from launcher.agent import wire
+child = subprocess.Popen([{python!r}, *sys.argv[1:]], stdin=-1, stdout=-1, bufsize=0)
+def forward():
+    while data := os.read(0, 65536):
+        child.stdin.write(data)
+    child.stdin.close()
+threading.Thread(target=forward, daemon=True).start()
+os.write(1, child.stdout.readline())
+decoder = wire.Decoder()
+while data := os.read(child.stdout.fileno(), 65536):
+    for frame in decoder.feed(data):
+        os.write(1, wire.encode_raw(frame.type, frame.body))
+        if frame.type == wire.STARTED:
+            for task in ("worker:0", "worker:1"):
+                end = {{**frame.json(), "task": task, "ended": True, "status": 0, "size": 0}}
+                os.write(1, wire.encode(wire.EXITED, end))
+"""
+
+
+def test_a_lying_agent_over_ssh_makes_no_success(ssh_server: SshServer, tmp_path: Path) -> None:
+    """A real run over SSH, in which one host's agent says that the other's task has succeeded:
+    the run is no success, the other's task is ended and confirmed, the liar is not."""
+    proxy = tmp_path / "python"
+    proxy.write_text(PROXY.format(python=sys.executable, repository=str(REPOSITORY)))
+    proxy.chmod(0o755)
+    hosts = ssh_server.host_toml("honest", sys.executable) + ssh_server.host_toml(
+        "liar", str(proxy)
+    )
+    text = f"""
+name = "lies"
+{hosts}
+[jobs.worker]
+tasks = ["honest:auto", "liar:auto"]
+[run]
+command = {json.dumps(python_task("import time; time.sleep(600)"))}
+workdir = ""
+grace = 0.5
+lease = 5
+[start.ready]
+worker = "started"
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        lost = up.wait_for(
+            lambda e: e["event"] == "host" and e["host"] == "liar" and e["state"] == "lost", "lost"
+        )
+        assert "liar broke the protocol: EXITED for worker:0, which is not" in lost["reason"]
+        run_id = up.run_id
+        up.press_ctrl_c()
+        up.press_ctrl_c()
+        assert up.wait() == 4, up.told()
+        (receipt,) = up.of("receipt")
+        confirmed = {host["host"]: host["confirmed"] for host in receipt["hosts"]}
+        assert confirmed == {"honest": True, "liar": False}
+        assert not [e for e in up.of("task") if e["task"] == "worker:0" and e["state"] == "exited"]
+    wait_until(lambda: not family(run_id), "the liar's task has ended by its lease")
