@@ -186,9 +186,10 @@ class FrameChecker:
             return Reply(None, error=printable(error))
         if not isinstance(ident, int) or isinstance(ident, bool) or ident not in self._asked:
             raise self._broken("REPLY to what nobody has asked")
+        # One answer a question, but for those that all have the number 0.
+        kind, question = self._asked.pop(ident) if ident else self._asked[0]
         if error is not None:
             return Reply(ident, error=printable(error))
-        kind, question = self._asked[ident]
         name = f"REPLY ({kind.__name__.removesuffix('Answer').lower() or 'any'})"
         answer = self._parsed(kind, body, name)
         if not answer.fits(question):

@@ -17,7 +17,7 @@ import pytest
 from launcher.agent import wire
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
-from tests.attacks.scripted import CLUSTER, Bench, bench, ended, facts, welcome
+from tests.attacks.scripted import CLUSTER, Agent, Bench, bench, ended, facts, welcome
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
 from tests.conftest import REPOSITORY
@@ -218,6 +218,25 @@ async def test_a_greeting_that_lies_is_refused(
         assert "liar broke the protocol: WELCOME" in reason and rule in reason, reason
         assert str(seen.seen.outcome) == "preflight"
         assert all(view.exit_code is None for view in seen.seen.tasks)
+
+
+async def test_a_second_answer_to_a_question_is_a_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer a question: nothing is kept of those that were answered."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        ports: list[dict[str, Any]] = []
+
+        def twice(agent: Agent, body: dict[str, Any]) -> None:
+            ports.append({"id": body["id"], "picked": [20001] * body["pick"], "held": []})
+            agent.say(wire.REPLY, ports[0])
+
+        seen.liar.answers[wire.PORTS] = twice
+        await seen.running()
+        seen.liar.agent.say(wire.REPLY, ports[0])
+        reason = await seen.lost()
+        assert "REPLY to what nobody has asked" in reason
+        assert untouched(seen)
 
 
 async def test_what_a_host_says_is_shown_without_escapes(
