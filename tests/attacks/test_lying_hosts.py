@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.errors import AgentError
+from launcher.hosts.greeting import LinkSettings, inquire
+from launcher.hosts.messages import Gone
+from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
-from tests.attacks.scripted import CLUSTER, Agent, Bench, bench, ended, facts, welcome
+from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench, ended, facts, welcome
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
 from tests.conftest import REPOSITORY
@@ -237,6 +241,33 @@ async def test_a_second_answer_to_a_question_is_a_lie(
         reason = await seen.lost()
         assert "REPLY to what nobody has asked" in reason
         assert untouched(seen)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        (wire.WELCOME, welcome(tasks=[facts("worker:0")]), NO_TASK_OF_ITS_OWN),
+        (wire.WELCOME, welcome(tasks=5), "tasks"),
+        (wire.GONE, {"by": "", "left": {"worker:1": 1}}, "left"),
+        (wire.NOTE, {"text": "x"}, "before a greeting"),
+        (wire.ERROR, {"text": "no room"}, "no room"),
+    ],
+)
+async def test_a_query_believes_no_more_than_a_launch(
+    kind: int, body: dict[str, Any], reason: str
+) -> None:
+    """`tfmux ps` and `kill` ask agents without taking them over: who lies is an error that the
+    host is listed with."""
+    host = Host("liar")
+    host.answers[wire.HELLO] = lambda agent, _: agent.say(kind, body)
+    tasks = {TaskId("worker", 1): 1000}
+    settings = LinkSettings("r", "liar", 60.0, 1.0, "stop", local=False, tasks=tasks)
+    with pytest.raises(AgentError, match=reason):
+        await inquire(settings, host.open)
+    left = {"by": "", "left": ["worker:1", "worker:0", ""]}
+    host.answers[wire.HELLO] = lambda agent, _: agent.say(wire.GONE, left)
+    gone = await inquire(settings, host.open)
+    assert isinstance(gone, Gone) and gone.left == (TaskId("worker", 1), None, None)
 
 
 async def test_what_a_host_says_is_shown_without_escapes(
