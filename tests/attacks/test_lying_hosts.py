@@ -46,7 +46,7 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "an attempt that was never started": (wire.EXITED, ended("worker:1", attempt=2), "attempt 2"),
     "an attempt that is a truth value": (wire.STARTED, facts("worker:1", attempt=True), "attempt"),
     "an exit without an end": (wire.EXITED, facts("worker:1"), "EXITED"),
-    "a status beyond all": (wire.EXITED, ended("worker:1", status=1 << 70), "status"),
+    "a status beyond all": (wire.EXITED, ended("worker:1", status=1 << 62), "status"),
     "a pid beyond all": (wire.STARTED, facts("worker:1", pid=1 << 40), "pid"),
     "a signal that is an object": (wire.EXITED, ended("worker:1", signal={}), "signal"),
     "a receipt that nobody asked for": (wire.RECEIPT, RECEIPT, "RECEIPT"),
