@@ -102,6 +102,11 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
     )
+    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve over TLS: certificate")
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key (PEM)")
+    serve.add_argument(
+        "--insecure", action="store_true", help="serve beyond the loopback without TLS"
+    )
 
     logs = commands.add_parser("logs", help="print the stored logs of any run")
     logs.add_argument("run", metavar="RUN")
@@ -175,7 +180,7 @@ def _kill(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from tui.commands import serve
 
-    return serve.serve(arguments.file, arguments.host, arguments.port)
+    return serve.serve(arguments)
 
 
 def _logs(arguments: argparse.Namespace) -> int:
