@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # `python -m` puts the working directory first: its `queue.py` is not Python's
+
 import argparse
 import difflib
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -240,4 +240,6 @@ class HostCheck:
 
 def _runs_trainer(argv: tuple[str, ...]) -> bool:
     """The task runs the trainer that comes with tfmux, which needs TensorFlow."""
-    return any(pair == ("-m", "trainer") for pair in itertools.pairwise(argv))
+    script = next((word for word in argv[1:] if not word.startswith("-")), "")
+    pairs = itertools.pairwise(argv)
+    return script.endswith("/trainer") or any(pair == ("-m", "trainer") for pair in pairs)
