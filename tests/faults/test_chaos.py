@@ -19,10 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from launcher.agent import wire
 from launcher.homes import runs_home
 from launcher.store.runs import RunFolder
 from tests.beds import faults, guard, proc
 from tests.beds.frozen import FreezableDisk
+from tests.beds.host import Host
 from tests.beds.namespaces import Bed
 from tests.command import Up
 from tests.faults.scene import Scene
@@ -34,6 +36,52 @@ LEASE, GRACE = 3.0, 0.6
 MODES = ("stubborn", "daemon", "orphan", "child", "holder", "stops", "fails", "chain")
 GROUP = 10
 """Runs that live on the bed at the same time: each is the other's stranger."""
+
+
+LIAR = """#!{python}
+import json, os, random, struct, subprocess, sys, threading, time
+if "-IS" not in sys.argv:
+    os.execv({python!r}, [{python!r}, *sys.argv[1:]])
+child = subprocess.Popen(
+    [{python!r}, *sys.argv[1:]], stdin=-1, stdout=-1, bufsize=0, start_new_session=True
+)
+def forward():
+    while data := os.read(0, 65536):
+        child.stdin.write(data)
+    child.stdin.close()
+threading.Thread(target=forward, daemon=True).start()
+os.write(1, child.stdout.readline())
+due = time.monotonic() + {delay}
+def read(count):
+    data = b""
+    while len(data) < count:
+        part = child.stdout.read(count - len(data))
+        if not part:
+            sys.exit()
+        data += part
+    return data
+while True:
+    head = read(5)
+    sys.stdout.buffer.write(head + read(struct.unpack(">IB", head)[0]))
+    if time.monotonic() > due and not os.path.exists({lied!r}):
+        open({lied!r}, "x").close()
+        sys.stdout.buffer.write({lie!r})
+    sys.stdout.buffer.flush()
+"""
+"""A Python for the agent of a host that says, once and after a while, what it may not say."""
+
+
+def lies() -> list[bytes]:
+    """Frames that no host may send."""
+    ended = {"task": "nobody:7", "attempt": 1, "pid": 5, "ended": True, "status": 0, "size": 0}
+    return [
+        wire.encode(wire.EXITED, ended),
+        wire.encode(wire.SIZE, {"task": "../../x:0", "size": 1}),
+        wire.encode(wire.RECEIPT, {"ids": [9], "tasks": ["nobody:7"], "survivors": []}),
+        wire.encode(wire.STARTED, {"task": 5}),
+        wire.encode_data(999, 1 << 40, b"x" * 1000),
+        wire.encode_raw(200, b"no frame at all"),
+    ]
 
 
 class Chaos:
@@ -81,6 +129,8 @@ class Chaos:
             **({"WORST": "1"} if self.worst else {}),
         }
         self.file = scene.file(places, run="\n".join(rules), modes=modes, env=env)
+        if self.hosts and self.chance.random() < 0.2:
+            self.make_liar(scene.bed[self.chance.choice(self.hosts)])
         self.what = f"seed {seed}: {places} {rules} {modes} {env}"
 
     def play(self, up: Up) -> None:
@@ -106,6 +156,20 @@ class Chaos:
                 self.chance.choice(actions)(up)
 
     # --- what can go wrong --------------------------------------------------------------------
+
+    def make_liar(self, host: Host) -> None:
+        """The host's agent will say something that it may not say."""
+        liar = f"/tmp/liar-{self.seed}"
+        delay = self.chance.uniform(0.0, 4.0)
+        lied = f"{liar}.done"
+        lie = self.chance.choice(lies())
+        host.write(liar, LIAR.format(python=host.python, delay=delay, lied=lied, lie=lie), 0o755)
+        table = f"[hosts.{host.name}]"
+        before, _, after = self.file.read_text().partition(table)
+        after = after.replace(f'python = "{host.python}"', f'python = "{liar}"', 1)
+        self.file.write_text(before + table + after)
+        self.loses = True
+        self.did.append(f"{host.name} lies after {delay:.1f} s: {lie[:60]!r}")
 
     def launcher_dies(self, up: Up) -> None:
         self.did.append("launcher SIGKILLed")
