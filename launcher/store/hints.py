@@ -7,12 +7,16 @@ say how that task is.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+from typing import Any
+
+import re2
 
 from ..ids import TaskId
 
 PORT_IN_USE = "port in use"
+MAX_LINE = 8 * 1024
+"""Characters of a line that are looked at: what a person should know stands at its beginning."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +32,21 @@ class Hint:
 @dataclass(frozen=True)
 class _Signature:
     kind: str
-    pattern: re.Pattern[str]
+    pattern: Any
     text: str
+    unless: Any = None
+    """What else stands in lines where the pattern means nothing."""
 
 
-def _sign(kind: str, pattern: str, text: str) -> _Signature:
-    return _Signature(kind, re.compile(pattern), text)
+def _sign(kind: str, pattern: str, text: str, unless: str | None = None) -> _Signature:
+    # RE2: its time grows with the line alone, whatever a task prints.
+    return _Signature(kind, re2.compile(pattern), text, unless and re2.compile(unless))
+
+
+_DRIVER = (
+    "TensorFlow's CUDA and the host's driver do not fit together: a newer driver, or hide "
+    "the GPU with CUDA_VISIBLE_DEVICES=-1"
+)
 
 
 # The first that matches counts: the more telling ones stand first.
@@ -47,7 +60,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "waiting for a task",
         r"CreateSession still waiting for response from worker: "
-        r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d+)",
+        r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d{1,9})\b",
         "the session begins when this task answers: it is not up, or its address cannot be "
         "reached from here",
     ),
@@ -88,12 +101,15 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "CUDA and driver",
         r"CUDA driver version is insufficient|no kernel image is available"
-        r"|CUDNN_STATUS_NOT_INITIALIZED"
+        r"|CUDNN_STATUS_NOT_INITIALIZED|kernel version .* does not match DSO version",
+        _DRIVER,
+    ),
+    _sign(
+        "CUDA and driver",
+        r"failed call to cuInit",
+        _DRIVER,
         # On a machine without a GPU every start says one of these two: nothing is wrong there.
-        r"|failed call to cuInit(?!.*(?:UNKNOWN ERROR \(303\)|no CUDA-capable device))"
-        r"|kernel version .* does not match DSO version",
-        "TensorFlow's CUDA and the host's driver do not fit together: a newer driver, or hide "
-        "the GPU with CUDA_VISIBLE_DEVICES=-1",
+        unless=r"failed call to cuInit.*(?:UNKNOWN ERROR \(303\)|no CUDA-capable device)",
     ),
     _sign(
         "no such module",
@@ -125,6 +141,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
 )
 
+_PORT = re2.compile(r":(\d{2,5})\b")
 # Nearly every line has none of these: under a flood the patterns would cost more than drawing.
 _NEEDLES = (
     "rror", "ailed", "FAILED", "in use", "waiting", "roxy", "403", "efused", "UNAVAILABLE",
@@ -136,17 +153,18 @@ _NEEDLES = (
 
 def hint_for(line: str) -> Hint | None:
     """What the line means; None for the lines that need no words."""
+    line = line[:MAX_LINE]
     if not any(needle in line for needle in _NEEDLES):
         return None
     for signature in SIGNATURES:
         match = signature.pattern.search(line)
-        if match is None:
+        if match is None or (signature.unless and signature.unless.search(line)):
             continue
         groups = match.groupdict()
         about = None
         if groups.get("job") is not None and groups.get("index") is not None:
             about = TaskId(groups["job"], int(groups["index"]))
-        port = re.search(r":(\d{2,5})\b", line) if signature.kind == PORT_IN_USE else None
+        port = _PORT.search(line) if signature.kind == PORT_IN_USE else None
         text = signature.text.replace("{name}", groups.get("name") or "it")
         return Hint(signature.kind, text, about, int(port.group(1)) if port else None)
     return None

@@ -36,12 +36,12 @@ def repeated(unit: str | bytes, head: str = "", tail: str = "") -> Callable[[int
     return make
 
 
-def halves(first: bytes, second: bytes) -> Callable[[int], bytes]:
-    """A generator of one unit, as often as the other that follows it."""
+def halves(first: bytes, second: bytes, tail: bytes = b"") -> Callable[[int], bytes]:
+    """A generator of one unit, as often as the other that follows it, and then `tail`."""
 
     def make(size: int) -> bytes:
         times = max(1, size // (len(first) + len(second)))
-        return first * times + second * times
+        return first * times + second * times + tail
 
     return make
 
@@ -59,6 +59,7 @@ WORST_TEXTS: tuple[WorstText, ...] = (
     # drawing
     WorstText("one letter", repeated("a")),
     WorstText("letters, then as many backspaces", halves(b"a", b"\b")),
+    WorstText("letters, as many backspaces, a letter", halves(b"a", b"\b", b"x")),
     WorstText("backspaces, then as many letters", halves(b"\b", b"a")),
     WorstText("letters and backspaces by turns", repeated("a\b")),
     WorstText("overstrikes between escapes", repeated("a\x1b[1mb\b\b")),
@@ -116,6 +117,13 @@ WORST_TEXTS: tuple[WorstText, ...] = (
         repeated(
             "1",
             "CreateSession still waiting for response from worker: /job:w/replica:",
+        ),
+    ),
+    WorstText(
+        "a waiting session's long index",
+        repeated(
+            "1",
+            "CreateSession still waiting for response from worker: /job:w/replica:0/task:",
         ),
     ),
     WorstText("ports", repeated("Address already in use:")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from itertools import accumulate
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from rich.cells import cell_len
 from launcher.ids import TaskId
 from launcher.store.logs import LogFile
 from tui.log.document import MAX_LINE, Document
-from tui.log.rows import wrapped
+from tui.log.rows import highlighted, wrapped
 from tui.log.sanitise import Attr, Look, Piece, pieces, plain_text
+from tui.log.search import Query
 from tui.log.viewport import Viewport
 
 
@@ -28,6 +30,11 @@ from tui.log.viewport import Viewport
         (b"\xff\xfe caf\xc3\xa9 \xe4\xb8", "�� café �"),
         (b"csi as one byte \xc2\x9b31m", "csi as one byte ␦31m"),
         ("backwards \u202e txt".encode(), "backwards ␦ txt"),
+        ("lo\u200bss lo\u00adss lo\u2060ss".encode(), "lo␦ss lo␦ss lo␦ss"),
+        ("joined 👩\u200d👧 and chosen ✔\ufe0f".encode(), "joined 👩👧 and chosen ✔"),
+        ("tag\U000e0041 fill\u3164er".encode(), "tag␦ fill␦er"),
+        (("z" + "\u0335" * 5000 + "a").encode(), "z" + "\u0335" * 6 + "a"),
+        (b"abc\b\b\b\b\bxyz\b\bw", "xw"),
         (b"a\tb", "a       b"),
         (b"\x1b[31ma\x1b[0m\tb", "a       b"),
         (b"10 %\r20 %\r30 %\r", "30 %"),
@@ -69,6 +76,34 @@ def test_wrapping_keeps_text_and_colours() -> None:
     assert "".join(p.text for r in rows for p in r) == "".join(p.text for p in row)
     assert all(sum(cell_len(piece.text) for piece in r) <= 7 for r in rows)
     assert rows[1][0].look == Look(1)
+
+
+def test_no_invisible_character_gets_through() -> None:
+    """What Unicode calls a format character, a separator or a surrogate is never drawn as it is,
+    but for the signs before Arabic and Syriac numbers, which are seen."""
+    seen = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}
+    seen |= set(range(0x13430, 0x13440))  # they arrange Egyptian hieroglyphs
+    for code in range(0x110000):
+        if unicodedata.category(chr(code)) in ("Cf", "Cc", "Zl", "Zp") and code not in seen:
+            shown = plain_text(f"a{chr(code)}b".encode())
+            assert chr(code) not in shown or code == 0x0A, hex(code)
+
+
+def test_rows_of_combining_characters_alone_are_wrapped() -> None:
+    """They take no cell, and are drawn nevertheless."""
+    row = [Piece("\u0301" * 3000, Look())]
+    assert "".join(piece.text for part in wrapped(row, 80) for piece in part) == row[0].text
+
+
+def test_hits_are_marked_across_colours() -> None:
+    """What is reversed is what was searched for, wherever the colours change."""
+    red = Look(fg=1)
+    row = [Piece("xab", Look()), Piece("abab", red), Piece("", red), Piece("bxa", Look())]
+    marked = highlighted(row, Query("ab"))
+    assert "".join(piece.text for piece in marked) == "xababab" + "bxa"
+    hits = "".join(p.text if p.look.attr & Attr.REVERSE else "." * len(p.text) for p in marked)
+    assert hits == ".ababab..."
+    assert "".join(p.text for p in marked if p.look.fg == 1) == "abab"
 
 
 def test_lines_by_number_in_any_log(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import islice
+from typing import Any
 
+import re2
 from rich.cells import cell_len, chop_cells
 
 from launcher.ids import TaskId
@@ -14,15 +16,20 @@ from launcher.store.hints import hint_for
 from tui.standing import Standings, explained
 
 from .document import Line
-from .sanitise import PLAIN, Attr, Look, Piece, pieces
+from .sanitise import PLAIN, Attr, Look, Piece, last_rewrite, pieces
 from .search import Query
 
 DIM = Look(attr=Attr.DIM)
 HINT = Look(3, -1, Attr.ITALIC)
 TASK_COLOURS = (4, 2, 3, 5, 6, 1, 12, 10, 11, 13, 14, 9)
 """Of the palette; beside the colour stands the task's name."""
+MAX_DRAWN = 16 * 1024
+"""Bytes of a line that are drawn: more than a screen holds. A screen may show fifty lines that are
+as dear to draw as lines can be, and a key must not wait for them."""
+MAX_HIGHLIGHTS = 1000
+"""Hits that are marked in one line."""
 # What TensorFlow, absl and XLA put before a message; the letter is its severity.
-_PREFIXES = re.compile(
+_PREFIXES = re2.compile(
     rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: ([IWEF]) \S+:\d+\] "
     rb"|([IWEF])\d{4} \d\d:\d\d:\d+\.\d+ +\d+ \S+:\d+\] "
 )
@@ -54,14 +61,16 @@ def row(
 ) -> tuple[list[Piece], int]:
     """A line as coloured text, and how many cells at its beginning are not the line's own. `of`
     is the task whose log this is, where the line itself does not say it."""
-    data = line.data
+    data = last_rewrite(line.data)
+    cut = line.cut + max(0, len(data) - MAX_DRAWN)
+    data = data[:MAX_DRAWN]
     if options.hide_prefix:
         data = _PREFIXES.sub(_severity, data, count=1)
     result = pieces(data)
     if options.query is not None:
         result = highlighted(result, options.query)
-    if line.cut:
-        result.append(Piece(f" …✂ {line.cut:,} more bytes".replace(",", " "), DIM))
+    if cut:
+        result.append(Piece(f" …✂ {cut:,} more bytes".replace(",", " "), DIM))
     hint = hint_for("".join(piece.text for piece in result))
     if hint is not None:
         text = explained(hint, line.task or of, options.tasks)
@@ -77,24 +86,23 @@ def row(
 
 
 def highlighted(row: list[Piece], query: Query) -> list[Piece]:
-    """The row with what was searched for reversed."""
+    """The row with what was searched for reversed: the first `MAX_HIGHLIGHTS` hits in it."""
     text = "".join(piece.text for piece in row)
-    edges = [edge for span in query.spans(text) for edge in span]
+    edges = [edge for span in islice(query.spans(text), MAX_HIGHLIGHTS) for edge in span]
     if not edges:
         return row
+    edges.append(len(text))
     result: list[Piece] = []
-    at = 0
+    at = passed = 0
     for piece in row:
-        cuts = [edge - at for edge in edges if at < edge < at + len(piece.text)]
-        start = 0
-        for cut in [*cuts, len(piece.text)]:
-            hit = sum(edge <= at + start for edge in edges) % 2
-            look = piece.look
-            if hit:
-                look = look._replace(attr=look.attr ^ Attr.REVERSE)
-            result.append(Piece(piece.text[start:cut], look))
-            start = cut
-        at += len(piece.text)
+        end = at + len(piece.text)
+        reverse = piece.look._replace(attr=piece.look.attr ^ Attr.REVERSE)
+        while at < end:
+            while edges[passed] <= at:
+                passed += 1
+            cut = min(edges[passed], end)
+            result.append(Piece(text[at:cut], reverse if passed % 2 else piece.look))
+            at = cut
     return result
 
 
@@ -127,15 +135,16 @@ def _fitting(text: str, at: int, room: int) -> int:
     """How many characters from `at` make up one row."""
     part = text[at : at + room]
     if not part.isascii():
-        part = chop_cells(part, room)[0] if part else part
+        # Combining characters alone take no cell: nothing of them is to be chopped.
+        part = next(iter(chop_cells(part, room)), part)
     if at + len(part) == len(text) or text[at + len(part)] == " ":
         return max(1, len(part))
     blank = part.rfind(" ", room * 2 // 3)
     return max(1, blank + 1 if blank >= 0 else len(part))
 
 
-def _severity(match: re.Match[bytes]) -> bytes:
-    return (match.group(1) or match.group(2)) + b" "
+def _severity(match: Any) -> bytes:
+    return bytes(match.group(1) or match.group(2)) + b" "
 
 
 def _stamp(when: float | None, options: Options) -> str:

@@ -11,6 +11,7 @@ from enum import IntFlag
 from functools import lru_cache
 from typing import NamedTuple
 
+import re2
 from rich.cells import cell_len
 
 TAB_CELLS = 8
@@ -48,23 +49,41 @@ class Piece(NamedTuple):
 
 PLAIN = Look()
 
+MOST_MARKS = 6
+"""Combining characters on one letter: written language needs fewer, and a pile of thousands
+would be drawn over the rows above."""
+
 _PRINTABLE_ASCII = re.compile(rb"[\x20-\x7e]*")
+# Each character is looked at a fixed number of times: an alternative that fails has not gone
+# beyond the next escape character, where the next one begins.
 _ESCAPE = re.compile(
     r"\x1b\[([0-9;:]*)m"  # SGR, the one sequence that is obeyed
     r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # any other CSI: cursor, erase, modes
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC (title, clipboard), DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]?"  # character sets, save/restore, reset
 )
-_OVERSTRIKE = re.compile("[^\x08]\x08")
-# Direction overrides can make a line read differently from what it says; joiners and variation
-# selectors are as wide as each terminal likes, which would tear the columns apart.
-_DROPPED = dict.fromkeys([0x200D, 0xFE0E, 0xFE0F, 0xFEFF])
+_MARKS = re2.compile(rf"\p{{M}}{{{MOST_MARKS + 1},}}")
+# Joiners and variation selectors are as wide as each terminal likes, which would tear the columns
+# apart: emoji are drawn in their parts.
+_DROPPED = dict.fromkeys([0x200D, 0xFE0E, 0xFE0F])
+# Direction overrides can make a line read differently from what it says, and what is invisible
+# can hide in a word, so both are shown.
+_UNSEEN = (
+    *(0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0),
+    *range(0x180B, 0x1810),
+    *range(0x200B, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2060, 0x2070),
+    *range(0xFFF0, 0xFFFC),
+    *range(0x1BCA0, 0x1BCA4),
+    *range(0x1D173, 0x1D17B),
+    *range(0xE0000, 0xE0200),
+)
 _STAND_INS: dict[int, str | int | None] = {
     **{code: 0x2400 + code for code in range(0x20) if code != 0x09},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0x2426),
-    **dict.fromkeys([0x061C, 0x200E, 0x200F, 0x2028, 0x2029], 0x2426),
-    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0x2426),
+    **dict.fromkeys(_UNSEEN, 0x2426),
     **_DROPPED,
 }
 _ATTRIBUTES = {
@@ -98,8 +117,9 @@ def pieces(raw: bytes) -> list[Piece]:
     """The text of one line (without its newline) with its colours.
 
     Only SGR is obeyed. Other escape sequences are dropped, control characters become their
-    visible stand-ins (␀ … ␡), invalid UTF-8 becomes U+FFFD, and tabs reach to the next eighth
-    cell. Colours begin anew on each line: a line is drawn without a look at those before it.
+    visible stand-ins (␀ … ␡), what is invisible or turns the direction of reading becomes ␦,
+    invalid UTF-8 becomes U+FFFD, and tabs reach to the next eighth cell. Colours begin anew on
+    each line: a line is drawn without a look at those before it.
     """
     if _PRINTABLE_ASCII.fullmatch(raw):
         return [Piece(raw.decode("ascii"), PLAIN)]
@@ -137,6 +157,8 @@ def _visible(text: str, column: int) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = text.translate(_STAND_INS)
+    if _MARKS.search(text):
+        text = _with_fewer_marks(text)
     if "\t" not in text:
         return text
     parts = text.split("\t")
@@ -148,12 +170,26 @@ def _visible(text: str, column: int) -> str:
     return "".join(parts)
 
 
+def _with_fewer_marks(text: str) -> str:
+    """No letter carries more than `MOST_MARKS` combining characters."""
+    parts: list[str] = []
+    at = 0
+    for match in _MARKS.finditer(text):
+        start, end = match.span()
+        parts.append(text[at : start + MOST_MARKS])
+        at = end
+    return "".join([*parts, text[at:]])
+
+
 def _without_overstrikes(text: str) -> str:
     """A backspace takes back the character before it, when something was drawn over it."""
-    text = text.rstrip("\x08")
-    while _OVERSTRIKE.search(text):
-        text = _OVERSTRIKE.sub("", text)
-    return text.lstrip("\x08")
+    kept: list[str] = []
+    for char in text.rstrip("\x08"):
+        if char != "\x08":
+            kept.append(char)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
 
 
 @lru_cache(maxsize=4096)

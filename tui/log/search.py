@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import re2
@@ -21,6 +22,8 @@ MAX_KEPT = 2_000_000
 GROWTH_SECONDS = 0.3
 NEAR_BYTES = 1 << 30
 """How far back is looked before counting begins at the beginning; about a second's worth."""
+MAX_PER_LINE = 1000
+"""Hits that are counted in one line: each may cost a look at the rest of the line."""
 _LONGEST_ESCAPE = 64
 _WITHIN = frozenset(b"\x1b[" + bytes(range(0x20, 0x40)))
 """What may stand before a byte of a change of colour."""
@@ -56,26 +59,27 @@ class Query:
             with suppress(re2.error):  # too large with all the colours in it
                 self._sieve = re2.compile(coarse, options)
 
-    def spans(self, text: str) -> list[tuple[int, int]]:
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where the hits stand in a text that is drawn."""
-        return [match.span() for match in self._pattern.finditer(text) if match.group()]
+        for match in self._pattern.finditer(text):
+            if match.group():
+                yield match.span()
 
     def lines(self, piece: Piece) -> tuple[list[int], int]:
         """The numbers of the lines that hit, and how many hits there are."""
-        hits: list[int] = []
-        count = at = 0
-        line = piece.first
         data = piece.data
+        find = self._pattern.finditer
         if piece.coloured and self._coloured is not None:
-            found = _between_escapes(self._coloured, data)
-        elif not piece.coloured:
-            found = self._pattern.finditer(data)
-        elif self._sieve is not None and not self._sieve.search(data):
+            find = partial(_between_escapes, self._coloured)
+        elif piece.coloured and self._sieve is not None and not self._sieve.search(data):
             return [], 0
-        else:
+        elif piece.coloured:
             data = piece.text
-            found = self._pattern.finditer(data)
-        for match in found:
+        hits: list[int] = []
+        count = at = here = 0
+        line = piece.first
+        found = find(data, 0)
+        while (match := next(found, None)) is not None:
             start, end = match.span()
             if start == end:
                 continue
@@ -84,12 +88,16 @@ class Query:
             at = start
             if not hits or hits[-1] != line:
                 hits.append(line)
+                here = 0
+            here += 1
+            if here == MAX_PER_LINE:
+                newline = data.find(b"\n", start)
+                found = find(data, newline + 1 if newline >= 0 else len(data))
         return hits, count
 
 
-def _between_escapes(pattern: Any, data: bytes) -> Iterator[Any]:
-    """The hits in coloured lines, but for those that begin within a change of colour."""
-    at = 0
+def _between_escapes(pattern: Any, data: bytes, at: int) -> Iterator[Any]:
+    """The hits in coloured lines from `at`, but for those that begin within a change of colour."""
     while at < len(data):
         for match in pattern.finditer(data, at):
             start = match.start()
