@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,7 +38,11 @@ class Terminal:
 
     def run(self, *words: str) -> None:
         """Starts tfmux in the window; its exit code is shown when it has ended."""
-        command = shlex.join([sys.executable, "-m", "tui.main", *words])
+        self.start([sys.executable, "-m", "tui.main", *words])
+
+    def start(self, words: Sequence[str]) -> None:
+        """Starts a program in the window; its exit code is shown when it has ended."""
+        command = shlex.join(words)
         shell = f"{command}; echo EXIT-CODE $?; sleep 1000"
         self._call("new-session", "-d", *self._size, "-c", str(REPOSITORY), shell)
 

@@ -16,6 +16,8 @@ from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
@@ -24,6 +26,7 @@ from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.screens.page import OpenRun, Page
 from tui.terminal import TerminalDriver
+from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
@@ -81,6 +84,7 @@ class TfmuxApp(App[int]):
         self._pages = list(pages)
         self._leaving = False
         self._asked = False
+        self._no_controls = NoControls()
         self._living: RunControl | None = None
         """The run that was seen alive here."""
 
@@ -101,6 +105,11 @@ class TfmuxApp(App[int]):
         """Textual's choice, which in a terminal is replaced by one that survives its end."""
         chosen = super().get_driver_class()
         return TerminalDriver if chosen is LinuxDriver else chosen
+
+    def _fatal_error(self) -> None:
+        """Ends the app on an error that nobody foresaw. Textual would print it with the values of
+        all variables, secrets among them; whoever runs the app says it, and saves it."""
+        self._close_messages_no_wait()
 
     def get_default_screen(self) -> Screen[Any]:
         """The run, when there is nothing but it: a key may come before the first frame, and
@@ -176,6 +185,22 @@ class TfmuxApp(App[int]):
             "mood-bad": "#f0645c" if dark else "#b3201a",
             "accent-text": "#6aa5e8" if dark else "#0b57b0",
         }
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and the one that takes out what a terminal would act on."""
+        return [*super().get_line_filters(), self._no_controls]
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Shows a message as it is: hosts and logs have a word in many, and none is markup."""
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     # screens
 

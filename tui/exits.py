@@ -1,4 +1,4 @@
-"""The exit codes, in one place. Where several hold: 4, then 130 and 143, then 1, then 0."""
+"""The exit codes, in one place. Where several hold: 70, 4, then 130 and 143, then 1, then 0."""
 
 from __future__ import annotations
 
@@ -13,5 +13,7 @@ class Exit(IntEnum):
     USAGE = 2
     PREFLIGHT = 3
     UNCONFIRMED = 4
+    CRASHED = 70
+    """The screen failed, a fault of the program (`EX_SOFTWARE` of sysexits.h); the run goes on."""
     KILLED = 130
     TERMINATED = 143

@@ -19,7 +19,8 @@ EPILOG = """\
 Without a terminal on stdout the run goes on headless: logs on stdout, the rest on stderr.
 
 exit codes: 0 success, 1 a task failed, 2 bad usage or cluster file, 3 preflight failed,
-4 a host could not confirm that nothing is left, 130/143 ended by a person / by TERM"""
+4 a host could not confirm that nothing is left, 130/143 ended by a person / by TERM,
+70 the screen itself failed: its run goes on in the background, see tfmux attach"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -48,6 +48,10 @@ class Sessions:
         self._viewers.append(viewer)
         return viewer
 
+    def all(self) -> list[Session]:
+        """All sessions, in the order of their start."""
+        return list(self._all)
+
     def end_by_machine(self) -> None:
         """Ends everything, not because a person wanted it."""
         for session in self._all:

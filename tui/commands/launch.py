@@ -42,6 +42,7 @@ def _end_by_machine(session: Session, app: App[int]) -> None:
 
 def show(session: Session) -> int:
     """Opens the run screen on a session that has not been started; returns the exit code."""
+    from tui import crash
     from tui.app import TfmuxApp
     from tui.screens.prompts import Asker
 
@@ -52,14 +53,19 @@ def show(session: Session) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         # The screen may be gone already: the run is ended first, then the screen.
         signal.signal(number, lambda *_: _end_by_machine(session, app))
+    error = None
     try:
-        app.run()
+        error = crash.run_app(app)
+        if error is not None and not crash.is_ending(session):
+            return crash.go_on([session], error)
     finally:
         # However the screen ended, the run must not go on unwatched: no second press is needed.
         if session.living:
             if session.snapshot().outcome is None:
                 session.kill_all()
             session.wait()
+    if error is not None:
+        crash.tell(error, session.folder.path)
     snapshot = session.snapshot()
     print(report(snapshot, session.folder.path), file=sys.stderr)
     return Exit.FAILED if snapshot.exit_code is None else snapshot.exit_code

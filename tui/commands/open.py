@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from launcher.homes import runs_home
 from tui.exits import Exit
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ def home(files: Sequence[Path] = ()) -> int:
     """Opens the UI without a run. With a file, that cluster is shown, ready to be launched.
 
     Returns the exit code of the last run launched for a file; from the home screen alone 0, or
-    4 where some host could not confirm that nothing is left.
+    4 where some host could not confirm that nothing is left; 70 when the screen itself failed.
     """
+    from tui import crash
     from tui.app import TfmuxApp
     from tui.screens.opening import Opening
 
@@ -53,18 +55,27 @@ def home(files: Sequence[Path] = ()) -> int:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
+    error = None
+    alive: list[Session] = []
     try:
-        app.run()
+        error = crash.run_app(app)
+        if error is not None:
+            every = [session for sessions in opened for session in sessions.all()]
+            alive = [session for session in every if not crash.is_ending(session)]
+            if not alive:
+                crash.tell(error, runs_home().parent)
+            code = crash.go_on(alive, error)
     finally:
         # However the screen ended, no run may go on unwatched.
         ended = [session for sessions in opened for session in sessions.close()]
     from tui.report import report
 
+    ended = [session for session in ended if session not in alive]
     for session in ended:
         print(report(session.snapshot(), session.folder.path), file=sys.stderr)
+    if error is not None:
+        return code
     codes = [_code(session) for session in ended]
-    if app.return_code:  # the screen itself failed
-        return Exit.FAILED
     if Exit.UNCONFIRMED in codes:
         return Exit.UNCONFIRMED
     return codes[-1] if files and codes else Exit.SUCCESS

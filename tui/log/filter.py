@@ -41,9 +41,9 @@ class Filtered:
 
     def refresh(self) -> bool:
         """Takes up what has passed since."""
-        self.document.refresh()
         self._taken = self._scanned  # before the count: a mark may not run ahead of its lines
         before, self._count = self._count, len(self._passed)
+        self.document.refresh()  # after the count: each line that has passed is to be had there
         return self._count != before
 
     def line(self, number: int) -> Line:

@@ -79,13 +79,15 @@ _UNSEEN = (
     *range(0x1D173, 0x1D17B),
     *range(0xE0000, 0xE0200),
 )
-_STAND_INS: dict[int, str | int | None] = {
+_PICTURES = {
     **{code: 0x2400 + code for code in range(0x20) if code != 0x09},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0x2426),
     **dict.fromkeys(_UNSEEN, 0x2426),
-    **_DROPPED,
 }
+_STAND_INS: dict[int, int | None] = {**_PICTURES, **_DROPPED}
+HARMFUL = (0x09, *_PICTURES)
+"""Characters that are never drawn as they are."""
 _ATTRIBUTES = {
     1: Attr.BOLD,
     2: Attr.DIM,
@@ -127,14 +129,14 @@ def pieces(raw: bytes) -> list[Piece]:
     if "\x08" in text:
         text = _without_overstrikes(text)
     if "\x1b" not in text:
-        return [Piece(_visible(text, 0), PLAIN)]
+        return [Piece(visible(text, 0), PLAIN)]
     tabs = "\t" in text
     result: list[Piece] = []
     look = PLAIN
     cells = at = 0
     for match in _ESCAPE.finditer(text):
         if match.start() > at:
-            clean = _visible(text[at : match.start()], cells)
+            clean = visible(text[at : match.start()], cells)
             if tabs:
                 cells += cell_len(clean)
             result.append(Piece(clean, look))
@@ -143,7 +145,7 @@ def pieces(raw: bytes) -> list[Piece]:
         if codes is not None:
             look = _sgr(look, codes)
     if at < len(text):
-        result.append(Piece(_visible(text[at:], cells), look))
+        result.append(Piece(visible(text[at:], cells), look))
     return result or [Piece("", PLAIN)]
 
 
@@ -152,7 +154,7 @@ def plain_text(raw: bytes) -> str:
     return "".join(piece.text for piece in pieces(raw))
 
 
-def _visible(text: str, column: int) -> str:
+def visible(text: str, column: int = 0) -> str:
     """Stand-ins for control characters, and tabs as blanks; `column` is where the text begins."""
     if text.isascii() and text.isprintable():
         return text

@@ -75,8 +75,16 @@ class LogView:
         shown = task if self.task is None else None
         return [separator(attempt, shown) for attempt in begun]
 
-    def selected(self, number: int) -> bool:
-        """The line is among those chosen."""
+    def replace_lines(self, lines: Lines) -> None:
+        """Shows other lines, from their end: no place among the old ones means anything."""
+        lines.refresh()
+        self.lines = lines
+        self.cursor = self.selection = None
+        self.port.follow()
+
+    @property
+    def chosen(self) -> range:
+        """The lines that are chosen, as far as there are such lines."""
         if self.selection is None:
-            return False
-        return min(self.selection) <= number <= max(self.selection)
+            return range(0)
+        return range(max(0, min(self.selection)), min(self.lines.count, max(self.selection) + 1))

@@ -30,10 +30,11 @@ class Viewport:
         """Lines that came since following was left."""
         return 0 if self.following else max(0, self.count - self.seen)
 
-    def update(self, count: int, height: int) -> None:
-        """The document or the pane has another size."""
+    def update(self, count: int, height: int, rows_of: RowsOf | None = None) -> None:
+        """The document or the pane has another size; `rows_of` is the pane's way to wrap."""
         self.count = count
         self.height = max(1, height)
+        self.rows_of = rows_of or self.rows_of
         if self.top >= count:
             self.top, self.sub = max(0, count - 1), 0
 

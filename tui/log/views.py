@@ -94,10 +94,7 @@ class Views:
             if old:
                 old.close()
         self._filters[view.task] = text
-        view.cursor = view.selection = None
-        view.lines = self._lines(view.task)
-        view.lines.refresh()
-        view.port.follow()
+        view.replace_lines(self._lines(view.task))
 
     def note(self, view: LogView) -> str:
         """A view's filter and what it lets through; empty where there is none."""

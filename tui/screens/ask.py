@@ -49,7 +49,7 @@ class AskText(ModalScreen[str | None]):
             yield Label(self._title, classes="dialog-title", markup=False)
             yield LineInput(self._value, suggester=self._suggester)
             yield Label(self._about, classes="problem", markup=False)
-            yield Label("Enter takes it, Esc leaves", classes="dialog-note")
+            yield Label("Enter takes it, Esc leaves", classes="dialog-note", markup=False)
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -82,7 +82,9 @@ class Choose(ModalScreen[str | None]):
         """Title, choices, and what else there is to say."""
         with Vertical(classes="dialog wide"):
             yield Label(self._title, classes="dialog-title", markup=False)
-            yield OptionList(*(Option(f"{key}  {does}", id=key) for key, does in self._choices))
+            yield OptionList(
+                *(Option(f"{key}  {does}", id=key) for key, does in self._choices), markup=False
+            )
             yield Label(self._about or "Esc leaves", classes="dialog-note", markup=False)
 
     def on_key(self, event: events.Key) -> None:

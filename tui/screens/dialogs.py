@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from launcher.run.snapshot import Snapshot
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
-from tui.words import Mood
+from tui.widgets.colours import mood_colours
 
 
 class Confirm(ModalScreen[bool]):
@@ -36,9 +36,9 @@ class Confirm(ModalScreen[bool]):
     def compose(self) -> ComposeResult:
         """The question, why it is asked, and the keys."""
         with Vertical(classes="dialog"):
-            yield Label(self._question, classes="dialog-title")
-            yield Label(self._why)
-            yield Label("y yes   n no", classes="dialog-note")
+            yield Label(self._question, classes="dialog-title", markup=False)
+            yield Label(self._why, markup=False)
+            yield Label("y yes   n no", classes="dialog-note", markup=False)
 
     def action_answer(self, yes: bool) -> None:
         """Answers."""
@@ -70,13 +70,14 @@ class LeaveDialog(ModalScreen[Leave]):
         """A question and three answers."""
         tasks = "1 task is" if self._alive == 1 else f"{self._alive} tasks are"
         with Vertical(classes="dialog"):
-            yield Label(f"The run still lives: {tasks} up", classes="dialog-title")
+            yield Label(f"The run still lives: {tasks} up", classes="dialog-title", markup=False)
             yield OptionList(
                 Option("k  Kill all, show the receipt, leave", id=Leave.KILL),
                 Option("d  Detach: the run goes on without a screen", id=Leave.DETACH),
                 Option("Esc  Stay", id=Leave.STAY),
+                markup=False,
             )
-            yield Label("Ctrl-C again: kill all and leave", classes="dialog-note")
+            yield Label("Ctrl-C again: kill all and leave", classes="dialog-note", markup=False)
 
     def action_choose(self, choice: str) -> None:
         """Answers."""
@@ -114,14 +115,14 @@ class ReceiptScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The text, which scrolls when it is long, and what to press."""
         with Vertical(classes="dialog wide"):
-            yield Label("Receipt", classes="dialog-title")
+            yield Label("Receipt", classes="dialog-title", markup=False)
             with VerticalScroll():
-                yield Static(self._text())
+                yield Static(self._text(), markup=False)
             hint = "any key leaves" if self._leaving else "Esc back to the logs   q leave"
-            yield Label(hint, classes="dialog-note")
+            yield Label(hint, classes="dialog-note", markup=False)
 
     def _text(self) -> Text:
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         now = self._snapshot
         receipt, failure = receipt_text(now, colours), failure_text(now, colours, TAIL)
         return paragraphs(headline(now, colours), receipt, failure)  # the proof is seen first

@@ -15,7 +15,8 @@ from textual.widgets import Label, Static
 
 from tui.config import config_path
 from tui.palette import Command
-from tui.words import LETTERS, MOODS, Mood
+from tui.widgets.colours import mood_colours, theme_colour
+from tui.words import LETTERS, MOODS
 
 _LETTERS_A_ROW = 6
 
@@ -34,16 +35,16 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Two columns of keys where there is room."""
         with Vertical(classes="dialog wide"):
-            yield Label("Keys", classes="dialog-title")
+            yield Label("Keys", classes="dialog-title", markup=False)
             with VerticalScroll():
-                yield Static(self._keys(), id="keys")
-                yield Static(self._letters())
+                yield Static(self._keys(), id="keys", markup=False)
+                yield Static(self._letters(), markup=False)
             path = config_path()
             if path.is_relative_to(Path.home()):
                 path = Path("~") / path.relative_to(Path.home())
             hint = f"Other keys: [keys] in {path}; the palette shows the ids."
             yield Label(hint, classes="dialog-note", markup=False)
-            yield Label("Esc back", classes="dialog-note")
+            yield Label("Esc back", classes="dialog-note", markup=False)
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(VerticalScroll))
@@ -57,7 +58,7 @@ class HelpScreen(ModalScreen[None]):
             del rows[name]
         rows["Pane 1 to 9 of the page"] = "1 – 9"
         table = Table.grid(padding=(0, 3, 0, 0))
-        accent = f"bold {self.app.theme_variables.get('accent-text', '')}"
+        accent = f"bold {theme_colour(self.app, 'accent-text')}"
         cells = [(Text(keys, accent), Text(name)) for name, keys in rows.items()]
         across = 2 if self.app.size.width >= 100 else 1
         down = -(-len(cells) // across)
@@ -70,7 +71,7 @@ class HelpScreen(ModalScreen[None]):
         return table
 
     def _letters(self) -> Text:
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         text = Text("\nLetters of the status strip:\n")
         for i, (state, letter) in enumerate(LETTERS.items()):
             text.append("\n" if i == _LETTERS_A_ROW else "")

@@ -36,6 +36,7 @@ from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.shelf import ClusterEntry, DemoEntry, Entry, RunEntry, Shelf
+from tui.widgets.colours import mood_colours
 from tui.widgets.footer import KeyFooter
 from tui.words import Mood
 
@@ -83,7 +84,7 @@ class HomeScreen(Page):
         """From top to bottom."""
         yield Static("tfmux", id="title", markup=False)
         with Horizontal():
-            yield OptionList(id="shelf")
+            yield OptionList(id="shelf", markup=False)
             with VerticalScroll(id="detail", can_focus=False):
                 yield Static(id="about", markup=False)
         yield KeyFooter()
@@ -195,7 +196,7 @@ class HomeScreen(Page):
         self._tell()
 
     def _colours(self) -> dict[Mood, str]:
-        return {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        return mood_colours(self.app)
 
     @staticmethod
     def _here(shelf: OptionList) -> str | None:

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from launcher.run.snapshot import HostView, Snapshot
 from launcher.run.states import HostState
 from launcher.session.control import RunControl
+from tui.widgets.colours import mood_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.words import LETTERS, Mood, age, bar, mood, size
@@ -45,7 +46,7 @@ class HostsScreen(Screen[None]):
         """Header, hosts, keys."""
         yield RunHeader()
         with VerticalScroll(classes="body"):
-            yield Static()
+            yield Static(markup=False)
         yield KeyFooter([("F9", "kill all"), ("Esc", "back"), ("M", "metrics"), ("?", "help")])
 
     def on_mount(self) -> None:
@@ -56,7 +57,7 @@ class HostsScreen(Screen[None]):
     def _show(self) -> None:
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot)
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         self.query_one(Static).update(hosts_text(snapshot, time.time(), colours))
 
 

@@ -21,6 +21,7 @@ from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.shelf import RunEntry
+from tui.widgets.colours import mood_colours
 from tui.words import Mood
 
 _FRAME = 0.1
@@ -46,10 +47,10 @@ class KillLiving(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """What is about to be ended, and the keys."""
         with Vertical(classes="dialog wide"):
-            yield Label(id="title", classes="dialog-title")
+            yield Label(id="title", classes="dialog-title", markup=False)
             with VerticalScroll():
                 yield Static(id="runs", markup=False)
-            yield Label(id="hint", classes="dialog-note")
+            yield Label(id="hint", classes="dialog-note", markup=False)
 
     def on_mount(self) -> None:
         self._show()
@@ -98,7 +99,7 @@ class KillLiving(ModalScreen[None]):
             title, hint = "Receipts", "Esc back"
         self.query_one("#title", Label).update(title)
         self.query_one("#hint", Label).update(hint)
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         text = Text()
         for entry in self._runs:
             self._tell(text, entry, colours)

@@ -56,12 +56,12 @@ class MetricsScreen(Screen[None]):
 
         yield RunHeader()
         with Vertical(classes="body"):
-            yield Label(id="loss-title")
+            yield Label(id="loss-title", markup=False)
             yield PlotextPlot(id="loss")
-            yield Label(id="rate-title")
+            yield Label(id="rate-title", markup=False)
             yield PlotextPlot(id="rate")
             with VerticalScroll(id="values"):
-                yield Static()
+                yield Static(markup=False)
         yield KeyFooter(
             [
                 ("F9", "kill all"),

@@ -36,7 +36,9 @@ from tui.screens.prompts import Asker
 from tui.sessions import Sessions
 from tui.shelf import RunEntry
 from tui.widgets.cell_grid import Cell, CellGrid, Row
+from tui.widgets.colours import mood_colours, theme_colour
 from tui.widgets.footer import KeyFooter
+from tui.words import Mood
 
 FRAME = 0.1
 CELL = 22
@@ -153,18 +155,18 @@ class PreflightScreen(Page):
     def _show_title(self) -> None:
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"preflight of {self._cluster.name}   ", "bold")
-        colour = self.app.theme_variables
+        colours = mood_colours(self.app)
         found = [each for each in list(self._found) if isinstance(each, Finding)]
         errors = sum(each.severity is Severity.ERROR for each in found)
         warnings = sum(each.severity is Severity.WARN for each in found)
         if self._failed:
-            text.append(f"✗ {self._failed}", colour.get("mood-bad", ""))
+            text.append(f"✗ {self._failed}", colours[Mood.BAD])
         elif self._report is None:
-            text.append(f"looking, {time.monotonic() - self._began:.0f} s", colour["mood-busy"])
+            text.append(f"looking, {time.monotonic() - self._began:.0f} s", colours[Mood.BUSY])
         elif errors:
-            text.append("✗ a launch would fail", f"bold {colour['mood-bad']}")
+            text.append("✗ a launch would fail", f"bold {colours[Mood.BAD]}")
         else:
-            text.append("✓ nothing stands in the way", f"bold {colour['mood-good']}")
+            text.append("✓ nothing stands in the way", f"bold {colours[Mood.GOOD]}")
         if errors or warnings:
             text.append(f"   {_count(errors, 'error')}, {_count(warnings, 'warning')}")
         if self._report is not None:
@@ -236,7 +238,7 @@ class PreflightScreen(Page):
         text = Text()
         for each in self._here():
             mark, mood = _MARKS[each.severity]
-            text.append(f"{mark} ", self.app.theme_variables.get(f"mood-{mood}", ""))
+            text.append(f"{mark} ", theme_colour(self.app, f"mood-{mood}"))
             text.append(f"{each.host}: {each.sentence}\n")
             if each.todo:
                 text.append(f"  → {each.todo}", "bold")
@@ -288,7 +290,7 @@ class PreflightScreen(Page):
             try:  # another machine may have launched it from this very file
                 entries.append(RunEntry(summary(stored(run, self._file).folder), None))
             except TfmuxError as error:
-                self.notify(str(error), severity="error", markup=False)
+                self.notify(str(error), severity="error")
         if entries:
             dialog = KillLiving(entries, self._sessions, self._asker)
             self.app.push_screen(dialog, lambda _: self.action_again())

@@ -46,7 +46,11 @@ class QuestionDialog(ModalScreen[str | None]):
             yield Label(question.text, classes="dialog-text", markup=False)
             yield LineInput(password=question.secret)
             secret = "not shown, not stored; " if question.secret else ""
-            yield Label(f"{secret}Enter answers, Esc refuses, F9 kills all", classes="dialog-note")
+            yield Label(
+                f"{secret}Enter answers, Esc refuses, F9 kills all",
+                classes="dialog-note",
+                markup=False,
+            )
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -76,10 +80,12 @@ class HostKeyDialog(ModalScreen[str | None]):
             yield OptionList(
                 Option("n  No, do not log in", id=NO),
                 Option("y  Yes, this is its key: trust it from now on", id=YES),
+                markup=False,
             )
             yield Label(
                 "Compare it with the host's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
                 classes="dialog-note",
+                markup=False,
             )
 
     def on_mount(self) -> None:

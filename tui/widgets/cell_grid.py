@@ -93,8 +93,8 @@ class CellGrid(ScrollView, can_focus=True):
         self._first = first
         self.titles: tuple[str, ...] = ()
         self.rows: tuple[Row, ...] = ()
-        self.row = 0
-        self.column = first
+        self._row = 0
+        self._column = first
         self._nothing = nothing
         self._widths: list[int] = []
         self._lines: list[tuple[int, str]] = []
@@ -102,11 +102,11 @@ class CellGrid(ScrollView, can_focus=True):
 
     def show(self, titles: Sequence[str], rows: Sequence[Row]) -> None:
         """Shows rows; the cursor stays where it was, or on its row's key."""
-        key = self.rows[self.row].key if self.row < len(self.rows) else None
-        same_place = self.row
+        key = self.rows[self.row].key if self.rows else None
         self.titles, self.rows = tuple(titles), tuple(rows)
         keys = [row.key for row in self.rows]
-        self.row = keys.index(key) if key in keys else min(same_place, max(0, len(keys) - 1))
+        if key in keys:
+            self.row = keys.index(key)
         self._measure()
         self.refresh()
 
@@ -136,14 +136,32 @@ class CellGrid(ScrollView, can_focus=True):
         self._measure()
 
     @property
+    def row(self) -> int:
+        """The cursor's row: always one of those that are shown, 0 where there are none."""
+        return min(self._row, max(0, len(self.rows) - 1))
+
+    @row.setter
+    def row(self, row: int) -> None:
+        self._row = max(0, row)
+
+    @property
+    def column(self) -> int:
+        """The cursor's column: always one of those that are shown."""
+        return max(self._first, min(self._column, len(self.titles) - 1))
+
+    @column.setter
+    def column(self, column: int) -> None:
+        self._column = column
+
+    @property
     def cell(self) -> Cell | None:
         """The cell under the cursor."""
         return self.rows[self.row].cells[self.column] if self.rows else None
 
     def go_to(self, row: int, column: int) -> None:
         """Puts the cursor somewhere and brings it into sight."""
-        self.row = max(0, min(row, len(self.rows) - 1))
-        self.column = max(self._first, min(column, len(self.titles) - 1))
+        self.row = min(row, len(self.rows) - 1)
+        self.column = min(column, len(self.titles) - 1)
         region = self.region_of(self.row, self.column)
         fixed = self._widths[0] + GAP if self._widths else 0
         left = region.x - (fixed if self.column else region.x)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.widget import Widget
 
+from tui.widgets.colours import theme_colour
+
 
 class KeyFooter(Widget):
     """Keys and what they do, the most important first; those that do not fit are left out."""
@@ -24,7 +26,7 @@ class KeyFooter(Widget):
     def render(self) -> Text:
         """`F9 kill all  q leave …`."""
         row = Text(no_wrap=True, end="")
-        key_style = f"bold {self.app.theme_variables.get('accent-text', '')}"
+        key_style = f"bold {theme_colour(self.app, 'accent-text')}"
         for key, does in self._keys:
             if row.cell_len + len(key) + len(does) + 3 > self.size.width:
                 break

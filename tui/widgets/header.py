@@ -11,6 +11,7 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Outcome, RunState, TaskState
 from tui.outcome import failure_hint
 from tui.standing import fact, standings
+from tui.widgets.colours import mood_colours
 from tui.words import Mood, age, bar, clock, figure, mood, thousands
 
 from .fit import Part, fit
@@ -49,7 +50,7 @@ class RunHeader(Widget):
     def _make(self) -> Text:
         if self._snapshot is None:
             return Text()
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         parts = header_parts(self._snapshot, time.time(), colours)
         if self._snapshot.state not in (RunState.KILLING, RunState.ENDED):
             if self._stalled:

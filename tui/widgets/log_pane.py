@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.log.rows import wrapped
-from tui.log.sanitise import Attr, Look, Piece
+from tui.log.sanitise import Attr, Look, Piece, visible
 from tui.log.view import LogView
 from tui.log.viewport import Viewport
 from tui.words import thousands
@@ -56,7 +56,6 @@ class LogPane(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.view: LogView | None = None
-        self.port = Viewport()
         self.edge = False
         """Draws a line on the left: another pane stands there."""
         self._parts: tuple[TitlePart, ...] = ()
@@ -69,12 +68,21 @@ class LogPane(Widget, can_focus=True):
 
     # what is shown
 
+    @property
+    def port(self) -> Viewport:
+        """The place in the view, made to fit its lines and this pane before each use: a view
+        moves between panes, and a filter gives it other lines."""
+        if self.view is None:
+            return Viewport()
+        port = self.view.port
+        port.update(self.view.lines.count, self.size.height - 1, self._rows_of)
+        return port
+
     def show(self, view: LogView) -> None:
         """Takes up a view."""
         if view is not self.view:
             self.view = view
-            self.port = view.port
-            self.port.rows_of = self._rows_of
+            self._drag_from = None
             view.lines.refresh()
         self.redraw()
 
@@ -88,10 +96,9 @@ class LogPane(Widget, can_focus=True):
         """Redraws when the log has grown; False when it has not."""
         if not self.view or not self.view.lines.refresh():
             return False
-        if self.port.following or self.port.count < self.size.height:
+        if self.view.port.following or self.view.port.count < self.size.height:
             self.refresh()
         else:
-            self._update_port()
             self._refresh_title()
         return True
 
@@ -104,19 +111,16 @@ class LogPane(Widget, can_focus=True):
 
     def scroll_rows(self, rows: int) -> None:
         """Moves the view by rows."""
-        self._update_port()
         self.port.scroll(rows)
         self.refresh()
 
     def scroll_pages(self, pages: float) -> None:
         """Moves the view by pages or halves of one."""
-        self._update_port()
         self.port.page(pages)
         self.refresh()
 
     def go_home(self) -> None:
         """To the first line of the run."""
-        self._update_port()
         self.port.home()
         self.refresh()
 
@@ -127,13 +131,11 @@ class LogPane(Widget, can_focus=True):
 
     def go_to(self, line: int) -> None:
         """Brings a line into sight."""
-        self._update_port()
         self.port.show(line)
         self.refresh()
 
     def in_sight(self) -> list[int]:
         """The numbers of the lines in sight."""
-        self._update_port()
         return list(dict.fromkeys(line for line, _ in self.port.rows()))
 
     # drawing
@@ -165,7 +167,6 @@ class LogPane(Widget, can_focus=True):
     def _log_rows(self, blank: Strip) -> list[Strip]:
         if self.view is None:
             return []
-        self._update_port()
         rows = []
         seen: dict[int, list[Strip]] = {}
         last = self.view.lines.count - 1
@@ -176,10 +177,6 @@ class LogPane(Widget, can_focus=True):
         seen.pop(last, None)  # the last line may still grow
         self._rows = seen
         return rows
-
-    def _update_port(self) -> None:
-        if self.view:
-            self.port.update(self.view.lines.count, self.size.height - 1)
 
     def _refresh_title(self) -> None:
         self.refresh(Region(0, 0, self.size.width, 1))
@@ -212,7 +209,7 @@ class LogPane(Widget, can_focus=True):
         except (IndexError, OSError) as error:
             row, indent = [Piece(f"cannot be read: {error}", Look(attr=Attr.DIM))], 0
         base = painter.base
-        if self.view.selected(number):
+        if number in self.view.chosen:
             base = painter.style(Look(attr=Attr.REVERSE))
             row = [Piece(piece.text, Look(attr=Attr.REVERSE)) for piece in row]
         result = [self._separator(text, left, room) for text in self.view.separators(number)]
@@ -263,14 +260,14 @@ class LogPane(Widget, can_focus=True):
         note = self._note
         if not self.port.following:
             note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
-        right = f" {note.strip()} " if note else ""
+        right = f" {visible(note.strip())} " if note else ""
         parts = list(self._parts)
         room = max(1, width - cell_len(right) - self.edge)
         while sum(cell_len(part.text) for part in parts) > room - 1 and len(parts) > 1:
             parts.remove(max(parts, key=lambda part: part.rank))
         left = [Segment("│", self._style("edge"))] if self.edge else []
         segments = [Segment("▸" if self.has_focus else " ", self._style("name"))]
-        segments += [Segment(part.text, self._style(part.kind)) for part in parts]
+        segments += [Segment(visible(part.text), self._style(part.kind)) for part in parts]
         strip = Strip(segments).adjust_cell_length(room, plain)
         ends = [Segment(right, self._style("note"))] if right else []
         return Strip([*left, *strip, *ends]).adjust_cell_length(width, plain)

@@ -28,7 +28,7 @@ class Prompt(Horizontal):
 
     def compose(self) -> ComposeResult:
         """A label and an input."""
-        yield Label()
+        yield Label(markup=False)
         yield Input(compact=True)
 
     def ask(self, purpose: str, label: str, text: str | None = None) -> None:

@@ -9,7 +9,8 @@ from textual.widget import Widget
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from tui.widgets.chosen import TaskChosen
-from tui.words import LETTERS, Mood, mood
+from tui.widgets.colours import mood_colours, theme_colour
+from tui.words import LETTERS, mood
 
 MAX_ROWS = 4
 
@@ -79,9 +80,9 @@ class StatusStrip(Widget):
         if self._snapshot is None:
             return row
         self._places.clear()
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         styles = {}
-        lit = self.app.theme_variables["primary-muted"]
+        lit = theme_colour(self.app, "primary-muted")
         for task in self._snapshot.tasks:
             style = f"bold {colours[mood(task)]}"
             styles[task.id] = f"{style} on {lit}" if task.id == self._focused else style

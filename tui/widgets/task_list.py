@@ -11,7 +11,8 @@ from textual.widget import Widget
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from tui.widgets.chosen import TaskChosen
-from tui.words import LETTERS, Mood, age, mood, thousands
+from tui.widgets.colours import mood_colours
+from tui.words import LETTERS, age, mood, thousands
 
 
 class TaskList(Widget):
@@ -49,7 +50,7 @@ class TaskList(Widget):
         height, width = max(1, self.size.height), self.size.width
         self._first = min(self._first, at, max(0, len(tasks) - height))
         self._first = max(self._first, at - height + 1)
-        colours = {kind: self.app.theme_variables.get(f"mood-{kind}", "") for kind in Mood}
+        colours = mood_colours(self.app)
         for task in tasks[self._first : self._first + height]:
             mark = "▸" if task.id == self._focused else " "
             box = ("○ " if task.id in self._hidden else "● ") if self._boxes else ""

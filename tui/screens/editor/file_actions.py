@@ -58,7 +58,7 @@ class FileActions(ShownDraft):
                 try:
                     self.draft.reload()
                 except SaveError as error:
-                    self.notify(str(error), severity="error", markup=False)
+                    self.notify(str(error), severity="error")
                 self._told_disk = Disk.SAME
                 self._show_all()
             elif key == "k":
@@ -85,10 +85,10 @@ class FileActions(ShownDraft):
         try:
             self.draft.save(path)
         except SaveError as error:
-            self.notify(str(error), title="Not saved", severity="error", timeout=12, markup=False)
+            self.notify(str(error), title="Not saved", severity="error", timeout=12)
             return False
         self._told_disk = Disk.SAME
-        self.notify(f"saved in {self.draft.path}", timeout=3, markup=False)
+        self.notify(f"saved in {self.draft.path}", timeout=3)
         self._show_all()
         return True
 

@@ -15,6 +15,7 @@ from launcher.cluster.spec import ready_value
 from launcher.errors import Problem
 from launcher.plan.plan import Plan, TaskPlan
 from tui.screens.editor.kinds import READY, line_of
+from tui.widgets.colours import theme_colour
 
 _MOST_PROBLEMS = 20
 
@@ -40,7 +41,7 @@ class PlanPreview(Vertical):
     def compose(self) -> ComposeResult:
         """Order, tasks, and one of them."""
         yield Static(id="order", markup=False)
-        yield OptionList()
+        yield OptionList(markup=False)
         with VerticalScroll():
             yield Static(id="task", markup=False)
 
@@ -78,7 +79,7 @@ class PlanPreview(Vertical):
             self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
 
     def _wrong(self, problems: Sequence[Problem]) -> Text:
-        colour = self.app.theme_variables.get("mood-bad", "")
+        colour = theme_colour(self.app, "mood-bad")
         text = Text("no plan before this is right:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
             text.append(f"⚠ {problem}\n", colour)

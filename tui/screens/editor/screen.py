@@ -58,7 +58,7 @@ class EditorScreen(RowActions, CellActions, FileActions):
         try:
             self._draft = Draft(self._path)
         except SaveError as error:
-            self.notify(str(error), severity="error", timeout=15, markup=False)
+            self.notify(str(error), severity="error", timeout=15)
             self.call_after_refresh(self.app.pop_screen)
             return
         if self.draft.now.document is None:

@@ -27,6 +27,7 @@ from tui.screens.editor.table import EditTable
 from tui.screens.page import Page
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
+from tui.widgets.colours import theme_colour
 from tui.widgets.footer import KeyFooter
 
 PAGES = ("hosts", "jobs", "run", "file", "plan")
@@ -112,13 +113,13 @@ class ShownDraft(Page):
         if now.problems:
             count = len(now.problems)
             text.append(f"   ⚠ {count} problem{'s' if count > 1 else ''}",
-                        f"bold {self.app.theme_variables.get('mood-bad', '')}")  # fmt: skip
+                        f"bold {theme_colour(self.app, 'mood-bad')}")  # fmt: skip
         else:
-            text.append("   ✓", f"bold {self.app.theme_variables.get('mood-good', '')}")
+            text.append("   ✓", f"bold {theme_colour(self.app, 'mood-good')}")
         self.query_one("#title", Static).update(text)
 
     def _show_problems(self, now: Examined) -> None:
-        colour = self.app.theme_variables.get("mood-bad", "")
+        colour = theme_colour(self.app, "mood-bad")
         text = Text()
         for problem in now.problems[:8]:
             line = f"line {problem.line}: " if problem.line else ""
@@ -138,7 +139,7 @@ class ShownDraft(Page):
             if cell is not None and (
                 problem := cell.problem or table.body.rows[table.body.row].problem
             ):
-                text.append(f"⚠ {problem}", self.app.theme_variables.get("mood-bad", ""))
+                text.append(f"⚠ {problem}", theme_colour(self.app, "mood-bad"))
             elif cell is not None and field is not None and not cell.fixed:
                 text.no_wrap, text.overflow = True, "ellipsis"
                 shown = cell.text or (f"{cell.default} (default)" if cell.default else "not set")
@@ -247,4 +248,4 @@ class ShownDraft(Page):
         try:
             self._take(change(document))
         except (EditError, PasteError, ValueError) as error:
-            self.notify(str(error), severity="error", timeout=10, markup=False)
+            self.notify(str(error), severity="error", timeout=10)

@@ -37,18 +37,27 @@ class TemplateDialog(ModalScreen[Path | None]):
     def compose(self) -> ComposeResult:
         """The templates; name and hosts come after one was chosen."""
         with Vertical(classes="dialog wide"):
-            yield Label("New cluster", classes="dialog-title")
+            yield Label("New cluster", classes="dialog-title", markup=False)
             yield OptionList(
-                *(Option(f"{number}  {t.title:<31} {t.about}") for number, t in _numbered())
+                *(Option(f"{number}  {t.title:<31} {t.about}") for number, t in _numbered()),
+                markup=False,
             )
-            yield Label("Name", classes="field")
+            yield Label("Name", classes="field", markup=False)
             yield LineInput(id="name", classes="field")
-            yield Label("Hosts, as you log in to them: root@tf[1-4], gpu7", classes="field remote")
+            yield Label(
+                "Hosts, as you log in to them: root@tf[1-4], gpu7",
+                classes="field remote",
+                markup=False,
+            )
             yield LineInput(
                 id="hosts", classes="field remote", suggester=Completion(lambda _: aliases())
             )
             yield Label(classes="problem field", markup=False)
-            yield Label(f"1-{len(TEMPLATES)} or Enter chooses, Esc leaves", classes="dialog-note")
+            yield Label(
+                f"1-{len(TEMPLATES)} or Enter chooses, Esc leaves",
+                classes="dialog-note",
+                markup=False,
+            )
 
     def on_mount(self) -> None:
         self._template: Template | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual import on
@@ -95,9 +96,7 @@ class LineActions(Panes):
         pane = self.pane
         if pane is None or pane.view is None:
             return
-        numbers = pane.in_sight()
-        if pane.view.selection:
-            numbers = list(range(min(pane.view.selection), max(pane.view.selection) + 1))
+        numbers: Sequence[int] = pane.view.chosen or pane.in_sight()
         text, count = "", 0
         for number in numbers:
             line = self._text(pane.view, number) + "\n"
@@ -123,16 +122,13 @@ class LineActions(Panes):
             self.query_one(Prompt).ask("save", "save to", name)
 
     def _save(self, view: LogView, path: Path) -> None:
-        chosen = view.selection
-        numbers = range(view.lines.count)
-        if chosen:
-            numbers = range(min(chosen), max(chosen) + 1)
+        numbers = view.chosen or range(view.lines.count)
 
         def write() -> None:
             try:
                 with path.open("x", encoding="utf-8") as file:
                     file.writelines(self._text(view, number) + "\n" for number in numbers)
-            except OSError as error:
+            except (OSError, IndexError) as error:
                 self.app.call_from_thread(self.notify, f"not saved: {error}", severity="error")
             else:
                 text = f"{thousands(len(numbers))} lines saved to {path.resolve()}"

@@ -103,11 +103,14 @@ class Panes(Surroundings):
         pane = self.pane
         if pane is None or pane.view is None:
             return
-        if pane.view.lines.locate(task, line) is None:
-            self.filter_lines(pane.view, "")
         pane.view.lines.refresh()
-        pane.view.cursor = line
-        pane.go_to(line)
+        place = pane.view.lines.locate(task, line)
+        if place is None:  # a filter hides it
+            self.filter_lines(pane.view, "")
+            place = pane.view.lines.locate(task, line)
+        if place is not None:
+            pane.view.cursor = place
+            pane.go_to(place)
         pane.redraw()
 
     # the focus

@@ -1,0 +1,141 @@
+"""A crash of the screen is no wish of a person: the run goes on, and the terminal says so."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import command
+from tests.beds import guard
+from tests.test_terminal import Terminal, cluster, living, terminal
+from tui.crash import FILE_NAME
+
+pytestmark = pytest.mark.tmux
+__all__ = ["terminal"]
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+
+where, trigger, *words = sys.argv[1:]
+
+def fail(*_):
+    raise RuntimeError("broken \\x1b[31m[bold] on purpose")
+
+def failing(act):
+    def acts(self, *rest):
+        if Path(trigger).exists():
+            fail()
+        return act(self, *rest)
+    return acts
+
+from tui.screens.run.screen import RunScreen
+from tui.widgets.header import RunHeader
+from tui.widgets.log_pane import LogPane
+
+if where == "drawing":
+    LogPane.render_lines = failing(LogPane.render_lines)
+elif where == "worker":
+    RunScreen._frame = failing(RunScreen._frame)
+elif where == "thread":
+    def act(self):
+        self.run_worker(fail, thread=True)
+    RunScreen.action_wrap = act
+elif where == "key":
+    RunScreen.action_wrap = fail
+
+from tui.main import main
+sys.exit(main(words))
+"""
+EVERYONE = {"ps:0", "worker:0", "worker:1"}
+
+
+def pids() -> dict[str, int]:
+    """The first process of each task, by the process table."""
+    found: dict[str, int] = {}
+    for process in guard.tagged_here():
+        task = (process.tag or "").partition("/")[2].partition("/")[0]
+        if task:
+            found[task] = min(process.pid, found.get(task, process.pid))
+    return found
+
+
+def crashed_run(screen: str) -> str:
+    """The run that the terminal says to come back to."""
+    match = re.search(r"come back with: tfmux attach (\S+)", screen)
+    assert match is not None, screen
+    return match.group(1)
+
+
+@pytest.mark.parametrize("where", ["drawing", "worker", "thread", "key"])
+def test_the_run_goes_on_when_the_screen_fails(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, tfmux_home: Path, where: str
+) -> None:
+    """Whatever part of the screen fails: every task lives on under a launcher in the background,
+    the terminal names the error, its file and the way back, and `tfmux kill` ends it all."""
+    program, trigger = tmp_path / "program.py", tmp_path / "now"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), where, str(trigger), "up", str(file)])
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    before = pids()
+    trigger.touch()
+    window.keys("w")
+    screen = window.wait_for("EXIT-CODE 70", "come back with: tfmux attach")
+    try:
+        said = "tfmux: the screen failed: RuntimeError: broken ␛[31m[bold] on purpose"
+        assert said in screen
+        run = crashed_run(screen)
+        saved = tfmux_home / ".local/share/tfmux/runs" / run / FILE_NAME
+        assert f"tfmux: the whole error is in {saved}" in "".join(screen.split("\n"))
+        assert "in fail" in saved.read_text() and "Traceback" in saved.read_text()
+        assert pids() == before, "the tasks are the same processes as before"
+        shown = command.run("ps").stdout
+        assert run in shown and "unsupervised" not in shown
+    finally:
+        ended = command.run("kill", "--all")
+    assert ended.returncode == 0 and "nothing is left on any host" in ended.stdout
+    assert not living()
+
+
+def test_a_crash_after_f9_does_not_save_the_run(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """A kill that a person has asked for is carried out, whatever the screen does meanwhile."""
+    program, trigger = tmp_path / "program.py", tmp_path / "now"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), "key", str(trigger), "up", str(file)])
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.keys("F9", "w")
+    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    assert "the screen failed: RuntimeError" in screen
+    assert not living()
+
+
+def test_the_home_screen_leaves_its_runs_alive(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """A run that was launched from the home screen goes on as one of `up` does."""
+    program, trigger = tmp_path / "program.py", tmp_path / "now"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), "drawing", str(trigger), "open", str(file)])
+    window.wait_for("1 Hosts", "launch")
+    window.keys("l")
+    window.wait_for("worker:1 @localhost", "step 2")
+    trigger.touch()
+    screen = window.wait_for("EXIT-CODE 70", "come back with: tfmux attach")
+    try:
+        assert living() == EVERYONE, screen
+    finally:
+        assert command.run("kill", crashed_run(screen)).returncode == 0
+    assert not living()

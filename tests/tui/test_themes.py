@@ -1,0 +1,34 @@
+"""Every theme of the list: each screen is drawn, and every colour is one that can be drawn."""
+
+from __future__ import annotations
+
+import pytest
+from rich.style import Style
+
+from launcher.run.states import TaskState
+from tests.tui.conftest import screen_text, until
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.widgets.colours import mood_colours, theme_colour
+from tui.words import Mood
+
+THEMES = sorted(TfmuxApp(config=Config()).available_themes)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+async def test_every_screen_is_drawn_in_every_theme(run: ScriptedRun, theme: str) -> None:
+    """The themes that use the terminal's own colours (`ansi_blue`, `ansi_blue 50%`) too."""
+    run.all_tasks(state=TaskState.RUNNING)
+    run.write("worker:0", b"\x1b[31mred\x1b[0m \x1b[2mdim\x1b[0m line\n" * 40)
+    app = TfmuxApp(run, config=Config(theme=theme))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: any("red dim line" in row for row in screen_text(app)))
+        assert app.theme == theme
+        for name in app.theme_variables:
+            Style.parse(f"bold {theme_colour(app, name)}")
+        assert set(mood_colours(app)) == set(Mood) and all(mood_colours(app).values())
+        assert theme_colour(app, "primary-muted")
+        for keys in (("m",), ("M",), ("escape", "H"), ("escape", "question_mark"), ("escape", "q")):
+            await pilot.press(*keys)
+            assert any(row.strip() for row in screen_text(app))

@@ -1,0 +1,32 @@
+"""Colours of the theme, as Rich knows them: Textual's words for them are not Rich's.
+
+A theme may name a colour of the terminal's own palette (`ansi_blue`), or a share of a colour
+(`ansi_blue 50%`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.app import App
+from textual.color import Color, ColorParseError
+
+from tui.words import Mood
+
+
+def theme_colour(app: App[Any], name: str) -> str:
+    """A colour of the theme; empty where it has none, or one that depends on what is below it."""
+    word, _, share = app.theme_variables.get(name, "").partition(" ")
+    try:
+        colour = Color.parse(word)
+        if share and colour.ansi is None:
+            below = Color.parse(app.theme_variables["background"])
+            colour = below.blend(colour, float(share.removesuffix("%")) / 100)
+    except (ColorParseError, ValueError):
+        return ""
+    return colour.rich_color.name
+
+
+def mood_colours(app: App[Any]) -> dict[Mood, str]:
+    """The theme's colour of each mood."""
+    return {mood: theme_colour(app, f"mood-{mood}") for mood in Mood}
