@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import App, SystemCommand, get_system_commands_provider
 from textual.binding import Binding, BindingType
 from textual.command import Provider
@@ -24,6 +24,7 @@ from textual.widgets import Input
 from launcher.run.states import Outcome, RunState
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
+from tui.repairs import repair
 from tui.screens.page import OpenRun, Page
 from tui.terminal import TerminalDriver
 from tui.widgets.controls import NoControls
@@ -31,6 +32,8 @@ from tui.widgets.controls import NoControls
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
     from tui.screens.dialogs import Leave, ReceiptScreen
+    from tui.screens.hosts import HostsScreen
+    from tui.screens.metrics import MetricsScreen
     from tui.screens.prompts import Asker
 
 SWITCH_SECONDS = 0.001
@@ -77,6 +80,7 @@ class TfmuxApp(App[int]):
         the person's own file counts. `asker` answers what the run's launcher asks, with dialogs
         of this app."""
         super().__init__()
+        repair()
         self.control: RunControl | None = control if not pages else None
         self._asker = asker
         self._config = config if config is not None else load_config()
@@ -170,6 +174,11 @@ class TfmuxApp(App[int]):
         for _ in range(above[::-1].index(False)):
             self.pop_screen()
 
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and clicks that come while the app is leaving find no screen any more."""
+        if self.screen_stack or not isinstance(event, events.InputEvent):
+            await super().on_event(event)
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Only the themes: everything else is among our own commands."""
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
@@ -216,10 +225,10 @@ class TfmuxApp(App[int]):
 
         self._switch(HostsScreen)
 
-    def _switch(self, kind: Callable[[RunControl], Screen[None]]) -> None:
+    def _switch(self, kind: type[MetricsScreen] | type[HostsScreen]) -> None:
         from tui.screens.run.screen import RunScreen
 
-        if self.screen.is_modal or self.control is None:
+        if self.screen.is_modal or self.control is None or isinstance(self.screen, kind):
             return
         if not isinstance(self.screen, RunScreen):
             self.switch_screen(kind(self.control))

@@ -29,6 +29,8 @@ KEY_NAMES = {
     "shift+tab": "Shift-Tab",
 }
 
+_FIRST = "help"
+
 
 @dataclass(frozen=True)
 class Command:
@@ -81,8 +83,9 @@ class Palette(Provider):
         return partial(self.screen.run_action, command.action)
 
     async def discover(self) -> Hits:
-        """All of them, before anything is typed."""
-        for command in self._all():
+        """All of them, before anything is typed. A harmless one comes first: an Enter that came
+        too early must not kill everything."""
+        for command in sorted(self._all(), key=lambda command: command.id != _FIRST):
             text = f"{command.name}  ({command.keys})"
             yield DiscoveryHit(text, self._run(command), help=command.id or None)
 

@@ -9,15 +9,15 @@ import pytest
 from tests.tui.monkey import STARTS, Monkey, monkeys_home
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 async def test_nothing_that_is_pressed_ends_the_app(tmp_path: Path, seed: int) -> None:
     """300 keys from each seed, spread over all screens; the seed tells what was pressed."""
-    starts = STARTS[seed::4]
+    starts = STARTS[seed::3]
     with monkeys_home(tmp_path):
         for number, start in enumerate(starts):
-            folder = tmp_path / start
+            folder = tmp_path / f"from-{start}"
             folder.mkdir()
-            monkey = Monkey(folder, start, seed + 4 * number)
+            monkey = Monkey(folder, start, seed + 3 * number)
             try:
                 await monkey.run(300 // len(starts))
             except Exception as error:
