@@ -47,6 +47,8 @@ elif where == "thread":
     RunScreen.action_wrap = act
 elif where == "key":
     RunScreen.action_wrap = fail
+elif where == "hangs":
+    RunScreen.action_wrap = lambda self: time.sleep(40)
 
 from tui.main import main
 sys.exit(main(words))
@@ -139,3 +141,18 @@ def test_the_home_screen_leaves_its_runs_alive(
     finally:
         assert command.run("kill", crashed_run(screen)).returncode == 0
     assert not living()
+
+
+def test_the_kill_key_does_not_wait_for_a_screen_that_hangs(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """The loop of the screen stands still: F9 ends every task all the same."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    window = terminal(120, 40)
+    words = [str(program), "hangs", "-", "up", str(cluster(tmp_path))]
+    window.start([sys.executable, *words])
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    window.keys("w", "F9")
+    window.wait_until(lambda _: not living(), "F9's effect", timeout=30)

@@ -26,7 +26,7 @@ from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.repairs import repair
 from tui.screens.page import OpenRun, Page
-from tui.terminal import TerminalDriver
+from tui.terminal import KeysFirst, TerminalDriver
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
@@ -89,6 +89,11 @@ class TfmuxApp(App[int]):
         self._leaving = False
         self._asked = False
         self._no_controls = NoControls()
+        self._kill_keys = frozenset(
+            key.strip() for key in self._config.keys.get("kill_all", "f9").split(",")
+        )
+        self._begun_kills = 0
+        """Kills that the driver's thread has begun and the screen does not know of yet."""
         self._living: RunControl | None = None
         """The run that was seen alive here."""
 
@@ -106,9 +111,11 @@ class TfmuxApp(App[int]):
         self._configure()
 
     def get_driver_class(self) -> type[Driver]:
-        """Textual's choice, which in a terminal is replaced by one that survives its end."""
+        """Textual's choice, which in a terminal is replaced by one that survives its end; either
+        tells of the kill key at once."""
         chosen = super().get_driver_class()
-        return TerminalDriver if chosen is LinuxDriver else chosen
+        base = TerminalDriver if chosen is LinuxDriver else chosen
+        return type(base.__name__, (KeysFirst, base), {})
 
     def _fatal_error(self) -> None:
         """Ends the app on an error that nobody foresaw. Textual would print it with the values of
@@ -244,18 +251,30 @@ class TfmuxApp(App[int]):
 
     # kill-all and leaving
 
+    def key_read(self, key: str) -> None:
+        """Called by the driver's thread with each key as it is read: the kill key acts at once,
+        and the screen follows when its loop comes to it."""
+        control = self.control
+        if key in self._kill_keys and control is not None:
+            if control.snapshot().state is not RunState.ENDED:
+                self._begun_kills += 1
+                control.kill_all()
+
     def action_kill_all(self) -> None:
         """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;
         without one, all living runs are meant, and that is asked first."""
+        begun, self._begun_kills = self._begun_kills, 0
         if self.control is None:
             if self._pages:
                 self._pages[0].kill_living()
             return
-        if self.control.snapshot().state is RunState.ENDED:
+        if begun:
+            self._asked = True
+        elif self.control.snapshot().state is RunState.ENDED:
             self._show_receipt()
-            return
-        self._asked = True
-        self.control.kill_all()
+        else:
+            self._asked = True
+            self.control.kill_all()
 
     def action_interrupt(self) -> None:
         """Ctrl-C: copies what is selected in a text field; else leaves, and in the dialog that

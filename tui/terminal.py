@@ -1,4 +1,5 @@
-"""The terminal: Textual's driver, for which a terminal that has gone is no reason to stay."""
+"""The terminal: Textual's driver, for which a terminal that has gone is no reason to stay, and
+with which the kill key does not wait for the screen."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ from contextlib import suppress
 from types import FrameType
 from typing import IO, Any, cast
 
+from textual import events
+from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
 
 class _Outlet:
@@ -29,6 +33,17 @@ class _Outlet:
         """Flushes."""
         with suppress(OSError):
             self._file.flush()
+
+
+class KeysFirst(Driver):
+    """Mixin: tells the app of each key in the thread that reads the terminal, before the app's
+    loop has a turn. The loop may be waiting for a screen, a disk or an endless drawing."""
+
+    def send_message(self, message: Message) -> None:
+        """Sends a message to the app's loop."""
+        if isinstance(message, events.Key):
+            cast(Any, self._app).key_read(message.key)
+        super().send_message(message)
 
 
 class TerminalDriver(LinuxDriver):

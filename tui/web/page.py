@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tui.app import TfmuxApp
+from tui.crash import run_app, tell
+from tui.exits import Exit
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page
 from tui.web.launches import FOLDER_VARIABLE, Launches
@@ -40,11 +42,15 @@ class PageApp(TfmuxApp):
 
 def main(words: Sequence[str]) -> int:
     """Shows the living run of this server, or the file, or the home screen."""
-    app = PageApp([Path(word) for word in words], Launches(Path(os.environ[FOLDER_VARIABLE])))
+    folder = Path(os.environ[FOLDER_VARIABLE])
+    app = PageApp([Path(word) for word in words], Launches(folder))
     try:
-        app.run()
+        error = run_app(app)
     finally:
         app.sessions.close()
+    if error is not None:  # its runs have launchers of their own, and go on
+        tell(error, folder)
+        return Exit.CRASHED
     return app.return_code or 0
 
 
