@@ -48,7 +48,10 @@ elif where == "thread":
 elif where == "key":
     RunScreen.action_wrap = fail
 elif where == "hangs":
-    RunScreen.action_wrap = lambda self: time.sleep(40)
+    def hang(self):
+        Path(trigger).touch()
+        time.sleep(40)
+    RunScreen.action_wrap = hang
 
 from tui.main import main
 sys.exit(main(words))
@@ -147,12 +150,14 @@ def test_the_kill_key_does_not_wait_for_a_screen_that_hangs(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
     """The loop of the screen stands still: F9 ends every task all the same."""
-    program = tmp_path / "program.py"
+    program, hangs = tmp_path / "program.py", tmp_path / "hangs"
     program.write_text(PROGRAM)
     window = terminal(120, 40)
-    words = [str(program), "hangs", "-", "up", str(cluster(tmp_path))]
+    words = [str(program), "hangs", str(hangs), "up", str(cluster(tmp_path))]
     window.start([sys.executable, *words])
     window.wait_for("worker:1 @localhost", "step 2")
     window.wait_until(lambda _: living() == EVERYONE, "all three processes")
-    window.keys("w", "F9")
+    window.keys("w")
+    window.wait_until(lambda _: hangs.exists(), "the screen hangs")
+    window.keys("F9")
     window.wait_until(lambda _: not living(), "F9's effect", timeout=30)
