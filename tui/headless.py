@@ -20,12 +20,13 @@ from launcher.ids import TaskId
 from launcher.session.session import Session
 from launcher.store.records import safe
 from tui.exits import Exit
-from tui.report import report
+from tui.report import receipt_lines, report
 
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20
 _PACE = 0.05
 _PROGRESS_SECONDS = 2.0
+_RECEIPT_SECONDS = 0.5
 
 
 class Follower:
@@ -71,8 +72,9 @@ def run_headless(session: Session, *, as_json: bool, started: bool = False) -> i
     if not started:
         session.start()
     out = _Output(session, as_json)
-    ended = False
+    ended = told = False
     while not ended:
+        told = told or _tell_receipt(session)
         out.logs()
         try:
             record = records.get(timeout=_PACE)
@@ -179,6 +181,18 @@ class _Output:
 def _shown(line: bytes) -> str:
     text = line.decode(errors="replace").rstrip("\r")
     return safe(text.rsplit("\r", 1)[-1])
+
+
+def _tell_receipt(session: Session) -> bool:
+    """The receipt at once, where a disk or results hold up the end of the launcher."""
+    snapshot = session.snapshot()
+    if snapshot.receipt is None or snapshot.ended is None:
+        return False
+    if time.time() - snapshot.ended < _RECEIPT_SECONDS:
+        return False
+    for line in receipt_lines(snapshot.receipt, snapshot.run_id):
+        _say(line)
+    return True
 
 
 def _say(text: str) -> None:

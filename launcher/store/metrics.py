@@ -50,8 +50,8 @@ class Point:
 class Series:
     """The points of one task over time, thinned out by halves when they grow too many.
 
-    Appended to by the thread that reads the logs; `points` may be read from any (it is replaced as a
-    whole when thinned).
+    Appended to by the thread that reads the logs; `points` may be read from any (it is replaced as
+    a whole when thinned).
     """
 
     points: list[Point] = field(default_factory=list)

@@ -25,7 +25,7 @@ from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
 
 TAIL_LINES = 20
-_TAIL_BYTES = 16 * 1024
+TAIL_BYTES = 16 * 1024
 _CONTROL = re.compile(
     r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
@@ -33,7 +33,7 @@ _CONTROL = re.compile(
 
 def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
     """The records of what differs between two snapshots."""
-    if before is None or before.state is not after.state:
+    if before is None or (before.state, before.exit_code) != (after.state, after.exit_code):
         yield _run(after, now)
     old_hosts = {view.name: view for view in before.hosts} if before else {}
     for host in after.hosts:
@@ -59,9 +59,12 @@ def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
 
 
 def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of a log, safe to print: no control characters, at most 500 characters a
-    line."""
-    raw = log.read(max(0, log.size - _TAIL_BYTES), _TAIL_BYTES)
+    """The last lines of a log, safe to print."""
+    return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES), lines)
+
+
+def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
+    """The last lines of some bytes: no control characters, at most 500 characters a line."""
     text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     found = [safe(line)[:500] for line in text.split("\n")]
     return tuple([line for line in found if line.strip()][-lines:])
