@@ -183,8 +183,13 @@ class LogMonitor:
         now = time.time()
         with self._lock:
             size = self._sizes.pop(task)
+        before = log.size
         try:
             data = log.grown(size, now)
+            while task in self._patterns and before < log.size - len(data):
+                part = log.read(before, min(_LOOK, log.size - len(data) - before))
+                before += len(part)
+                self._find_line(task, part)
         except OSError as error:
             self._complain(f"{log.path.name}: {error.strerror}")
         else:
@@ -200,36 +205,31 @@ class LogMonitor:
         for point in self._extractors[task].feed(data, now):
             self._series[task].add(point)
             last = point
-        ready = self._look_for_line(task, data)
+        self._find_line(task, data)
         with self._lock:
             if data:
                 self._found.wrote[task] = now
             if last is not None:
                 rate = self._extractors[task].rate
                 self._found.metrics[task] = (now, last.values, rate)
-            if ready is not None:
-                self._found.ready.append((task, ready))
         self._tell()
 
     def _await_line(self, task: TaskId, attempt: int, pattern: str, again: bool) -> None:
         self._patterns[task] = (attempt, compile_pattern(pattern), b"")
         if again:
             log = self._logs.open(task)
-            data = log.read(max(0, log.size - _LOOK), _LOOK)
-            if self._look_for_line(task, data) is not None:
-                with self._lock:
-                    self._found.ready.append((task, attempt))
-                self._tell()
+            self._find_line(task, log.read(max(0, log.size - _LOOK), _LOOK))
 
-    def _look_for_line(self, task: TaskId, data: bytes) -> int | None:
-        """The attempt that is ready by what has come."""
+    def _find_line(self, task: TaskId, data: bytes) -> None:
         if task not in self._patterns:
-            return None
+            return
         attempt, pattern, rest = self._patterns[task]
         text = rest + data
-        if pattern.search(cut_lines(text)):
-            del self._patterns[task]
-            return attempt
-        begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
-        return None
+        if not pattern.search(cut_lines(text)):
+            begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
+            return
+        del self._patterns[task]
+        with self._lock:
+            self._found.ready.append((task, attempt))
+        self._tell()
