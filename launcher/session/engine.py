@@ -44,6 +44,8 @@ from .readying import Readying
 PUBLISH_SECONDS = 1 / 30
 _WATCH_SECONDS = 0.25
 _CLOSE_SECONDS = 8.0
+_END = "end"
+_FIGURES = "figures of hosts"
 
 
 class Engine:
@@ -103,6 +105,7 @@ class Engine:
         self._receipts: dict[str, HostReceipt] = {}
         """The last receipt of each host for everything, whatever the run makes of it."""
         self._failure = ""
+        self._grace = plan.settings.grace
         self.detaching = False
         """A launcher that was started from here is to take over."""
         self._over = asyncio.Event()
@@ -132,7 +135,7 @@ class Engine:
             self._connect(host)
         if self._attached:
             self.outputs.look_again(self.run.plan, self.run.snapshot())
-        self._spawn(self._figures.poll(), "figures of hosts")
+        self._spawn(self._figures.poll(), _FIGURES)
         self._spawn(self._watch_disk(), "disk")
         if any(host.ssh is None for host in self.run.plan.hosts):  # the network is no flood
             self.outputs.monitor.expect_floods()
@@ -163,7 +166,7 @@ class Engine:
         if self._failure:
             return
         self._failure = f"{where}: {type(error).__name__}: {error}"
-        grace = self.run.plan.settings.grace
+        grace = self._grace
         try:
             self._feed(ev.LauncherFailed(time.time(), self._failure))
         except Exception:  # nothing can be decided any more: every host is told
@@ -217,10 +220,14 @@ class Engine:
 
     def final(self, error: BaseException | None = None) -> Snapshot:
         """The run at its end, whatever broke before; `error` ended the loop."""
-        now = self.run.snapshot()
         failure = self._failure or (f"{type(error).__name__}: {error}" if error else "")
+        try:
+            now = self.snapshot()
+        except Exception as broken:
+            now = self._written
+            failure = failure or f"snapshot: {type(broken).__name__}: {broken}"
         if now.state is RunState.ENDED and (now.launcher_error or not failure):
-            return self.snapshot()
+            return now
         met = [name for name, link in self._links.items() if link.sessions]
         receipts = tuple(self._receipts.get(name, HostReceipt(name)) for name in met)
         return replace(
@@ -255,8 +262,13 @@ class Engine:
 
     def _reap(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
+        if task.get_name() == _END:
+            self._over.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail(task.get_name(), error)
+            if task.get_name() == _FIGURES:  # nice to have: no reason to end anything
+                self.feed(ev.Noted(time.time(), f"no {_FIGURES} any more: {error!r}"))
+            else:
+                self.fail(task.get_name(), error)
 
     def _publish_soon(self) -> None:
         if not self._publishing:
@@ -421,7 +433,7 @@ class Engine:
             case ev.LookElsewhere(by):
                 self._spawn(self._look_elsewhere(by), "other launcher")
             case ev.End():
-                self._spawn(self._finish(), "end")
+                self._spawn(self._finish(), _END)
 
     def _set_timer(self, name: str, seconds: float) -> None:
         if name in self._timers:
@@ -501,13 +513,10 @@ class Engine:
     async def _finish(self) -> None:
         """Collects what is left of the logs and takes our folders off the hosts."""
         plan, tasks = self.run.plan, self._link_tasks
-        try:
-            leaves = (self._leaving.leave(plan.host(host), tasks[host]) for host in self._let_go)
-            for failed in await asyncio.gather(*leaves, return_exceptions=True):
-                if isinstance(failed, Exception):
-                    self.fail("letting go of hosts", failed)
-            if self.run.snapshot().outcome is Outcome.DETACHED:
-                for link in self._links.values():
-                    link.hand_over()
-        finally:
-            self._over.set()
+        leaves = (self._leaving.leave(plan.host(host), tasks[host]) for host in self._let_go)
+        for failed in await asyncio.gather(*leaves, return_exceptions=True):
+            if isinstance(failed, Exception):
+                self.fail("letting go of hosts", failed)
+        if self.run.snapshot().outcome is Outcome.DETACHED:
+            for link in self._links.values():
+                link.hand_over()

@@ -20,6 +20,7 @@ COLLECT_STALL = 10.0
 STALLED_SECONDS = 2.0
 """How much longer a disk is waited for that takes nothing."""
 LEAVE_SECONDS = 5.0
+_SHORT_LEAVE_SECONDS = 1.0
 _PACE = 0.02
 
 
@@ -61,7 +62,8 @@ class Leaving:
         # What knows the survivors stays there, for the next `tfmux kill`.
         link.leave(remove=whole and host.name not in survived)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_SECONDS):
+            # An agent that has bytes for us which we do not take waits for us in vain.
+            async with asyncio.timeout(LEAVE_SECONDS if whole else _SHORT_LEAVE_SECONDS):
                 await asyncio.wait([gone])
 
     def _views(self, host: str) -> list[TaskView]:

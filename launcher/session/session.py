@@ -231,11 +231,18 @@ class Session:
 
     def _close_files(self) -> None:
         monitor, journal = self._engine.outputs.monitor, self._journal
-        stored = monitor.idle and journal.idle
         monitor.close()
         journal.close()
-        if stored:
+
+        def close() -> None:
+            while not (monitor.idle and journal.idle):
+                time.sleep(0.1)
             self._disk.close()
+
+        if monitor.idle and journal.idle:
+            close()
+        else:  # when the disk answers again
+            threading.Thread(target=close, name="close", daemon=True).start()
 
     def _detach(self) -> None:
         log = Path(self.folder.path / "launcher.log")

@@ -103,6 +103,7 @@ def _start() -> subprocess.Popen[bytes]:
         argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it may outlive us, and must not hold our pipes open
         start_new_session=True,  # Ctrl-C is not for it
         bufsize=1 << 18,
         cwd="/",
