@@ -59,7 +59,7 @@ class Ending:
         hosts = [host for host in views.met_in_order() if self.is_owed(host)]
         kills: list[Instruction] = [ev.KillHost(host, None, grace) for host in hosts]
         if not kills:
-            return self.give_up()
+            return self.look()
         return [*kills, ev.SetTimer("give-up", grace + KILL_PATIENCE)]
 
     def at_once(self) -> list[Instruction]:

@@ -24,13 +24,13 @@ _PACE = 0.1
 _END_BYTES = 1 << 20
 
 
-async def look_elsewhere(plan: Plan, folder: Path, by: str) -> ev.LookedElsewhere:
-    """How the run has ended, or (no outcome) that it goes on; while it is being killed, that is
-    waited for."""
+async def look_elsewhere(plan: Plan, folder: Path, by: str, since: float) -> ev.LookedElsewhere:
+    """How the run has ended after `since`, when we took it up, or (no outcome) that it goes on;
+    while it is being killed, that is waited for."""
     began = time.monotonic()
     patience = plan.settings.grace + KILL_PATIENCE
     while True:
-        seen = await _read(plan, folder, patience - (time.monotonic() - began))
+        seen = await _read(plan, folder, since, patience - (time.monotonic() - began))
         outcome = None if seen is None else seen.outcome
         if seen is not None and outcome not in (None, Outcome.DETACHED):
             code = 4 if seen.exit_code is None else seen.exit_code
@@ -42,7 +42,7 @@ async def look_elsewhere(plan: Plan, folder: Path, by: str) -> ev.LookedElsewher
         await asyncio.sleep(_PACE)
 
 
-async def _read(plan: Plan, folder: Path, seconds: float) -> Snapshot | None:
+async def _read(plan: Plan, folder: Path, since: float, seconds: float) -> Snapshot | None:
     """The state in the events; None when the disk does not answer in time, or nothing is there."""
     loop = asyncio.get_running_loop()
     read: asyncio.Future[Snapshot | None] = loop.create_future()
@@ -52,7 +52,7 @@ async def _read(plan: Plan, folder: Path, seconds: float) -> Snapshot | None:
             read.set_result(snapshot)
 
     def work() -> None:
-        loop.call_soon_threadsafe(done, _stored(plan, folder))
+        loop.call_soon_threadsafe(done, _stored(plan, folder, since))
 
     def failed(_: BaseException) -> None:
         loop.call_soon_threadsafe(done, None)
@@ -66,8 +66,9 @@ async def _read(plan: Plan, folder: Path, seconds: float) -> Snapshot | None:
     return None
 
 
-def _stored(plan: Plan, folder: Path) -> Snapshot:
-    """What the end of the events says: states and receipt."""
+def _stored(plan: Plan, folder: Path, since: float) -> Snapshot:
+    """What the end of the events says: state and receipt. An end among them is none of ours, and
+    nothing that we have written after it counts."""
     replay = Replay(plan, ())
     with RunFolder(folder).journal.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -75,6 +76,8 @@ def _stored(plan: Plan, folder: Path) -> Snapshot:
         for line in file:
             with suppress(ValueError, KeyError, TypeError, AttributeError):
                 record = json.loads(line)
-                if record["event"] in ("run", "receipt"):
-                    replay.read(record)
+                ended = replay.snapshot.outcome is not None
+                if record["time"] >= since and record["event"] in ("run", "receipt"):
+                    if not ended or "outcome" in record or record["event"] == "receipt":
+                        replay.read(record)
     return replay.snapshot

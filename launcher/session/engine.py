@@ -72,6 +72,7 @@ class Engine:
         self.run = Run.attach(plan, past.snapshot, past.met) if past else Run(plan, time.time())
         self.series = past.series if past else {task.id: Series() for task in plan.tasks}
         self._attached = past is not None
+        self._began = time.time()
         self._logs = logs
         self._publish = publish
         self._record = record
@@ -507,7 +508,7 @@ class Engine:
         if self.detaching:
             event = ev.LookedElsewhere(time.time(), by)
         else:
-            event = await look_elsewhere(self.run.plan, self._logs.folder, by)
+            event = await look_elsewhere(self.run.plan, self._logs.folder, by, self._began)
         self.feed(event)
 
     async def _finish(self) -> None:

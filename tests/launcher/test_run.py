@@ -693,6 +693,18 @@ def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt() -> None:
     assert ends(out) == [(Outcome.TERMINATED, 143)]
 
 
+def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.Superseded, "a", BY)
+    assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
+    out = story.tell(ev.KillAll)
+    assert looks(out) == [BY] and kills(out) == [] and ends(out) == []
+    theirs = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
+    out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
+    assert ends(out) == [(Outcome.KILLED, 130)]
+
+
 def test_a_lost_host_whose_lease_ends_under_another_launcher_is_its_business() -> None:
     story = Story()
     story.running()
