@@ -116,15 +116,16 @@ async def open_door(run_id: str, control: RunControl, questions: Questions) -> A
     new.unlink(missing_ok=True)
 
     telling_all = _Telling(control, questions)
-    clients = 0
+    clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal clients
-        clients += 1
+        task = asyncio.current_task()
+        assert task is not None
+        clients[writer] = task
         telling: asyncio.Task[None] | None = None
         heard, since = 0, time.monotonic()
         try:
-            if clients > _MOST_CLIENTS:
+            if len(clients) > _MOST_CLIENTS:
                 return
             while line := await reader.readline():
                 heard += 1
@@ -142,7 +143,7 @@ async def open_door(run_id: str, control: RunControl, questions: Questions) -> A
         except (ValueError, KeyError, TypeError, OSError):
             pass  # whoever says what nobody understands is not listened to any longer
         finally:
-            clients -= 1
+            del clients[writer]
             if telling is not None:
                 telling.cancel()
             writer.transport.abort()  # what it has not read is dropped
@@ -155,6 +156,11 @@ async def open_door(run_id: str, control: RunControl, questions: Questions) -> A
         yield
     finally:
         server.close()
+        hearing = list(clients.values())
+        for writer in list(clients):
+            writer.transport.abort()  # they end by themselves then
+        if hearing:
+            await asyncio.wait(hearing, timeout=1.0)
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino == inode:
                 path.unlink()
