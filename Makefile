@@ -39,15 +39,20 @@ screenshots: .venv/ready
 	@echo "building .venv from requirements.lock (once; TensorFlow is about 600 MB)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tfmux needs Python 3.11 or newer")'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+# All hashes that the index gives, so that the lock file is good for every platform.
 lock:
 	@rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock
-	@.venv/lock/bin/python -m pip install --quiet -r requirements.in
-	@(echo "# Names and versions only; made by 'make lock'."; \
-	  .venv/lock/bin/python -m pip freeze --all --exclude pip) > requirements.lock
+	@.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools==7.6.2
+	@.venv/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --no-emit-trusted-host --output-file .venv/lock/requirements.lock requirements.in
+	@(echo "# Names, versions and hashes; made by 'make lock'."; \
+	  cat .venv/lock/requirements.lock) > requirements.lock
 	@rm -rf .venv/lock
 
 clean:

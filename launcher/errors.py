@@ -9,6 +9,7 @@ TfmuxError                 str() is ready to be shown
 │   ├── AuthError          every key or password was refused
 │   ├── InterpreterError   no usable Python there
 │   └── AgentError         the agent did not start, or speaks another language
+│       └── ProtocolError  the agent said what no agent may say
 └── TaskError              a task failed; holds its last lines
 """
 
@@ -18,11 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .ids import TaskId
-
-
-def printable(text: str) -> str:
-    """Text from elsewhere with nothing in it that a terminal would act on."""
-    return "".join(character if character.isprintable() else " " for character in text)
+from .printable import printable
 
 
 class TfmuxError(Exception):
@@ -113,6 +110,15 @@ class AgentError(HostError):
     """The agent did not come up on the host, or what came back was not an agent's."""
 
     code = "agent-failed"
+
+
+class ProtocolError(AgentError):
+    """The agent broke a rule of the protocol. A host that lies is not connected to again, and
+    nothing of what it says is believed any more."""
+
+    def __init__(self, host: str, rule: str) -> None:
+        todo = "not connecting to it again"
+        super().__init__(host, f"{host} broke the protocol: {printable(rule, 300)}", todo=todo)
 
 
 class TaskError(TfmuxError):

@@ -19,9 +19,10 @@ import pytest_asyncio
 
 from launcher.cluster.file import load
 from launcher.store.runs import RunFolder
-from tests.beds import browser, guard, proc
+from tests.beds import browser, guard
 from tests.beds.browser import Browser, Tab
 from tests.beds.inprocess import SshServer
+from tests.beds.serving import Serve, client
 from tests.command import DEADLINE, run, write
 from tests.conftest import REPOSITORY
 
@@ -42,37 +43,6 @@ tasks = ["localhost:auto", "localhost:auto"]
 workdir = ""
 command = ["{{python}}", "-u", "-c", """{TICKER}""", "{{port}}"]
 '''
-
-
-class Serve:
-    """`tfmux serve` as a process."""
-
-    def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tui.main", "serve", "--port", "0", *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=REPOSITORY,
-        )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().strip()
-        assert self.url, self.process.communicate()[1]
-
-    @property
-    def netloc(self) -> str:
-        """Host and port."""
-        return urlsplit(self.url).netloc
-
-    def pages(self) -> list[int]:
-        """The processes of its pages."""
-        return [each.pid for each in proc.scan() if each.alive and "tui.web.page" in each.argv]
-
-    def end(self, number: signal.Signals = signal.SIGTERM) -> str:
-        """Ends it; what it said on stderr."""
-        self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=DEADLINE)
-        return said
 
 
 @pytest.fixture
@@ -149,6 +119,9 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
         assert any(url.startswith("ws:") for url in tab.requested)
         assert any(url.endswith(".ttf") for url in tab.requested)
         assert not tab.errors
+        address = urlsplit(await tab.evaluate("location.href"))
+        assert (address.path, address.query) == ("/", "")
+        assert "token" not in await tab.evaluate("document.cookie + document.referrer")
     assert not guard.tagged_here()
 
     await first.keys("q")
@@ -292,70 +265,20 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
         server.end()
 
 
-FOREIGN = [
-    ({"Host": "evil.example"}, "/"),
-    ({"Host": "evil.example:8000", "Origin": "http://evil.example:8000"}, "/ws"),
-    ({"Origin": "http://evil.example"}, "/ws"),
-    ({"Origin": "http://localhost:3000"}, "/ws"),
-    ({"Origin": "null"}, "/ws"),
-    ({}, "/ws"),
-    ({"Sec-Fetch-Site": "cross-site"}, "/static/js/textual.js"),
-]
-UPGRADE = {
-    "Connection": "Upgrade",
-    "Upgrade": "websocket",
-    "Sec-WebSocket-Version": "13",
-    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
-}
-
-
-async def test_foreign_pages_are_refused(serve: Serve) -> None:
-    """A page from elsewhere, one whose name was pointed at this machine, and one of another
-    port get no answer and no socket, and nothing is started for them."""
-    async with aiohttp.ClientSession() as client:
-        for headers, path in FOREIGN:
-            every = {**(UPGRADE if path == "/ws" else {}), **headers}
-            async with client.get(serve.url.rstrip("/") + path, headers=every) as answer:
-                assert answer.status == 403, (headers, path)
-    assert not serve.pages()
-
-
 async def test_own_pages_are_let_in_and_load_nothing_from_elsewhere(serve: Serve) -> None:
     """Also through a forwarded port, where the browser knows the server by another address."""
-    async with aiohttp.ClientSession() as client:
-        async with client.get(serve.url) as answer:
+    async with await client(serve) as session:
+        async with session.get(serve.base) as answer:
             text = await answer.text()
             policy = answer.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "http" not in policy
         assert "//" not in re.sub(r"<!--.*?-->", "", text)
         origin = {"Host": "localhost:9000", "Origin": "http://localhost:9000"}
-        async with client.ws_connect(f"{serve.url}ws", headers=origin) as socket:
+        origin["Cookie"] = await asyncio.to_thread(serve.log_in, host="localhost:9000")
+        async with session.ws_connect(f"{serve.base}ws", headers=origin) as socket:
             message = await socket.receive(DEADLINE)
             assert message.type is aiohttp.WSMsgType.BINARY
     await until(lambda: not serve.pages(), "the page's process has gone")
-
-
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
-async def test_other_users_of_this_machine_are_refused(serve: Serve) -> None:
-    """A page runs commands as its server's user: the loopback alone keeps nobody out."""
-    script = (
-        "import encodings.idna, os, sys, urllib.error, urllib.request\n"
-        "os.setuid(65534)\n"
-        "try:\n"
-        "    urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1])\n"
-        "except urllib.error.HTTPError as error:\n"
-        "    print(error.code, error.read().decode())\n"
-    )
-    words = [sys.executable, "-c", script, serve.url]
-    done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
-    assert done.stdout.startswith("403") and "another user" in done.stdout, done
-
-
-def test_other_addresses_are_served_with_a_warning(tmp_path: Path) -> None:
-    """It is said plainly what anyone who reaches the port may do."""
-    server = Serve("--host", "0.0.0.0")
-    said = server.end()
-    assert "WARNING" in said and "runs commands as you" in said
 
 
 def test_what_cannot_be_served(serve: Serve, tmp_path: Path) -> None:

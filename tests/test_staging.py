@@ -17,7 +17,8 @@ from launcher.errors import HostError
 from launcher.files.staging import Progress, Tree, read_tree, stage
 from launcher.hosts.doors import door
 from launcher.hosts.greeting import LinkSettings
-from launcher.hosts.link import Link, NoLogs
+from launcher.hosts.link import A, Link, NoLogs
+from launcher.hosts.messages import Message, Welcome
 from launcher.hosts.ssh import Logins
 from launcher.plan.plan import HostPlan, SshTarget
 from tests.beds.faults import full_home, read_only_home
@@ -293,9 +294,11 @@ class _Counting(Link):
 
     asked = 0
 
-    async def ask(self, kind: int, body: dict[str, Any], timeout: float = 20.0) -> dict[str, Any]:
+    async def ask(
+        self, kind: int, body: dict[str, Any], answer: type[A], timeout: float = 20.0
+    ) -> A:
         self.asked += kind == wire.STAGED
-        return await super().ask(kind, body, timeout)
+        return await super().ask(kind, body, answer, timeout)
 
 
 class _Listener:
@@ -304,7 +307,7 @@ class _Listener:
     def __init__(self) -> None:
         self.up = asyncio.Event()
 
-    def link_up(self, host: str, welcome: dict[str, Any]) -> None:
+    def link_up(self, host: str, welcome: Welcome) -> None:
         self.up.set()
 
     def link_lost(self, host: str, reason: str) -> None:
@@ -316,7 +319,7 @@ class _Listener:
     def link_superseded(self, host: str, by: str) -> None:
         raise AssertionError(by)
 
-    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None: ...
+    def agent_said(self, host: str, message: Message) -> None: ...
 
 
 async def test_an_unchanged_tree_is_one_round_trip(ssh_server: SshServer, tmp_path: Path) -> None:

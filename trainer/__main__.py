@@ -1,4 +1,8 @@
-"""`python -m trainer MODE …`: reads the flags, runs the mode, turns its failure into one line."""
+"""`python -m trainer MODE …`: reads the flags, runs the mode, turns its failure into one line.
+
+`python FOLDER MODE …`, with this folder, is the same but for one thing: the working directory is
+not looked at, so no `trainer/` or `queue.py` that lies there takes the place of ours.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,9 @@ import importlib
 import os
 import sys
 import traceback
+
+if not __package__:  # a folder was run: its modules belong to `trainer` all the same
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from trainer import flags
 from trainer.errors import TrainerError, reason

@@ -9,4 +9,6 @@ from launcher.session.session import Session
 
 def detach_command(session: Session) -> list[str]:
     """A launcher without a screen that goes on with the run."""
-    return [sys.executable, "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
+    # -P: no `queue.py` or `launcher/` of the working directory takes the place of ours.
+    words = ["-P", "-m", "tui.main", "attach", session.folder.run_id, "--headless"]
+    return [sys.executable, *words]

@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any, TextIO
 
 from launcher.ids import TaskId
+from launcher.printable import pictured, printable, without_escapes
 from launcher.session.session import Session
-from launcher.store.records import safe
 from tui.exits import Exit
 from tui.report import receipt_lines, report
 
@@ -49,7 +49,7 @@ class Follower:
         self._offset += len(data)
         return data
 
-    def lines(self, *, last: bool = False) -> list[str]:
+    def lines(self, *, last: bool = False) -> list[bytes]:
         """The lines that have become whole; with `last` also one without a newline."""
         data = self.read()
         parts = (self._rest + data).split(b"\n")
@@ -57,7 +57,7 @@ class Follower:
         if len(self._rest) > _LONGEST or (last and self._rest and not data):
             parts.append(self._rest)
             self._rest = b""
-        return [_shown(part) for part in parts]
+        return parts
 
     @property
     def behind(self) -> bool:
@@ -98,6 +98,7 @@ class _Output:
     def __init__(self, session: Session, as_json: bool) -> None:
         self._json = as_json
         self._stdout: TextIO | None = sys.stdout
+        self._pictures = sys.stdout.isatty() and not as_json
         self._session = session
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, float] = {}
@@ -112,7 +113,7 @@ class _Output:
         more = False
         for task, follower in self._followers.items():
             for line in follower.lines(last=last):
-                self._line(task, line)
+                self._line(task, shown(line, pictures=self._pictures))
             more = more or (last and follower.behind)
         self._flush()
         return more
@@ -178,9 +179,11 @@ class _Output:
         self._session.kill_all(by_person=False)
 
 
-def _shown(line: bytes) -> str:
-    text = line.decode(errors="replace").rstrip("\r")
-    return safe(text.rsplit("\r", 1)[-1])
+def shown(line: bytes, *, pictures: bool) -> str:
+    """A line of a log for stdout, as its last carriage return leaves it: for a terminal with
+    pictures of what it would act on, for a program without escape sequences."""
+    text = line.decode(errors="replace").rstrip("\r").rsplit("\r", 1)[-1]
+    return pictured(text) if pictures else without_escapes(text)
 
 
 def _tell_receipt(session: Session) -> bool:
@@ -196,7 +199,7 @@ def _tell_receipt(session: Session) -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"tfmux: {text}", file=sys.stderr, flush=True)
+    print(f"tfmux: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def _catch_signals(session: Session) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path:
+    del sys.path[0]  # `python -m` puts the working directory first: its `queue.py` is not Python's
+
 import argparse
 import difflib
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -102,11 +106,19 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
     )
+    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve over TLS: certificate")
+    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key (PEM)")
+    serve.add_argument(
+        "--insecure", action="store_true", help="serve beyond the loopback without TLS"
+    )
 
     logs = commands.add_parser("logs", help="print the stored logs of any run")
     logs.add_argument("run", metavar="RUN")
     logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+    logs.add_argument(
+        "--raw", action="store_true", help="on a terminal, too, escape sequences as they are"
+    )
     return parser
 
 
@@ -172,7 +184,7 @@ def _kill(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from tui.commands import serve
 
-    return serve.serve(arguments.file, arguments.host, arguments.port)
+    return serve.serve(arguments)
 
 
 def _logs(arguments: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from launcher.printable import printable
 from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome
 from tui.words import clock, figure, thousands
@@ -13,16 +14,17 @@ from tui.words import clock, figure, thousands
 
 def report(snapshot: Snapshot, folder: Path) -> str:
     """What a person wants to read after the screen has closed."""
-    return "\n".join(_lines(snapshot, folder))
+    return "\n".join(map(printable, _lines(snapshot, folder)))
 
 
 def receipt_lines(receipt: Receipt, run_id: str) -> Iterator[str]:
     """The receipt, a line a host and a line a survivor; the command that finishes the job
     where something is not confirmed."""
     for host in receipt.hosts:
-        yield f"{host.host}: {_verdict(host)}"
+        yield printable(f"{host.host}: {_verdict(host)}")
         for survivor in host.survivors:
-            yield f"{host.host}: pid {survivor.pid} ({survivor.state}) {survivor.command}"
+            words = f"pid {survivor.pid} ({survivor.state}) {survivor.command}"
+            yield printable(f"{host.host}: {words}")
     if receipt.clean:
         yield "nothing is left on any host"
     else:

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, Callable
 
-from . import ports, probe, proc, stage, state, stats, wire
+from . import ports, probe, proc, requests, stage, state, stats, wire
 from .channel import Channel
 from .channels import Channels
 from .files import Files
@@ -33,6 +33,8 @@ _SIZE_PACE = 0.03
 _LOOK_AGAIN = 0.02
 _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
+_MOST_QUEUED = 4096
+"""Answers that wait for a launcher; each is some hundred bytes."""
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and never started anything."""
 
@@ -203,36 +205,37 @@ class Agent:
     # --- what a launcher says -------------------------------------------------------------
 
     def _handle(self, channel: Channel, frame: wire.Frame) -> None:
-        if not channel.greeted:
-            if frame.type != wire.HELLO:
-                raise wire.WireError("the first frame must be HELLO")
-            self._hello(channel, frame.json())
-        elif frame.type == wire.BEAT:
-            channel.send(wire.PONG, {"time": time.time(), **frame.json()})
-        elif frame.type == wire.STAGE:
+        if not channel.greeted and frame.type != wire.HELLO:
+            raise wire.WireError("the first frame must be HELLO")
+        if frame.type == wire.STAGE:
             self._files.contents(channel, frame.body)
-        else:
-            handlers = {
-                wire.START: self._start,
-                wire.OPEN: self._outputs.open,
-                wire.CREDIT: self._credit,
-                wire.KILL: self._kill,
-                wire.PORTS: self._ports,
-                wire.STATS: self._tell_stats,
-                wire.STAGED: self._files.manifest,
-                wire.LEAVE: self._leave,
-                wire.PROBE: self._look,
-                wire.COLLECT: self._files.collect,
-            }
-            if frame.type not in handlers:
-                raise wire.WireError(f"unexpected {wire.NAMES[frame.type]}")
-            handlers[frame.type](channel, frame.json())
+            return
+        if channel.queued > _MOST_QUEUED:
+            raise wire.WireError("the launcher does not read its answers")
+        said = requests.parse(frame)
+        handlers = {
+            wire.HELLO: self._hello,
+            wire.BEAT: self._beat,
+            wire.START: self._start,
+            wire.OPEN: self._outputs.open,
+            wire.CREDIT: self._credit,
+            wire.KILL: self._kill,
+            wire.PORTS: self._ports,
+            wire.STATS: self._tell_stats,
+            wire.STAGED: self._files.manifest,
+            wire.LEAVE: self._leave,
+            wire.PROBE: self._look,
+            wire.COLLECT: self._files.collect,
+        }
+        handlers[frame.type](channel, said)
+
+    @staticmethod
+    def _beat(channel: Channel, _: dict[str, Any]) -> None:
+        channel.send(wire.PONG, {"time": time.time()})
 
     def _hello(self, channel: Channel, said: dict[str, Any]) -> None:
-        if said["version"] != wire.VERSION:
-            raise wire.WireError(
-                f"this agent speaks version {wire.VERSION}, the launcher {said['version']}"
-            )
+        if channel.greeted:
+            raise wire.WireError("unexpected HELLO")
         if said.get("query"):  # somebody only looks: nobody is sent away, no lease is renewed
             self._welcome(channel, said)
             return

@@ -35,6 +35,10 @@ _HEAD = struct.Struct(">IB")
 _DATA = struct.Struct(">HQ")
 
 
+_MOST_DIGITS = 20
+"""Of an integer: 64 bits. Python 3.8 needs minutes for one that fills a frame."""
+
+
 class WireError(Exception):
     """What came is no frame of this protocol."""
 
@@ -52,7 +56,7 @@ class Frame(NamedTuple):
             WireError: it is none.
         """
         try:
-            value = json.loads(self.body.decode())
+            value = _STRICT.decode(self.body.decode())
         except (ValueError, RecursionError) as error:
             raise WireError(f"{NAMES.get(self.type)}: body is no JSON: {error}") from error
         if not isinstance(value, dict):
@@ -69,6 +73,38 @@ class Frame(NamedTuple):
             raise WireError("DATA: body is too short")
         number, offset = _DATA.unpack_from(self.body)
         return number, offset, self.body[_DATA.size :]
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"an integer of {len(text)} digits")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value - value != 0:
+        raise ValueError("a number beyond all")
+    return value
+
+
+def _constant(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise ValueError("a key stands there twice")
+    return fields
+
+
+_STRICT = json.JSONDecoder(
+    parse_int=_integer,
+    parse_float=_finite,
+    parse_constant=_constant,
+    object_pairs_hook=_no_key_twice,
+)
 
 
 def encode(kind: int, body: dict[str, Any] | None = None) -> bytes:

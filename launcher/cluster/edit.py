@@ -17,7 +17,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AbstractTable, Array, InlineTable
 
-from ..errors import TfmuxError, printable
+from ..errors import TfmuxError
+from ..printable import printable
 from .addresses import TaskAddress
 from .key_lines import KeyPath
 

@@ -20,7 +20,7 @@ RUN_WIDE = frozenset({"name", "run_id"})
 
 PLAIN = RUN_WIDE | {
     "python", "job", "index", "host", "port", "address", "ps_hosts", "worker_hosts", "cluster",
-    "logdir", "workdir",
+    "logdir", "workdir", "trainer",
 }  # fmt: skip
 _OF_JOB = ("hosts", "num")
 _OF_TASK = ("host", "port", "address")

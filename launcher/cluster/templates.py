@@ -14,7 +14,7 @@ from .addresses import LOCALHOST
 
 _ASYNC = """[run]
 # The bundled trainer: put your own program in its place. What stands in braces is filled in.
-command = ["{python}", "-m", "trainer", "async", "--job_name={job}", "--task_index={index}",
+command = ["{python}", "{trainer}", "async", "--job_name={job}", "--task_index={index}",
            "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--logdir={logdir}",
            "--steps=2000"]
 workdir = ""  # a directory to copy to every host before the start; "" copies nothing

@@ -21,7 +21,9 @@ from typing import Any
 from ..agent import wire
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
+from ..hosts.messages import ArchiveAnswer, CollectedAnswer
 from ..plan.plan import HostPlan
+from ..printable import printable
 from ..run import events as ev
 
 NUMBER = 0xFFFF
@@ -118,21 +120,22 @@ async def bring_back(
     told = heard = 0.0
     session = -1
     size = files = 0
-    absent: list[str] = []
+    absent: tuple[str, ...] = ()
     try:
         while not unpacking.failed and (not size or unpacking.received < size):
             heard = heard or time.monotonic()
             if link.connected and link.sessions != session:
                 session = link.sessions
                 try:
-                    answer = await link.ask(wire.COLLECT, {"paths": wanted}, _READ_SECONDS)
+                    body = {"paths": wanted}
+                    answer = await link.ask(wire.COLLECT, body, ArchiveAnswer, _READ_SECONDS)
                 except AgentError:
                     if not _cut_off(link):
                         raise
                     continue  # cut off once more
-                if size and answer["size"] != size:
+                if size and answer.size != size:
                     raise AgentError(link.settings.host, "the results changed meanwhile")
-                size, files, absent = answer["size"], answer["files"], answer["absent"]
+                size, files, absent = answer.size, answer.files, answer.absent
                 link.receive(NUMBER, unpacking.take)
                 opened = {"open": NUMBER, "from": unpacking.received}
                 link.send(wire.COLLECT, opened)
@@ -146,9 +149,9 @@ async def bring_back(
                 progress(unpacking.received, size)
         await asyncio.to_thread(unpacking.finish)
         progress(unpacking.received, size)
-        answer = await link.ask(wire.COLLECT, {"done": True})
-        problems, refused = tuple(answer["problems"]), tuple(unpacking.refused)
-        return Brought(files, size, tuple(absent), problems, refused)
+        done = await link.ask(wire.COLLECT, {"done": True}, CollectedAnswer)
+        refused = tuple(map(printable, unpacking.refused))
+        return Brought(files, size, absent, done.problems, refused)
     finally:
         link.receive(NUMBER, None)
         unpacking.abandon()

@@ -21,8 +21,9 @@ import pathspec
 from ..agent import wire
 from ..agent.stage import StageError, check
 from ..agent.tree import Entry
-from ..errors import TfmuxError
+from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
+from ..hosts.messages import BuiltAnswer, MissingAnswer
 from .hashes import Hashes
 
 _ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
@@ -132,12 +133,15 @@ async def stage(
     for part in before:
         link.send(wire.STAGED, {"entries": part, "id": 0, **first})
         first = {}
-    answer = await link.ask(wire.STAGED, {"entries": last, "last": True, **first}, _BUILD_SECONDS)
-    missing: list[str] = answer["missing"]
+    body = {"entries": last, "last": True, **first}
+    answer = await link.ask(wire.STAGED, body, MissingAnswer, _BUILD_SECONDS)
+    missing = answer.missing
+    if not manifest.sources.keys() >= set(missing):
+        raise AgentError(link.settings.host, "it lacks files that were not announced to it")
     sizes = [manifest.sources[content][1] for content in missing]
     state = Progress(0, sum(sizes), 0, len(sizes))
     progress(state)
-    if answer["built"]:
+    if answer.built:
         return
     stream = _stream([manifest.sources[content] for content in missing])
     told = time.monotonic()
@@ -149,7 +153,7 @@ async def stage(
             told = time.monotonic()
             progress(state)
     progress(state)
-    await link.ask(wire.STAGED, {"entries": [], "build": True}, _BUILD_SECONDS)
+    await link.ask(wire.STAGED, {"entries": [], "build": True}, BuiltAnswer, _BUILD_SECONDS)
 
 
 def _files(tree: Tree) -> Iterator[tuple[str, str]]:

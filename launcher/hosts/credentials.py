@@ -17,7 +17,8 @@ from typing import Any
 
 import asyncssh
 
-from .host_keys import Known, ShownKey
+from ..printable import printable
+from .host_keys import KnownHosts, ShownKey
 
 PASSWORDS = 3
 
@@ -103,27 +104,23 @@ class Deadline:
 class Client(asyncssh.SSHClient):
     """asyncssh's side of one login.
 
-    `trust_new` accepts a key where none is known; `approved` is one that a person has just
-    looked at. A key that differs from a known one is never accepted.
+    `approved` is a key that was agreed to just now, where none is known. A key that differs
+    from a known one is never accepted.
     """
 
     def __init__(
         self,
         host: str,
-        place: tuple[str, int],
-        known: Known,
+        known: KnownHosts,
         deadline: Deadline,
         step: Callable[[str, str], None],
         *,
-        trust_new: bool = False,
         approved: ShownKey | None = None,
     ) -> None:
         self._host = host
-        self._place = place
         self._known = known
         self._deadline = deadline
         self._step = step
-        self._trust_new = trust_new
         self._approved = approved
         self._passwords = 0
         self._prompted = 0
@@ -133,15 +130,17 @@ class Client(asyncssh.SSHClient):
         """The key that is not known."""
         self.accepted: ShownKey | None = None
         """The same, when it was accepted; the server has still to prove that it is its own."""
+        self.forced_command = False
+        """authorized_keys there replaces our command by another one."""
 
     def validate_host_public_key(
         self, host: str, addr: str, port: int, key: asyncssh.SSHKey
     ) -> bool:
         """Called for a key that is not among the known ones."""
-        if key in self._known.elsewhere:
+        if key in self._known.port22_keys:
             return True
-        self.shown = ShownKey.of(*self._place, key)
-        if not self._known.any and (self._trust_new or self.shown == self._approved):
+        self.shown = ShownKey.of(self._known.name.place, key)
+        if self.shown == self._approved and not self._known.known_before:
             self.accepted = self.shown
             return True
         return False
@@ -156,6 +155,12 @@ class Client(asyncssh.SSHClient):
         kind = key.get_algorithm() if key is not None else "a certificate"
         self.proven = True
         self._step("key", f"{kind} {'accepted' if self.accepted else 'known'}")
+
+    def debug_msg_received(self, msg: str, lang: str, always_display: bool) -> None:
+        """sshd says which options the line of our key in authorized_keys has."""
+        _, found, options = msg.partition("key options: ")
+        if found and "command" in options.split():
+            self.forced_command = True
 
     async def password_auth_requested(self) -> str | None:
         """Called until the password is right or we have none."""
@@ -179,11 +184,28 @@ class Client(asyncssh.SSHClient):
         answers = []
         for text, echo in prompts:
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
-            answer = await self._deadline.ask(Question(self._host, words, secret=not echo))
+            question = Question(self._host, printable(words), secret=not echo)
+            answer = await self._deadline.ask(question)
             if answer is None:
                 return None
             answers.append(answer)
         return answers
+
+
+async def agent_keys(
+    path: str | None, only: list[str] | None
+) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:
+    """The keys of an agent, `only` those of these public files; the agent must stay open while
+    they are used."""
+    agent = None
+    try:
+        wanted = [asyncssh.read_public_key(name).public_data for name in only or ()]
+        agent = await asyncssh.connect_agent(path) if path else None
+        return agent, list(await agent.get_keys(wanted or None)) if agent else []
+    except (OSError, ValueError, asyncssh.Error):
+        if agent is not None:
+            agent.close()
+        return None, []
 
 
 async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[str, str]]:

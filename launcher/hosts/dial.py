@@ -29,9 +29,17 @@ Step = Callable[[str, str], None]
 
 
 async def dial(
-    name: str, host: str, port: int, step: Step, family: int = socket.AF_UNSPEC
+    name: str,
+    host: str,
+    port: int,
+    step: Step,
+    family: int = socket.AF_UNSPEC,
+    *,
+    bind: str = "",
+    seconds: float | None = None,
 ) -> socket.socket:
-    """A connected socket on which a line of SSH waits to be read.
+    """A connected socket on which a line of SSH waits to be read. `bind` is the address to
+    connect from, `seconds` the deadline of the connection.
 
     Raises:
         UnreachableError: says which step failed: the name, the connection, or the greeting.
@@ -41,7 +49,7 @@ async def dial(
     addresses = await _resolve(name, host, port, family)
     step("name", str(addresses[0][4][0]))
     began = time.monotonic()
-    link = await _connect(name, host, port, addresses)
+    link = await _connect(name, host, port, addresses, bind, seconds or CONNECT_SECONDS)
     step("tcp", f"{(time.monotonic() - began) * 1000:.0f} ms")
     try:
         version = await _peek_version(name, join(host, port), link)
@@ -78,7 +86,9 @@ async def _resolve(name: str, host: str, port: int, family: int) -> list[_Addres
     return list(found)
 
 
-async def _connect(name: str, host: str, port: int, addresses: list[_Address]) -> socket.socket:
+async def _connect(
+    name: str, host: str, port: int, addresses: list[_Address], bind: str, seconds: float
+) -> socket.socket:
     """Tries the addresses one after the other within the deadline.
 
     Raises:
@@ -91,7 +101,9 @@ async def _connect(name: str, host: str, port: int, addresses: list[_Address]) -
         link = socket.socket(family, kind, protocol)
         link.setblocking(False)
         try:
-            async with asyncio.timeout(max(2.0, CONNECT_SECONDS / len(addresses))):
+            async with asyncio.timeout(max(min(2.0, seconds), seconds / len(addresses))):
+                if bind:
+                    link.bind((bind, 0))
                 await loop.sock_connect(link, address)
         except OSError as error:  # TimeoutError is one
             link.close()
@@ -103,10 +115,10 @@ async def _connect(name: str, host: str, port: int, addresses: list[_Address]) -
             # A delayed ACK against sshd's Nagle costs 40 ms a login.
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             return link
-    raise _refusal(name, place, failure) from failure
+    raise _refusal(name, place, failure, seconds) from failure
 
 
-def _refusal(name: str, place: str, failure: OSError) -> UnreachableError:
+def _refusal(name: str, place: str, failure: OSError, seconds: float) -> UnreachableError:
     if isinstance(failure, ConnectionRefusedError):
         return UnreachableError(
             name,
@@ -117,7 +129,7 @@ def _refusal(name: str, place: str, failure: OSError) -> UnreachableError:
     if isinstance(failure, TimeoutError) or failure.errno == errno.ETIMEDOUT:
         return UnreachableError(
             name,
-            f"no answer from {place} in {CONNECT_SECONDS:.0f} s: the machine is off, or a "
+            f"no answer from {place} in {seconds:.0f} s: the machine is off, or a "
             "firewall drops the packets",
             code="tcp-timeout",
             todo="check that it runs and that the port is open from here",

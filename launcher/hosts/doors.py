@@ -39,4 +39,5 @@ def link_settings(
         local=local,
         logs=str(logs) if local else None,
         persistent=persistent,
+        tasks={task.id: task.log_limit for task in plan.on_host(host.name)},
     )

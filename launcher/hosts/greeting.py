@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..agent import wire
 from ..errors import AgentError, InterpreterError
+from ..ids import TaskId
 from ..plan.environment import EXTENDED
-from ..store.records import safe
+from ..printable import printable
 from . import bootstrap
+from .frame_checks import FrameChecker
+from .messages import Gone, Refusal, Welcome
 from .transport import Transport
 
 START_SECONDS = 30.0
@@ -40,6 +43,8 @@ class LinkSettings:
     logs: str | None = None
     persistent: bool = False
     """Attached: a host that cannot be reached at first is lost, not refused."""
+    tasks: Mapping[TaskId, int] = field(default_factory=dict)
+    """The host's tasks, each with its `log_limit`."""
 
     @property
     def beat(self) -> float:
@@ -72,14 +77,19 @@ class LinkSettings:
             "query": query,
         }
 
+    def frame_checker(self) -> FrameChecker:
+        """The rules for what the host may say."""
+        return FrameChecker(self.host, self.tasks, local=self.local, adopts=self.persistent)
 
-async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any] | None:
+
+async def inquire(settings: LinkSettings, open_transport: Open) -> Welcome | Gone | None:
     """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
-    `{"left": […]}` names the tasks of which processes live all the same; None when none do.
+    `Gone.left` names the tasks of which processes live all the same; None when none do.
 
     Raises:
-        HostError: the host cannot be reached.
+        HostError: the host cannot be reached, or its agent breaks the protocol.
     """
+    checker = replace(settings, persistent=True).frame_checker()
     nonce = secrets.token_hex(8)
     transport = await open_transport(settings.run_id, nonce)
     try:
@@ -90,13 +100,21 @@ async def inquire(settings: LinkSettings, open_transport: Open) -> dict[str, Any
             decoder = wire.Decoder()
             while True:
                 for frame in decoder.feed(data):
-                    said = frame.json()
-                    return said if frame.type == wire.WELCOME or said.get("left") else None
+                    match checker.check(frame):
+                        case Welcome() as welcome:
+                            return welcome
+                        case Gone(left=(_, *_)) as gone:
+                            return gone
+                        case Refusal() as refusal:
+                            raise AgentError(settings.host, refusal.text, code=refusal.code)
+                    return None
                 data = await transport.read()
                 if not data:
                     return None
     except TimeoutError as error:
         raise AgentError(settings.host, "the agent did not answer") from error
+    except wire.WireError as error:
+        raise AgentError(settings.host, f"what came is not an agent's: {error}") from error
     finally:
         await transport.aclose()
 
@@ -116,6 +134,15 @@ async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
                 if not data:
                     break
                 seen = (seen + data)[-_MARK_LIMIT:]
+                if marker + b"\r\n" in seen:
+                    raise AgentError(
+                        host,
+                        "logged in, but the way to our command is not 8-bit clean: a terminal "
+                        "stands in between and changes line ends",
+                        code="shell-blocked",
+                        todo="a ForceCommand there, or a command= in authorized_keys, may run "
+                        "it in one (script, screen): let this login go without",
+                    )
     except TimeoutError as error:
         said = _last_line(seen.decode(errors="replace"))
         raise AgentError(
@@ -140,4 +167,4 @@ async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return safe(lines[-1])[:300] if lines else ""
+    return printable(lines[-1], 300) if lines else ""

@@ -15,14 +15,15 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..agent import wire
-from ..errors import AgentError, HostError
+from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
-from ..store.records import safe
+from ..printable import printable
 from . import bootstrap
 from .greeting import START_SECONDS, LinkSettings, Open, await_marker
+from .messages import Answer, Gone, LogBytes, LogSize, Message, Pong, Refusal, Reply, Welcome
 from .transport import Transport
 
 WINDOW = 1 << 20
@@ -30,6 +31,7 @@ REPLY_SECONDS = 20.0
 
 Stored = Callable[[int], None]
 """Hears, on the loop, that so many more bytes are on disk."""
+A = TypeVar("A", bound=Answer)
 Sink = Callable[[int, bytes], Awaitable[None]]
 """Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
 
@@ -63,11 +65,11 @@ class NoLogs:
 class Listener(Protocol):
     """Who hears what the agent says."""
 
-    def link_up(self, host: str, welcome: dict[str, Any]) -> None: ...
+    def link_up(self, host: str, welcome: Welcome) -> None: ...
     def link_lost(self, host: str, reason: str) -> None: ...
     def link_refused(self, host: str, error: HostError) -> None: ...
     def link_superseded(self, host: str, by: str) -> None: ...
-    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None: ...
+    def agent_said(self, host: str, message: Message) -> None: ...
 
 
 class Link:
@@ -90,10 +92,9 @@ class Link:
         """How many times an agent has greeted us."""
         self._numbers: dict[int, TaskId] = {}
         self._sinks: dict[int, Sink] = {}
-        self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._checker = settings.frame_checker()
+        self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._ids = itertools.count(1)
-        self._received: dict[int, int] = {}
-        """The byte of each log that comes next."""
         self._stored: Stored = lambda count: None
         """This session's own, by which the sink knows its bytes."""
         self._written = 0
@@ -113,11 +114,13 @@ class Link:
         first = True
         delay = 0.25
         while True:
+            broken = False
             try:
                 await self._session()
                 delay = 0.25
                 reason = "the connection ended"
             except HostError as error:
+                broken = isinstance(error, ProtocolError)
                 if not self.sessions and first and not self.settings.persistent:
                     self._listener.link_refused(self.settings.host, error)
                     return
@@ -127,8 +130,12 @@ class Link:
                 await self._drop()
             if self.closed:
                 return
-            if was or first:
+            if broken:  # who lies once is not asked again
+                self._closing = True
+            if was or first or broken:
                 self._listener.link_lost(self.settings.host, reason)
+            if broken:
+                return
             first = False
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(5.0, delay * 2)
@@ -138,19 +145,21 @@ class Link:
         if self._transport is None or not self.connected:
             return False
         self._transport.write(wire.encode(kind, body))
+        self._checker.sent(kind, body or {})
         return True
 
     async def ask(
-        self, kind: int, body: dict[str, Any], timeout: float = REPLY_SECONDS
-    ) -> dict[str, Any]:
-        """Sends a frame and waits for its reply.
+        self, kind: int, body: dict[str, Any], answer: type[A], timeout: float = REPLY_SECONDS
+    ) -> A:
+        """Sends a frame and waits for its reply, which is an `answer`.
 
         Raises:
             AgentError: no reply came, or it says that something failed.
         """
         ident = next(self._ids)
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._replies[ident] = future
+        self._checker.expect(ident, answer, body)
         try:
             if not self.send(kind, {**body, "id": ident}):
                 raise AgentError(self.settings.host, "the host cannot be reached")
@@ -161,9 +170,9 @@ class Link:
             raise AgentError(self.settings.host, reason) from error
         finally:
             self._replies.pop(ident, None)
-        if "error" in reply:
-            raise AgentError(self.settings.host, reply["error"])
-        return reply
+        if not isinstance(reply.answer, answer):
+            raise AgentError(self.settings.host, reply.error)
+        return reply.answer
 
     async def send_stage(self, data: bytes) -> None:
         """Sends staged contents, as fast as the network takes them.
@@ -182,7 +191,7 @@ class Link:
         """Reads a task's log from where our copy ends; a log of this machine lies here."""
         self._numbers[number] = task
         if not self.settings.local:
-            size = self._received[number] = self._logs.size(task)
+            size = self._logs.size(task)
             body = {"task": str(task), "number": number, "log_limit": log_limit}
             self.send(wire.OPEN, {**body, "from": size})
 
@@ -234,8 +243,8 @@ class Link:
         self._transport.write(bootstrap.payload(self.settings.config()))
         self._transport.write(wire.encode(wire.HELLO, self.settings.hello(self._token)))
         decoder = wire.Decoder()
+        self._checker.connected()
         self._written = self._granted = 0
-        self._received.clear()
         self._logs.forget(self._stored)  # asked for anew: from where the files end
         self._stored = self._count_for(self._transport)
         self.last_heard = time.monotonic()
@@ -247,14 +256,14 @@ class Link:
                 for frame in decoder.feed(data):
                     await self._handle(frame)
                 data = await self._transport.read()
-        except (wire.WireError, KeyError, TypeError, ValueError) as error:
+        except wire.WireError as error:
             raise AgentError(host, f"what came is not an agent's: {error}") from error
         finally:
             beats.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beats
         if not self.connected:
-            said = safe(self._transport.complaint) if self._transport else ""
+            said = printable(self._transport.complaint) if self._transport else ""
             raise AgentError(host, f"the agent did not greet us{': ' + said if said else ''}")
 
     async def _read_greeting(self, transport: Transport) -> bytes:
@@ -298,42 +307,38 @@ class Link:
 
     async def _handle(self, frame: wire.Frame) -> None:
         host = self.settings.host
-        if frame.type == wire.DATA:
-            number, offset, chunk = frame.data()
-            if number in self._numbers:
-                self._data(number, offset, chunk)
-            else:
-                await self._to_sink(number, offset, chunk)
-            return
-        body = frame.json()
-        if frame.type == wire.WELCOME:
-            self.connected = True
-            self._listener.link_up(host, body)
-            self.sessions += 1
-            self._grant()
-        elif frame.type == wire.REPLY:
-            future = self._replies.get(body["id"])
-            if future is not None and not future.done():
-                future.set_result(body)
-            elif body["id"] == "stage":
-                self.stage_error = body["error"]
-        elif frame.type == wire.GONE:
-            self._closing = True
-            if not self._leaving:
-                self._listener.link_superseded(host, body["by"])
-        elif frame.type == wire.ERROR and not self.connected:
-            raise AgentError(host, body["text"], code=body.get("code", ""))
-        elif frame.type == wire.SIZE:
-            self._logs.grown(TaskId.parse(body["task"]), body["size"])
-        elif frame.type != wire.PONG:
-            self._listener.agent_said(host, frame.type, body)
+        match self._checker.check(frame):
+            case LogBytes(number, offset, chunk):
+                if number in self._numbers:
+                    self._data(number, offset, chunk)
+                else:
+                    await self._to_sink(number, offset, chunk)
+            case Welcome() as welcome:
+                self.connected = True
+                self._listener.link_up(host, welcome)
+                self.sessions += 1
+                self._grant()
+            case Reply(None, _, error):
+                self.stage_error = error
+            case Reply(int(ident)) as reply:
+                future = self._replies.get(ident)
+                if future is not None and not future.done():
+                    future.set_result(reply)
+            case Gone() as gone:
+                self._closing = True
+                if not self._leaving:
+                    self._listener.link_superseded(host, gone.by)
+            case Refusal() as refusal:
+                raise AgentError(host, refusal.text, code=refusal.code)
+            case LogSize() as grown:
+                self._logs.grown(grown.task, grown.size)
+            case None | Pong():
+                pass
+            case Message() as message:
+                self._listener.agent_said(host, message)
 
     def _data(self, number: int, offset: int, chunk: bytes) -> None:
-        task, expected = self._numbers[number], self._received[number]
-        if offset > expected:
-            raise ValueError(f"bytes {expected}–{offset} of the log of {task} are missing")
-        self._received[number] = max(expected, offset + len(chunk))
-        self._logs.store(task, offset, chunk, self._stored)
+        self._logs.store(self._numbers[number], offset, chunk, self._stored)
 
     def _count_for(self, transport: Transport) -> Stored:
         def stored(count: int) -> None:

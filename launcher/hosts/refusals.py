@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol, cast
+from typing import Protocol
 
 import asyncssh
 
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError
-from . import host_keys
 from .credentials import encrypted, lacks_bcrypt, offered, shown_path
-from .host_keys import Known, ShownKey, accepted_keys
+from .host_keys import KnownHosts, ShownKey
 
 
 class Target(Protocol):
@@ -34,19 +33,27 @@ class Target(Protocol):
 class UnknownKey(Exception):
     """The host is not known, and nobody has agreed to its key yet."""
 
-    def __init__(self, shown: ShownKey) -> None:
+    def __init__(self, shown: ShownKey, other_names: list[str]) -> None:
         super().__init__(str(shown))
         self.shown = shown
+        self._other_names = other_names
+
+    @property
+    def elsewhere(self) -> str:
+        """Under which other names the same key is known."""
+        names = ", ".join(self._other_names)
+        return f"the same key is known as {names}" if names else ""
 
 
 async def refused(
     name: str,
     target: Target,
     options: asyncssh.SSHClientConnectionOptions,
+    identities: list[str],
     said: str = "",
 ) -> AuthError:
-    """Says which keys were offered, one by one, and which could not be."""
-    files = [shown_path(path) for path in _identities(target, options)]
+    """Says which keys were offered, one by one, and which of the files could not be."""
+    files = [shown_path(path) for path in identities]
     locked = await asyncio.to_thread(encrypted, files)
     keys = [f"{key} {what}" for key, what in await offered(options) if key not in locked]
     what = f"{place(target)} refused the login of {options.username}"
@@ -63,47 +70,43 @@ async def refused(
     return AuthError(name, what, todo=todo)
 
 
-def _identities(target: Target, options: asyncssh.SSHClientConnectionOptions) -> list[str]:
-    """The key files that a login would look at."""
-    if target.identity is not None:
-        return [target.identity]
-    configured = cast("str | list[str]", options.config.get("IdentityFile", ()))
-    names = [configured] if isinstance(configured, str) else list(configured)
-    return names or [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
-
-
 def key_error(
     name: str,
     target: Target,
     shown: ShownKey | None,
-    known: Known,
+    known: KnownHosts,
     error: asyncssh.HostKeyNotVerifiable,
 ) -> Exception:
     """An unknown key, one that has changed, or one that is revoked or unreadable."""
     if shown is None:
-        what = f"the key of {place(target)} cannot be trusted: {error.reason}"
-        return HostKeyError(name, what, code="key-refused")
-    if known.any:
-        return changed(name, target, str(shown))
-    return UnknownKey(shown)
+        said = str(error.reason).partition(" for host ")[0]
+        what = f"the key of {place(target)} cannot be trusted: {said}"
+        if "revoked" in said and known.revocations:
+            what += f" (by {', '.join(known.revocations)})"
+        return HostKeyError(name, what, code="key-refused", todo="ask its administrator")
+    if known.known_before:
+        return changed(name, target, known, str(shown))
+    return UnknownKey(shown, known.other_names(shown))
 
 
-def changed(name: str, target: Target, what: str) -> HostKeyError:
+def unknown(name: str, target: Target, key: UnknownKey, why: str = "") -> HostKeyError:
+    """A key that nobody has agreed to."""
+    what = f"the key of {place(target)} is not known here: {key.shown}"
+    what += f"; {key.elsewhere}" if key.elsewhere else ""
+    todo = "compare it with the host's own, then trust it with `tfmux check FILE --accept-new`"
+    return HostKeyError(name, f"{what}; {why}" if why else what, code="key-unknown", todo=todo)
+
+
+def changed(name: str, target: Target, known: KnownHosts, what: str) -> HostKeyError:
     """Another key than the known one: never accepted, whoever asks."""
+    lines = ", ".join(shown_path(entry.where) for entry in known.standing())
     return HostKeyError(
         name,
         f"the key of {place(target)} HAS CHANGED to {what}: the machine was installed anew, "
-        "or another one answers in its place",
+        f"or another one answers in its place (known as {known.name.place} in {lines})",
         code="key-changed",
-        todo="ask its administrator; if that is right, remove the old key with "
-        f"`ssh-keygen -R {_known_as(target)}` (and from {accepted_keys()})",
+        todo=f"ask its administrator; if that is right, remove the old key with {known.removal()}",
     )
-
-
-def _known_as(target: Target) -> str:
-    if target.port in (None, host_keys.SSH_PORT):
-        return target.host
-    return f"'[{target.host}]:{target.port}'"
 
 
 def place(target: Target) -> str:

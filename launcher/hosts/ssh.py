@@ -11,18 +11,21 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, cast
 
 import asyncssh
 
 from ..cluster.addresses import SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
+from ..printable import printable
 from . import host_keys
-from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind
+from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind, agent_keys
 from .dial import dial
-from .host_keys import Known, ShownKey, accepted_keys
-from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of
+from .host_keys import HostName, KnownHosts, ShownKey, accepted_keys
+from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
+from .revoked_keys import RevocationError, RevokedKeys
+from .ssh_config import SshConfig, read_config
+from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
 
 __all__ = [
@@ -42,6 +45,8 @@ _TRIES = 4
 
 OnStep = Callable[[str, str, str], None]
 """Told how a login comes along: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
+OnNote = Callable[[str, str], None]
+"""Told what is odd and stops nothing: host, sentence."""
 OnAccepted = Callable[[str, ShownKey], None]
 """Told of each host key that was accepted and put on file."""
 
@@ -60,11 +65,14 @@ class Logins:
         accept_new: bool = False,
         on_step: OnStep = lambda host, step, found: None,
         on_accepted: OnAccepted = lambda host, key: None,
+        on_note: OnNote = lambda host, note: None,
     ) -> None:
         self._ask = ask
         self._accept_new = accept_new
         self._on_step = on_step
         self._on_accepted = on_accepted
+        self._on_note = on_note
+        self._noted: set[str] = set()
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
@@ -90,7 +98,8 @@ class Logins:
         except BaseException:
             connection.abort()
             raise
-        return SshTransport(connection, process)
+        client = connection.get_extra_info("client")
+        return SshTransport(connection, process, forced=client.forced_command)
 
     async def connect(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
         """A login without a session.
@@ -123,81 +132,115 @@ class Logins:
         self._jumps.clear()
 
     async def _login(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
-        """One login; a second one when a person has agreed to the host's key meanwhile."""
+        """One login; a second one when an unknown key was agreed to meanwhile."""
+        config = await read_config(name, target.host, target.user, target.port)
         approved: ShownKey | None = None
         while True:
             try:
-                return await self._attempt(name, target, approved)
-            except UnknownKey as unknown:
-                if approved is not None or not await self._approves(name, unknown.shown):
-                    raise HostKeyError(
-                        name,
-                        f"the key of {place(target)} is not known here: {unknown.shown}",
-                        code="key-unknown",
-                        todo="compare it with the host's own, then trust it with "
-                        "`tfmux check FILE --accept-new`",
-                    ) from unknown
-                approved = unknown.shown
+                return await self._attempt(name, target, config, approved)
+            except UnknownKey as error:
+                # In --accept-new a person has spoken, as with -o StrictHostKeyChecking=….
+                policy = config.get("stricthostkeychecking").lower()
+                new = self._accept_new or policy in ("accept-new", "no", "off", "false")
+                if not new and policy in ("yes", "true"):
+                    why = f"{config.where('stricthostkeychecking')} allows no other"
+                    raise unknown(name, target, error, why) from error
+                if approved is not None or not (new or await self._approves(name, config, error)):
+                    raise unknown(name, target, error, _unused(config)) from error
+                approved = error.shown
 
-    async def _approves(self, name: str, shown: ShownKey) -> bool:
-        if self._ask is None:
+    async def _approves(self, name: str, config: SshConfig, unknown: UnknownKey) -> bool:
+        if self._ask is None or config.on("batchmode"):
             return False
-        text = f"First contact with {shown.place}. Its key: {shown}. Trust it? ({YES}/no)"
+        text = f"First contact with {unknown.shown.place}. Its key: {unknown.shown}. "
+        text += f"T{unknown.elsewhere[1:]}. " if unknown.elsewhere else ""
+        text = printable(f"{text}Trust it? ({YES}/no)")
         question = Question(name, text, secret=False, kind=QuestionKind.HOST_KEY)
         answer = await self._ask(question)
         return answer is not None and answer.strip().lower() == YES
 
     async def _attempt(
-        self, name: str, target: Target, approved: ShownKey | None
+        self, name: str, target: Target, config: SshConfig, approved: ShownKey | None
     ) -> asyncssh.SSHClientConnection:
-        deadline = Deadline(self._ask, LOGIN_SECONDS)
-        options = await self._options(name, target, deadline)
+        deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
+        given = arguments(name, target.host, config, target.identity)
+        agent = None
+        if given.get("client_keys") == []:
+            only = given.pop("agent_identities", None)
+            agent, found = await agent_keys(given.pop("agent_path"), only)
+            given |= {"client_keys": found or None, "agent_path": None}
+        try:
+            return await self._login_with(name, target, config, given, deadline, approved)
+        finally:
+            if agent is not None:
+                agent.close()
+
+    async def _login_with(
+        self,
+        name: str,
+        target: Target,
+        config: SshConfig,
+        given: dict[str, Any],
+        deadline: Deadline,
+        approved: ShownKey | None,
+    ) -> asyncssh.SSHClientConnection:
+        options = await self._options(name, given, deadline)
         step = self._stepper(name, target)
-        tunnel = await self._tunnel(name, target, options)
-        host, port = str(options.host or target.host), int(options.port)
+        tunnel = await self._tunnel(name, target, config)
+        host, port = str(options.host), int(options.port)
         through: dict[str, Any] = {}
         address = ""
         if tunnel is not None:
             through["tunnel"] = tunnel
         elif not options.proxy_command:
-            link = await dial(name, host, port, step, int(options.family))
-            address = str(link.getpeername()[0])
+            link = await dial(
+                name,
+                host,
+                port,
+                step,
+                int(options.family),
+                bind=config.get("bindaddress"),
+                seconds=float(config.get("connecttimeout") or 0) or None,
+            )
+            address = str(link.getpeername()[0]) if config.on("checkhostip") else ""
             through["sock"] = link
-        called = str(options.host_key_alias or host)
-        files = _known_hosts_files(target, options)
+        called = HostName(host, port, config.get("hostkeyalias"), address)
         try:
-            known = Known(files, called, address, port)
-        except ValueError as error:
-            what = f"known_hosts cannot be read: {error}"
-            raise HostKeyError(name, what, code="known-hosts-broken") from error
-        client = Client(
-            name,
-            (called, port),
-            known,
-            deadline,
-            step,
-            trust_new=self._accept_new,
-            approved=approved,
-        )
+            known = await self._known_hosts(name, target, config, called)
+        except BaseException:
+            if "sock" in through:
+                through["sock"].close()
+            raise
+        if algorithms := host_key_algs(known, given.get("server_host_key_algs")):
+            through["server_host_key_algs"] = algorithms
+        client = Client(name, known, deadline, step, approved=approved)
         try:
             async with deadline.start():
                 connection = await asyncssh.connect(
-                    target.host,
+                    host,
+                    port,
+                    config=None,
                     options=options,
+                    family=options.family,
+                    host_key_alias=called.alias or host,
                     known_hosts=known.for_asyncssh(),
                     client_factory=lambda: client,
                     **through,
                 )
         except asyncssh.HostKeyNotVerifiable as error:
+            if client.shown is not None and (why := await self._refusal(client.shown, known)):
+                what = f"the key of {place(target)} cannot be trusted: {client.shown} {why}"
+                todo = "ask its administrator"
+                raise HostKeyError(name, what, code="key-refused", todo=todo) from error
             raise key_error(name, target, client.shown, known, error) from error
         except asyncssh.KeyExchangeFailed as error:
-            if known.any and "host key" in str(error.reason):
-                raise changed(name, target, "one of another kind") from error
+            if known.known_before and "host key" in str(error.reason):
+                raise changed(name, target, known, "one of another kind") from error
             what = f"{place(target)} and this machine have no common way to talk: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
             self._remember(name, client)
-            raise await refused(name, target, options) from error
+            raise await refused(name, target, options, _key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
         except TimeoutError as error:
@@ -207,18 +250,56 @@ class Logins:
                 name, what, code="login-timeout", todo="look at sshd's log there"
             ) from error
         except asyncssh.ChannelOpenError as error:
-            what = f"the jump host {_jump_of(target, options)} cannot reach {join(host, port)}"
+            what = f"the jump host {_jump_of(target, config)} cannot reach {join(host, port)}"
             raise UnreachableError(name, f"{what}: {text_of(error)}", code="jump-failed") from error
         except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
             raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
             if "authentication" in text_of(error).lower():  # sshd's MaxAuthTries
-                raise await refused(name, target, options, text_of(error)) from error
+                said = text_of(error)
+                raise await refused(name, target, options, _key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         self._remember(name, client)
+        connection.set_extra_info(client=client)
         step("login", f"as {options.username}")
         return connection
+
+    async def _known_hosts(
+        self, name: str, target: Target, config: SshConfig, called: HostName
+    ) -> KnownHosts:
+        """What is known of a server's keys, without those that are revoked."""
+        if target.known_hosts is not None:
+            files = [target.known_hosts]
+        else:
+            files = known_hosts_files(config)
+        try:
+            known = await asyncio.to_thread(KnownHosts, [*files, str(accepted_keys())], called)
+        except OSError as error:
+            what = f"known hosts cannot be read: {error.filename}: {text_of(error)}"
+            raise HostKeyError(name, what, code="known-hosts-broken") from error
+        for note in known.odd:
+            if note not in self._noted:
+                self._noted.add(note)
+                self._on_note(name, note)
+        if file := config.get("revokedhostkeys"):
+            option = f"{config.where('revokedhostkeys')}, {file}"
+            try:
+                revoked = await asyncio.to_thread(RevokedKeys.read, file)
+                await known.revoke(revoked, option)
+            except RevocationError as error:
+                what = f"{config.where('revokedhostkeys')}: {error}; no host is trusted without it"
+                raise HostKeyError(name, what, code="key-refused") from error
+        known.require(int(config.get("requiredrsasize") or 0), config.get("casignaturealgorithms"))
+        return known
+
+    @staticmethod
+    async def _refusal(shown: ShownKey, known: KnownHosts) -> str:
+        """Why a key that is not known may not be trusted by anybody's word."""
+        try:
+            return await known.refusal(shown.key)
+        except RevocationError as error:
+            return f"cannot be looked up in RevokedHostKeys: {error}"
 
     def _remember(self, name: str, client: Client) -> None:
         """Puts an accepted key on file, now that the server has proved it to be its own."""
@@ -232,16 +313,8 @@ class Logins:
         self._on_accepted(name, client.accepted)
 
     async def _options(
-        self, name: str, target: Target, deadline: Deadline
+        self, name: str, given: dict[str, Any], deadline: Deadline
     ) -> asyncssh.SSHClientConnectionOptions:
-        # Without `config` options made by hand read no ssh_config, and no alias means anything.
-        given: dict[str, Any] = {"host": target.host, "config": ()}
-        if target.port is not None:
-            given["port"] = target.port
-        if target.user is not None:
-            given["username"] = target.user
-        if target.identity is not None:
-            given["client_keys"] = [target.identity]
         passphrase = deadline.passphrase(name)
         if passphrase is None:
             # The agent may hold what an encrypted file would need a person for.
@@ -263,9 +336,9 @@ class Logins:
             ) from error
 
     async def _tunnel(
-        self, name: str, target: Target, options: asyncssh.SSHClientConnectionOptions
+        self, name: str, target: Target, config: SshConfig
     ) -> asyncssh.SSHClientConnection | None:
-        jump = _jump_of(target, options)
+        jump = _jump_of(target, config)
         if not jump:
             return None
         lock = self._jump_locks.setdefault(jump, asyncio.Lock())
@@ -303,22 +376,24 @@ class _Jump:
         )
 
 
-def _jump_of(target: Target, options: asyncssh.SSHClientConnectionOptions) -> str:
-    jump = target.jump or options.tunnel
-    return jump if isinstance(jump, str) else ""
+def _jump_of(target: Target, config: SshConfig) -> str:
+    return target.jump or config.get("proxyjump")
+
+
+def _key_files(given: dict[str, Any]) -> list[str]:
+    """The key files that a login looks at."""
+    usual = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+    named = given.get("client_keys", usual) or []
+    return [each for each in named if isinstance(each, str)]
+
+
+def _unused(config: SshConfig) -> str:
+    """Options that make `ssh` trust a key without a line in known_hosts; not here."""
+    options = ("verifyhostkeydns", "nohostauthenticationforlocalhost")
+    found = [config.where(each) for each in options if config.differs(each)]
+    return f"{', '.join(found)} is not used: the key must be in known_hosts" if found else ""
 
 
 def _door(target: Target) -> str:
     """What counts logins: the first machine on the way."""
     return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"
-
-
-def _known_hosts_files(target: Target, options: asyncssh.SSHClientConnectionOptions) -> list[str]:
-    if target.known_hosts is not None:
-        names = [str(Path(target.known_hosts).expanduser())]
-    elif isinstance(options.known_hosts, list) and options.known_hosts:
-        names = [str(Path(str(name)).expanduser()) for name in options.known_hosts]
-    else:
-        # An empty UserKnownHostsFile switches the check off for asyncssh; never here.
-        names = [str(Path("~/.ssh/known_hosts").expanduser()), "/etc/ssh/ssh_known_hosts"]
-    return [*names, str(accepted_keys())]

@@ -14,10 +14,15 @@ class SshTransport(Transport):
     """One channel of an SSH connection, running the bridge."""
 
     def __init__(
-        self, connection: asyncssh.SSHClientConnection, process: asyncssh.SSHClientProcess[bytes]
+        self,
+        connection: asyncssh.SSHClientConnection,
+        process: asyncssh.SSHClientProcess[bytes],
+        *,
+        forced: bool = False,
     ) -> None:
         self.connection = connection
         self._process = process
+        self._forced = forced
         self._said = bytearray()
         self._listener = asyncio.create_task(self._listen())
         self._forwards: dict[int, asyncssh.SSHListener] = {}
@@ -49,7 +54,11 @@ class SshTransport(Transport):
 
     @property
     def complaint(self) -> str:
-        return self._said.decode(errors="replace").strip()
+        said = self._said.decode(errors="replace").strip()
+        if self._forced:
+            last = said.rpartition("\n")[2]
+            return f"authorized_keys there runs another command for this key (command=…): {last}"
+        return said
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         if port not in self._forwards:

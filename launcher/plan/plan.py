@@ -7,7 +7,6 @@ facts that the hosts' agents have told (home, GPUs, free ports for `auto`).
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -329,6 +328,7 @@ class _Planner:
             "port": self._port_text(task),
             "address": bracketed(self._cluster.address(host)),
             "workdir": self._facts[host].workdir,
+            "trainer": f"{self._facts[host].trainer}/trainer",
         }
 
     def _gpu_shares(self) -> dict[TaskId, GpuShare]:
@@ -396,6 +396,7 @@ def installed_tools() -> str:
 
 
 def installed_trainer() -> str:
-    """The folder with the trainer package that came with this program; it is not imported."""
-    found = importlib.util.find_spec("trainer")
-    return "" if found is None or not found.origin else str(Path(found.origin).parent.parent)
+    """The folder with the trainer package that came with this program: beside the launcher's.
+    It is neither imported nor searched for: a folder of the user's may have its name."""
+    folder = Path(__file__).resolve().parents[2]
+    return str(folder) if (folder / "trainer" / "__main__.py").exists() else ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ..errors import printable
 from ..ids import TaskId
+from ..printable import printable
 
 OK = "ok"
 """The code of a finding that nothing is wrong with."""

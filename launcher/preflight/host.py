@@ -132,8 +132,8 @@ class HostCheck:
         fixed = {task.id: task.port for task in self._tasks if task.port is not None}
         free = [task.id for task in self._tasks if task.port is None]
         answer = await self.visit.ports(list(fixed.values()), len(free), QUICK)
-        every = fixed | dict(zip(free, answer["picked"], strict=True))
-        held = {each["port"] for each in answer["held"]}
+        every = fixed | dict(zip(free, answer.picked, strict=True))
+        held = {each.port for each in answer.held}
         ours = [port for port in every.values() if port not in held]
         token = f"{self._mark}:{self.name}"[:200]
         listening = await self.visit.ask("listen", QUICK, ports=ours, token=token)
@@ -144,7 +144,7 @@ class HostCheck:
             if str(port) not in failed
         }
         self.open.set_result(Open(every, tokens))
-        found = judge.ports(self.name, list(fixed.values()), answer["held"], failed)
+        found = judge.ports(self.name, list(fixed.values()), answer.held, failed)
         self._tell_all(found)
 
     async def _account(self) -> None:
@@ -240,4 +240,6 @@ class HostCheck:
 
 def _runs_trainer(argv: tuple[str, ...]) -> bool:
     """The task runs the trainer that comes with tfmux, which needs TensorFlow."""
-    return any(pair == ("-m", "trainer") for pair in itertools.pairwise(argv))
+    script = next((word for word in argv[1:] if not word.startswith("-")), "")
+    pairs = itertools.pairwise(argv)
+    return script.endswith("/trainer") or any(pair == ("-m", "trainer") for pair in pairs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import HostError
 from ..hosts.holders import holding_run, port_words
+from ..hosts.messages import PortHolder
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
 DISK_FULL = 16 * 1024**2
@@ -228,15 +229,15 @@ def clock(host: str, offset: float, round_trip: float) -> Finding:
 def ports(
     host: str,
     wanted: Sequence[int],
-    held: Sequence[Mapping[str, Any]],
+    held: Sequence[PortHolder],
     failed: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Ports of tasks that somebody holds, or on which we may not listen."""
     for each in held:
-        run = holding_run(dict(each))
+        run = holding_run(each)
         todo = f"end that run: tfmux kill {run}" if run else "end it, or write another port"
-        sentence = port_words(dict(each))
-        brief = f"{each['port']} in use"
+        sentence = port_words(each)
+        brief = f"{each.port} in use"
         yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo)
     for port, why in failed.items():
         if "ermission" in why:

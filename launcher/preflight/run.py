@@ -17,7 +17,7 @@ from ..hosts.ssh import Ask, Logins
 from ..ids import new_run_id
 from ..plan.plan import Plan, TaskPlan, make_plan
 from . import across, judge, matrix
-from .findings import CHECKS, Check, Finding, Pair, Reach, Result, Severity, passed
+from .findings import CHECKS, OK, Check, Finding, Pair, Reach, Result, Severity, passed
 from .host import HostCheck
 from .report import Report
 from .visit import Visit
@@ -68,7 +68,11 @@ class _Preflight:
         self._resolved: dict[str, set[str]] = {}
         self._said: set[tuple[str, str, Reach]] = set()
         self._logins = Logins(
-            ask, accept_new=accept_new, on_step=self._step, on_accepted=self._accept
+            ask,
+            accept_new=accept_new,
+            on_step=self._step,
+            on_accepted=self._accept,
+            on_note=self._note,
         )
         self._gates: dict[str, asyncio.Semaphore] = {}
 
@@ -185,8 +189,15 @@ class _Preflight:
         """A step of a login; one that is taken again after a dropped connection is told once."""
         check = Check(step)
         finding = passed(check, host, found, f"{_STEPS[check]} {found}")
-        if not any(f.host == host and f.check is check for f in self._findings):
+        if not any(f.host == host and f.code == OK and f.check is check for f in self._findings):
             self._tell(finding)
+
+    def _note(self, host: str, note: str) -> None:
+        """Something odd in a known_hosts file; told once, for the first host that met it."""
+        todo = "remove the line, or correct it"
+        self._tell(
+            Finding(Severity.WARN, Check.KEY, "known-hosts-odd", host, "odd line", note, todo)
+        )
 
     def _accept(self, host: str, key: ShownKey) -> None:
         self._accepted.append((host, key))

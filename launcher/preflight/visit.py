@@ -11,6 +11,7 @@ from ..errors import AgentError, HostError
 from ..hosts.doors import door
 from ..hosts.greeting import LinkSettings
 from ..hosts.link import Link, NoLogs
+from ..hosts.messages import PROBES, Message, PortsAnswer, Welcome
 from ..hosts.ssh import Logins
 from ..hosts.transport import Transport
 from ..plan.plan import HostPlan
@@ -29,7 +30,7 @@ class Visit:
         """What the login shell printed before our command ran."""
         self._host = host.name
         self._open = door(host, logins)
-        self._arrived: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._arrived: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         settings = LinkSettings(
             run_id=run_id,
             host=host.name,
@@ -42,7 +43,7 @@ class Visit:
         self._task: asyncio.Task[None] | None = None
         self._transport: _Watched | None = None
 
-    async def arrive(self) -> dict[str, Any]:
+    async def arrive(self) -> Welcome:
         """Logs in and starts the agent; returns its greeting.
 
         Raises:
@@ -58,16 +59,17 @@ class Visit:
         Raises:
             AgentError: no answer in `timeout` seconds, or the host cannot tell.
         """
-        return await self._link.ask(wire.PROBE, {"what": what, **said}, timeout)
+        answer = await self._link.ask(wire.PROBE, {"what": what, **said}, PROBES[what], timeout)
+        return answer.model_dump(exclude_unset=True)
 
-    async def ports(self, look: list[int], pick: int, seconds: float) -> dict[str, Any]:
+    async def ports(self, look: list[int], pick: int, seconds: float) -> PortsAnswer:
         """Who holds these ports, and `pick` others that are free.
 
         Raises:
             AgentError: no answer, or there are not as many.
         """
         body = {"look": look, "pick": pick, "avoid": look}
-        return await self._link.ask(wire.PORTS, body, seconds)
+        return await self._link.ask(wire.PORTS, body, PortsAnswer, seconds)
 
     async def aclose(self) -> None:
         """Sends the agent away and waits until it has taken its folder with it."""
@@ -102,7 +104,7 @@ class Visit:
 
     # --- what the link hears --------------------------------------------------------------
 
-    def link_up(self, host: str, welcome: dict[str, Any]) -> None:
+    def link_up(self, host: str, welcome: Welcome) -> None:
         """The agent greets us."""
         if not self._arrived.done():
             self._arrived.set_result(welcome)
@@ -118,7 +120,7 @@ class Visit:
     def link_superseded(self, host: str, by: str) -> None:
         """Nobody else knows our run."""
 
-    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None:
+    def agent_said(self, host: str, message: Message) -> None:
         """There are no tasks to speak of."""
 
 

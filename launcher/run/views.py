@@ -10,6 +10,7 @@ from typing import Any
 
 from ..ids import TaskId
 from ..plan.plan import Plan, Role, TaskPlan
+from ..printable import printable
 from .snapshot import Failure, HostView, TaskView
 from .states import HostState, RunState, TaskState
 
@@ -46,7 +47,7 @@ class Views:
 
     def note(self, text: str) -> None:
         """A sentence for people; the latest hundred are kept."""
-        self.notes = (*self.notes[1 - _MOST_NOTES :], text)
+        self.notes = (*self.notes[1 - _MOST_NOTES :], printable(text))
 
     def fail(self, task: TaskId, how: str, tail: tuple[str, ...]) -> None:
         """The first failure is the headline; later ones are named under it."""

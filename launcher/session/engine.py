@@ -23,6 +23,17 @@ from ..errors import HostError
 from ..hosts.doors import door, link_settings
 from ..hosts.holders import holder_words
 from ..hosts.link import Link
+from ..hosts.messages import (
+    Exited,
+    KillReceipt,
+    Listening,
+    Message,
+    Note,
+    OutputEnded,
+    Started,
+    TaskFacts,
+    Welcome,
+)
 from ..hosts.ssh import Ask, Logins
 from ..ids import TaskId, tag
 from ..plan.plan import HostPlan, LogMatches, Plan, TaskPlan
@@ -306,34 +317,31 @@ class Engine:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(f"link to {host}", error)
 
-    def link_up(self, host: str, welcome: dict[str, Any]) -> None:
+    def link_up(self, host: str, welcome: Welcome) -> None:
         self._readying.welcomes[host] = welcome
         link = self._links[host]
         for task in self.run.plan.on_host(host):
             link.follow(task.id, self._numbers[task.id], task.log_limit)
-        held = tuple(welcome["tasks"])
-        self.feed(ev.HostUp(time.time(), host, held, welcome["was"]))
-        for facts in held:
+        held = tuple({"task": str(one.task), "attempt": one.attempt} for one in welcome.tasks)
+        self.feed(ev.HostUp(time.time(), host, held, welcome.was))
+        for facts in welcome.tasks:
             self._take_facts(facts)
 
-    def _take_facts(self, facts: dict[str, Any]) -> None:
+    def _take_facts(self, facts: TaskFacts) -> None:
         """What an agent holds after a cut, as if it had just said so."""
-        now = time.time()
-        task = TaskId.parse(facts["task"])
-        if task not in self._numbers:
-            return
-        if facts["pid"]:
-            self.feed(ev.TaskStarted(now, task, facts["attempt"], facts["pid"], facts["began_at"]))
-        if facts["listening"]:
-            self._listens(task, facts["attempt"])
-        if facts["ended"]:
-            self._exited(task, facts)
-        if facts["eof"]:
-            self.outputs.ended(task, facts)
+        now, task = time.time(), facts.task
+        if facts.pid:
+            self.feed(ev.TaskStarted(now, task, facts.attempt, facts.pid, facts.began_at))
+        if facts.listening:
+            self._listens(task, facts.attempt)
+        if facts.ended:
+            self._exited(facts)
+        if facts.eof:
+            self.outputs.ended(facts)
 
-    def _exited(self, task: TaskId, facts: dict[str, Any]) -> None:
+    def _exited(self, facts: TaskFacts) -> None:
         killing = self.run.state in (RunState.KILLING, RunState.ENDED)
-        self.outputs.exited(task, facts, at_once=killing)
+        self.outputs.exited(facts, at_once=killing)
 
     def link_lost(self, host: str, reason: str) -> None:
         link = self._links[host]
@@ -355,58 +363,52 @@ class Engine:
 
     # --- what agents say ------------------------------------------------------------------
 
-    def agent_said(self, host: str, kind: int, body: dict[str, Any]) -> None:
+    def agent_said(self, host: str, message: Message) -> None:
         now = time.time()
-        if kind == wire.RECEIPT:
-            self._receipt(host, body)
-            return
-        if kind == wire.NOTE:
-            self.feed(ev.Noted(now, f"{host}: {body['text']}"))
-            return
-        task = TaskId.parse(body["task"])
-        if kind == wire.STARTED:
-            held = holder_words(body.get("held"))
-            self.feed(
-                ev.TaskStarted(
-                    now,
-                    task,
-                    body["attempt"],
-                    body["pid"],
-                    body["began_at"],
-                    body["error"],
-                    held,
+        match message:
+            case KillReceipt() as receipt:
+                self._receipt(host, receipt)
+            case Note(text=text):
+                self.feed(ev.Noted(now, f"{host}: {text}"))
+            case Started() as facts:
+                held = holder_words(facts.held)
+                self.feed(
+                    ev.TaskStarted(
+                        now,
+                        facts.task,
+                        facts.attempt,
+                        facts.pid,
+                        facts.began_at,
+                        facts.error,
+                        held,
+                    )
                 )
-            )
-            if body["ended"] and not body["error"]:
-                self._exited(task, body)
-        elif kind == wire.LISTENING:
-            self._listens(task, body["attempt"])
-        elif kind == wire.EXITED:
-            self._exited(task, body)
-        elif kind == wire.EOF:
-            self.outputs.ended(task, body)
-            for what, why in (("lost", "the disk there is full"), ("cut", "log_limit")):
-                if body[what]:
-                    text = f"{task}: {body[what]} bytes of its log were dropped on {host} ({why})"
-                    self.feed(ev.Noted(now, text))
+                if facts.ended and not facts.error:
+                    self._exited(facts)
+            case Listening() as facts:
+                self._listens(facts.task, facts.attempt)
+            case Exited() as facts:
+                self._exited(facts)
+            case OutputEnded() as facts:
+                self.outputs.ended(facts)
+                for size, why in ((facts.lost, "the disk there is full"), (facts.cut, "log_limit")):
+                    if size:
+                        text = f"{facts.task}: {size} bytes of its log were dropped on {host}"
+                        self.feed(ev.Noted(now, f"{text} ({why})"))
 
-    def _receipt(self, host: str, body: dict[str, Any]) -> None:
+    def _receipt(self, host: str, said: KillReceipt) -> None:
         receipt = HostReceipt(
             host,
-            signalled=body["signalled"],
-            survivors=tuple(
-                Survivor(one["pid"], one["command"], one["state"]) for one in body["survivors"]
-            ),
-            confirmed=True,
-            seconds=body["seconds"],
+            signalled=said.signalled,
+            survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
+            confirmed=said.confirmed,
+            seconds=said.seconds,
         )
-        tasks = body["tasks"]
-        if tasks is None and not body["ids"]:
+        if said.tasks is None and not said.ids:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
-        if tasks is None:
+        if said.tasks is None:
             self._receipts[host] = receipt
-        named = None if tasks is None else tuple(TaskId.parse(task) for task in tasks)
-        self.feed(ev.Receipted(time.time(), receipt, named))
+        self.feed(ev.Receipted(time.time(), receipt, said.tasks))
         self._look_broken()
 
     # --- instructions ---------------------------------------------------------------------

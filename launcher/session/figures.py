@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from ..agent import wire
 from ..errors import AgentError
 from ..hosts.link import Link
+from ..hosts.messages import StatsAnswer
 from ..ids import TaskId
 from ..run.snapshot import HostView
 
@@ -24,7 +24,7 @@ class Figures:
     def __init__(self, links: Mapping[str, Link], changed: Callable[[], None]) -> None:
         self._links = links
         self._changed = changed
-        self._latest: dict[str, dict[str, Any]] = {}
+        self._latest: dict[str, StatsAnswer] = {}
 
     async def poll(self) -> None:
         """Never ends by itself."""
@@ -36,21 +36,21 @@ class Figures:
     async def _ask(self, host: str) -> None:
         with suppress(AgentError):  # a host that does not answer shows as lost anyway
             if self._links[host].connected:
-                self._latest[host] = await self._links[host].ask(wire.STATS, {})
+                self._latest[host] = await self._links[host].ask(wire.STATS, {}, StatsAnswer)
 
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
         """The host with its latest figures; of tasks only those that live."""
-        figures = self._latest.get(view.name, {})
         link = self._links.get(view.name)
-        shares = {TaskId.parse(name): share for name, share in figures.get("tasks", {}).items()}
+        heard = time.time() - (time.monotonic() - link.last_heard) if link else None
+        figures = self._latest.get(view.name)
+        if figures is None:
+            return replace(view, last_heard=heard)
         return replace(
             view,
-            last_heard=time.time() - (time.monotonic() - link.last_heard) if link else None,
-            cpu=figures.get("cpu"),
-            memory_used=figures.get("memory_used"),
-            memory_total=figures.get("memory_total"),
-            gpus=tuple(figures.get("gpus", ())),
-            usage={
-                task: (float(cpu), int(rss)) for task, (cpu, rss) in shares.items() if task in live
-            },
+            last_heard=heard,
+            cpu=figures.cpu,
+            memory_used=figures.memory_used,
+            memory_total=figures.memory_total,
+            gpus=figures.gpus,
+            usage={task: share for task, share in figures.tasks.items() if task in live},
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..errors import ClusterFileError, HostError
 from ..hosts.doors import door, link_settings
 from ..hosts.greeting import inquire
+from ..hosts.messages import Gone
 from ..hosts.ssh import Logins
 from ..ids import TaskId
 from ..store.runs import RunFolder
@@ -89,8 +90,7 @@ async def _ask(run: StoredRun, name: str, logins: Logins) -> LivingHost:
         return LivingHost(name, unreachable=getattr(error, "reason", str(error)))
     if welcome is None:
         return LivingHost(name)
-    if "left" in welcome:
-        tasks = [TaskId.parse(task) for task in welcome["left"] if task]
-        return LivingHost(name, tuple(tasks), left=True)
-    tasks = [TaskId.parse(facts["task"]) for facts in welcome["tasks"] if not facts["ended"]]
+    if isinstance(welcome, Gone):
+        return LivingHost(name, tuple(task for task in welcome.left if task), left=True)
+    tasks = [facts.task for facts in welcome.tasks if not facts.ended]
     return LivingHost(name, tuple(dict.fromkeys(tasks)), agent=True)

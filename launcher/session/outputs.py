@@ -15,6 +15,7 @@ from typing import Any
 
 from ..hosts.holders import holder_words
 from ..hosts.link import Link
+from ..hosts.messages import TaskFacts
 from ..ids import TaskId
 from ..plan.plan import LogMatches, Plan
 from ..run import events as ev
@@ -54,10 +55,10 @@ class Outputs:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
         self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
-        self._exits: dict[TaskId, dict[str, Any]] = {}
+        self._exits: dict[TaskId, TaskFacts] = {}
         self._tails: set[TaskId] = set()
         """Tasks whose last lines are being read."""
-        self._ends: dict[TaskId, dict[str, Any]] = {}
+        self._ends: dict[TaskId, TaskFacts] = {}
         self.last: dict[TaskId, float] = {}
         """When each task last wrote."""
 
@@ -133,21 +134,22 @@ class Outputs:
 
     # --- ending ---------------------------------------------------------------------------
 
-    def exited(self, task: TaskId, facts: dict[str, Any], *, at_once: bool) -> None:
+    def exited(self, facts: TaskFacts, *, at_once: bool) -> None:
         """The agent says that the task has exited, and how much it had written by then.
         `at_once`: nobody needs its last lines."""
+        task = facts.task
         self._exits[task] = facts
         self._tails.discard(task)
-        self._count_local(task, facts["size"])
+        self._count_local(task, facts.size)
         if at_once:
             self._tell_exit(task, facts, ())
         else:
             self._look_at_exit(task)
 
-    def ended(self, task: TaskId, facts: dict[str, Any]) -> None:
+    def ended(self, facts: TaskFacts) -> None:
         """Nobody will write to the log of this attempt any more."""
-        self._ends[task] = facts
-        self._count_local(task, facts["size"])
+        self._ends[facts.task] = facts
+        self._count_local(facts.task, facts.size)
 
     def tell_exits(self) -> None:
         """The disk takes nothing: the run goes on without what finds no room, with the lines
@@ -158,9 +160,9 @@ class Outputs:
     def is_whole(self, view: TaskView) -> bool:
         """The end of the last attempt's output is known, and all up to it is here."""
         end = self._ends.get(view.id)
-        if end is None or end["attempt"] < view.attempts[-1].number or view.id in self._exits:
+        if end is None or end.attempt < view.attempts[-1].number or view.id in self._exits:
             return False
-        return self.monitor.size(view.id) >= int(end["size"])
+        return self.monitor.size(view.id) >= end.size
 
     def _count_local(self, task: TaskId, size: int) -> None:
         if self._links[self._hosts_of[task]].settings.local:
@@ -168,19 +170,18 @@ class Outputs:
 
     def _look_at_exit(self, task: TaskId) -> None:
         facts = self._exits[task]
-        if task not in self._tails and self.monitor.size(task) >= facts["size"]:
+        if task not in self._tails and self.monitor.size(task) >= facts.size:
             self._tails.add(task)
             told = partial(self._tell_exit, task, facts)
             self.monitor.tail(task, lambda tail: self._call(partial(told, tail)))
 
-    def _tell_exit(self, task: TaskId, facts: dict[str, Any], tail: tuple[str, ...]) -> None:
+    def _tell_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
         if self._exits.get(task) is not facts:
             return  # told already
         del self._exits[task]
         self._tails.discard(task)
         if task in self._metrics:
             self._tell_metrics()  # in the order in which it was written
-        status, signal = facts["status"], facts["signal"]
-        held = holder_words(facts.get("held"))
-        now = time.time()
-        self._feed(ev.TaskExited(now, task, facts["attempt"], status, signal, held, tail))
+        held = holder_words(facts.held)
+        now, ended = time.time(), (facts.status, facts.signal)
+        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))

@@ -15,6 +15,7 @@ from ..files import staging
 from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 from ..hosts.holders import port_words
 from ..hosts.link import Link
+from ..hosts.messages import GpusAnswer, PortsAnswer, Welcome
 from ..ids import TaskId
 from ..plan.plan import HostFacts, HostPlan, Plan, make_plan
 from ..run import events as ev
@@ -40,7 +41,7 @@ class Readying:
         self._ports = dict(ports)
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
-        self.welcomes: dict[str, dict[str, Any]] = {}
+        self.welcomes: dict[str, Welcome] = {}
         """What each host's agent said when it greeted us."""
 
     def promised(self, run_id: str) -> dict[str, Any]:
@@ -75,19 +76,20 @@ class Readying:
         avoid = [task.port for task in plan.tasks if task.port is not None]
         body = {"look": fixed, "pick": len(free), "avoid": avoid}
         try:
-            answer = await self._links[host].ask(wire.PORTS, body)
+            answer = await self._links[host].ask(wire.PORTS, body, PortsAnswer)
         except AgentError as error:
             return error.reason
-        self._ports.update(zip(free, answer["picked"], strict=True))
-        return "; ".join(port_words(held) for held in answer["held"])
+        self._ports.update(zip(free, answer.picked, strict=True))
+        return "; ".join(port_words(held) for held in answer.held)
 
     async def _ask_gpus(self, host: HostPlan) -> None:
         """How many GPUs a host reports, where the file does not say it; a host that cannot tell
         has none to split."""
         with suppress(AgentError):
             if host.gpus is None and host.name in self.welcomes:
-                answer = await self._links[host.name].ask(wire.PROBE, {"what": "gpus"})
-                self._gpus[host.name] = len(answer["gpus"])
+                body = {"what": "gpus"}
+                answer = await self._links[host.name].ask(wire.PROBE, body, GpusAnswer)
+                self._gpus[host.name] = len(answer.gpus)
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
         welcome = self.welcomes[host.name]
@@ -95,16 +97,16 @@ class Readying:
         ports = {task: port for task, port in self._ports.items() if task in ids}
         gpus = self._gpus.get(host.name, 0)
         if host.ssh is None:
-            return HostFacts(home=welcome["home"], gpus=gpus, ports=ports)
-        stage = welcome["stage"]
+            return HostFacts(home=welcome.home, gpus=gpus, ports=ports)
+        stage = welcome.stage
         return HostFacts(
-            home=welcome["home"],
-            workdir=f"{stage}/{WORK}" if plan.workdir or host.data else welcome["home"],
+            home=welcome.home,
+            workdir=f"{stage}/{WORK}" if plan.workdir or host.data else welcome.home,
             trainer=f"{stage}/{TRAINER}",
             tools=f"{stage}/{TOOLS}",
             gpus=gpus,
             ports=ports,
-            environ=welcome["environ"],
+            environ=welcome.environ,
         )
 
     # --- files ----------------------------------------------------------------------------

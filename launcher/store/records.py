@@ -16,19 +16,16 @@ One JSON object a line. All have `time` (epoch seconds) and `event`:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from ..printable import printable
 from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
 
 TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
-_CONTROL = re.compile(
-    r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
 
 
 def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
@@ -59,20 +56,15 @@ def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
 
 
 def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of a log, safe to print."""
+    """The last lines of a log, printable, each of at most 500 characters."""
     return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES), lines)
 
 
 def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of some bytes: no control characters, at most 500 characters a line."""
+    """The last lines of some bytes, as `log_tail` has them."""
     text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    found = [safe(line)[:500] for line in text.split("\n")]
+    found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
     return tuple([line for line in found if line.strip()][-lines:])
-
-
-def safe(text: str) -> str:
-    """The text without escape sequences and control characters (tabs stay)."""
-    return _CONTROL.sub("", text)
 
 
 def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:

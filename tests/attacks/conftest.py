@@ -1,7 +1,19 @@
-"""The scene of `tests/faults`, for attacks."""
+"""Fixtures of the attacks."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.clients import Clients
+from tests.beds.inprocess import SshServer
 from tests.faults.conftest import scene, town
 
 __all__ = ["scene", "town"]
+
+
+@pytest.fixture
+def clients(ssh_server: SshServer, tfmux_home: Path) -> Clients:
+    """OpenSSH's client and ours, and a server that both know."""
+    return Clients(tfmux_home, ssh_server)

@@ -79,6 +79,11 @@ class Bed:
         return self._claim.address(network.ROOT_SIDE)
 
     @property
+    def number(self) -> int:
+        """The bed's number: no other bed on this machine has it at this time."""
+        return self._claim.number
+
+    @property
     def bridge(self) -> str:
         """The bridge in the root namespace that all cables end in."""
         return self._claim.bridge

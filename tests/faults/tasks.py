@@ -16,10 +16,15 @@ LARGEST = 3000
 """Bytes that the program writes at once, at most; under PIPE_BUF, so none is torn."""
 
 CONTENT = r"""
-def content(name, largest):
+def content(name, largest, worst):
     chance = random.Random(name)
     yield b"here is " + name.encode() + b"\n"
+    texts = [b"loss: " + b"1" * 30000, b"a" * 32000 + b"\b" * 32000, b"\x1b[" * 16000, b"x" * 65536]
     while True:
+        if worst and chance.random() < 0.05:
+            text = b"\n" + chance.choice(texts)
+            for at in range(0, len(text), 3000):
+                yield text[at : at + 3000]
         size = chance.randrange(1, largest)
         odd = chance.choice([b"\n", b"\r", b"\xff\xfe", b"", b"\x1b[31m"])
         yield odd + chance.randbytes(size // 50) + chance.randbytes(size // 3).hex().encode()
@@ -38,7 +43,7 @@ name = os.environ["TFMUX_RUN_ID"] + "." + task.replace(":", "-") + "." + attempt
 ledger = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT, 0o644)
 digest, count = hashlib.sha256(), 0
 pace = float(os.environ.get("PACE", "0.01"))
-pieces = content(name, 3000 if pace < 0.001 else 300)
+pieces = content(name, 3000 if pace < 0.001 else 300, "WORST" in os.environ)
 
 
 def write(data):
@@ -131,14 +136,14 @@ class Ledger:
             return cls(0, hashlib.sha256().digest())
         return cls(struct.unpack(">Q", raw[:8])[0], raw[8:40])
 
-    def begins(self, log: bytes, name: str, pace: float) -> bool:
+    def begins(self, log: bytes, name: str, pace: float, worst: bool) -> bool:
         """The log is the beginning of what the task wrote; nobody may have collected the rest."""
         if len(log) > self.count + LARGEST:
             return False
         scope: dict[str, Any] = {"random": random}
         exec(CONTENT, scope)
         at = 0
-        for piece in scope["content"](name, LARGEST if pace < 0.001 else 300):
+        for piece in scope["content"](name, LARGEST if pace < 0.001 else 300, worst):
             part = log[at : at + len(piece)]
             if not piece.startswith(part):
                 digest = hashlib.sha256(log[:at]).hexdigest()

@@ -1,5 +1,5 @@
 """Sequences of faults from a seeded generator: whatever the order, nobody survives, no stranger
-is hurt, and no byte is lost.
+is hurt, no receipt is false, and no byte is lost.
 
 Twenty seeds in the test suite, two hundred in `make chaos` (`CHAOS=200`); a failure names its
 seed, and `CHAOS_SEED=n` repeats it alone.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -20,7 +21,8 @@ import pytest
 
 from launcher.homes import runs_home
 from launcher.store.runs import RunFolder
-from tests.beds import faults, proc
+from tests.beds import faults, guard, proc
+from tests.beds.frozen import FreezableDisk
 from tests.beds.namespaces import Bed
 from tests.command import Up
 from tests.faults.scene import Scene
@@ -29,7 +31,7 @@ from tests.launcher.agent_client import wait_until
 pytestmark = [pytest.mark.bed, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 LEASE, GRACE = 3.0, 0.6
-MODES = ("stubborn", "daemon", "orphan", "child", "holder", "stops", "fails")
+MODES = ("stubborn", "daemon", "orphan", "child", "holder", "stops", "fails", "chain")
 GROUP = 10
 """Runs that live on the bed at the same time: each is the other's stranger."""
 
@@ -37,10 +39,17 @@ GROUP = 10
 class Chaos:
     """One run with random tasks, rules and faults; all its choices come from its seed."""
 
-    def __init__(self, scene: Scene, seed: int) -> None:
+    disk_in_use = threading.Lock()
+
+    def __init__(self, scene: Scene, disk: FreezableDisk, seed: int) -> None:
         self.chance = random.Random(seed)
         self.scene = scene
+        self.disk = disk
         self.seed = seed
+        self.namespaces = {host.name: proc.pid_namespace(host.pid) for host in scene.bed}
+        self.namespaces["localhost"] = proc.pid_namespace(os.getpid())
+        self.false: list[proc.Process] = []
+        """Processes that lived on although their host had confirmed that nothing was left."""
         self.did: list[str] = []
         self.run_id = ""
         self.loses = False
@@ -64,10 +73,12 @@ class Chaos:
         }
         modes["ps"] = modes["ps"].replace("fails", "").replace("stops", "")
         self.pace = self.chance.choice([0.001, 0.01, 0.1])
+        self.worst = self.chance.random() < 0.25
         env = {
             "PACE": str(self.pace),
             "SECONDS": self.chance.choice(["2", "5", "3000"]),
             "FAILURES": "1",
+            **({"WORST": "1"} if self.worst else {}),
         }
         self.file = scene.file(places, run="\n".join(rules), modes=modes, env=env)
         self.what = f"seed {seed}: {places} {rules} {modes} {env}"
@@ -87,6 +98,7 @@ class Chaos:
             self.guardian_dies,
             self.task_dies,
             self.kill_from_elsewhere,
+            self.disk_hangs,
         ]
         for _ in range(self.chance.randint(1, 4)):
             time.sleep(self.chance.uniform(0.0, 2.0))
@@ -160,6 +172,19 @@ class Chaos:
         code, _ = self.scene.kill(self.run_id)
         self.did.append(f"tfmux kill: {code}")
 
+    def disk_hangs(self, up: Up) -> None:
+        """The disk on which this machine keeps all runs, and its tasks' logs."""
+        seconds = self.chance.choice([0.5, 2.0, LEASE + GRACE + 1.5])
+        if not self.disk_in_use.acquire(blocking=False):
+            return  # another run of the group has frozen it
+        try:
+            self.did.append(f"the disk hangs for {seconds} s")
+            self.disk.freeze()
+            time.sleep(seconds)
+        finally:
+            self.disk.thaw()
+            self.disk_in_use.release()
+
     def agents(self) -> list[tuple[proc.Process, proc.Process]]:
         """Guardian and agent on each host of the run."""
         tagged = {
@@ -176,6 +201,19 @@ class Chaos:
         ]
 
     # --- the end ------------------------------------------------------------------------------
+
+    def watch_receipts(self, up: Up) -> None:
+        """Looks at the process table as soon as a receipt comes: a host that confirmed that
+        nothing is left has no task of the run any more. Returns when the output has ended."""
+        try:
+            receipt = up.wait_for(lambda e: e["event"] == "receipt", "receipt", 7200)
+        except AssertionError:
+            return  # it ended without one
+        left = [p for p in self.mine() if "/" in (p.tag or "")]
+        for host in receipt["hosts"]:
+            if host["confirmed"] and not host["survivors"]:
+                pids = self.namespaces[host["host"]]
+                self.false += [p for p in left if p.namespace == pids]
 
     def mine(self) -> list[proc.Process]:
         """What lives of the run, wherever, as this machine's process table shows it."""
@@ -212,13 +250,13 @@ class Chaos:
             if collected and not lost and not self.loses:
                 self.scene.check_logs(self.run_id)
             else:
-                self.scene.check_logs(self.run_id, whole=False, pace=self.pace)
+                self.scene.check_logs(self.run_id, whole=False, pace=self.pace, worst=self.worst)
 
 
-def play(bed: Bed, folder: Path, seeds: list[int]) -> None:
+def play(bed: Bed, folder: Path, disk: FreezableDisk, seeds: list[int]) -> None:
     """Plays some seeds at the same time on one bed."""
     with Scene(bed, folder) as scene:
-        runs = [Chaos(scene, seed) for seed in seeds]
+        runs = [Chaos(scene, disk, seed) for seed in seeds]
         try:
             with ThreadPoolExecutor(len(runs)) as pool:
                 failures = [found for found in pool.map(play_one, runs) if found]
@@ -233,9 +271,13 @@ def play(bed: Bed, folder: Path, seeds: list[int]) -> None:
 def play_one(run: Chaos) -> str:
     """Plays one seed; returns what went wrong, and what led to it."""
     with run.scene.up(run.file) as up:
+        watch = threading.Thread(target=run.watch_receipts, args=(up,), daemon=True)
         try:
+            watch.start()
             run.play(up)
             run.finish(up)
+            watch.join(10)
+            assert not run.false, f"false receipt: {guard.describe(run.false)}"
         except Exception as error:
             said = [str(e)[:300] for e in up.events if e["event"] not in ("log", "metric")][-40:]
             left = [f"{p.pid} {p.state} {p.tag} {p.argv[:3]}" for p in run.mine()]
@@ -254,6 +296,10 @@ def batches() -> list[list[int]]:
 
 
 @pytest.mark.parametrize("seeds", batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-def test_random_faults(town: Bed, tmp_path: Path, seeds: list[int]) -> None:
-    """Zero survivors, zero strangers hit, logs equal to what the tasks wrote."""
-    play(town, tmp_path, seeds)
+def test_random_faults(
+    town: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: list[int]
+) -> None:
+    """No survivor, no stranger hit, no false receipt, logs equal to what the tasks wrote."""
+    with FreezableDisk(tmp_path / "image", tmp_path / "data", megabytes=512) as disk:
+        monkeypatch.setenv("XDG_DATA_HOME", str(disk.mountpoint))
+        play(town, tmp_path, disk, seeds)

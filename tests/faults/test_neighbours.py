@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -23,7 +24,7 @@ def test_a_second_run_of_the_same_file_is_refused_by_name_and_hurts_nobody(scene
     file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "daemon orphan"})
     beside = command.write(
         scene.folder,
-        file.read_text().replace(":3001", ":3101").replace(":3002", ":3102"),
+        re.sub(r"(tf\d):(\d+)", lambda at: f"{at[1]}:{int(at[2]) + 50}", file.read_text()),
         "beside.toml",
     )
     with scene.up(file) as first:

@@ -14,9 +14,9 @@ import asyncssh
 import pytest
 
 from launcher.errors import AuthError, HostKeyError, UnreachableError
-from launcher.hosts import dial, host_keys
+from launcher.hosts import dial
 from launcher.hosts.credentials import Question, QuestionKind, shown_path
-from launcher.hosts.host_keys import Known, accepted_keys
+from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import Ask, Logins
 from launcher.plan.plan import SshTarget
 from tests.beds import keys
@@ -226,10 +226,11 @@ async def test_a_revoked_key_is_never_accepted(ssh_server: SshServer) -> None:
         await login(target(ssh_server), accept_new=True)
 
 
-async def test_a_broken_known_hosts_is_named(ssh_server: SshServer) -> None:
-    """A file that cannot be read as known_hosts stops the login with the reason."""
-    ssh_server.known_hosts.write_bytes(b"\xff\xfe\n")
-    with pytest.raises(HostKeyError, match="known_hosts cannot be read") as told:
+async def test_a_known_hosts_that_cannot_be_read_is_named(ssh_server: SshServer) -> None:
+    """A file that is there and cannot be read stops the login: it may hold a revoked key."""
+    ssh_server.known_hosts.unlink()
+    ssh_server.known_hosts.mkdir()
+    with pytest.raises(HostKeyError, match=f"cannot be read: {ssh_server.known_hosts}") as told:
         await login(target(ssh_server), accept_new=True)
     assert told.value.code == "known-hosts-broken"
 
@@ -239,10 +240,10 @@ def test_a_key_of_port_22_says_nothing_against_another_port(tmp_path: Path) -> N
     key = asyncssh.generate_private_key("ssh-ed25519")
     file = tmp_path / "known_hosts"
     file.write_text(keys.known_hosts_line(["10.0.0.1"], key.export_public_key().decode()))
-    assert Known([str(file)], "10.0.0.1", "", host_keys.SSH_PORT).any
-    other = Known([str(file)], "10.0.0.1", "", 2222)
+    assert KnownHosts([str(file)], HostName("10.0.0.1")).any
+    other = KnownHosts([str(file)], HostName("10.0.0.1", 2222))
     assert not other.any
-    assert [each.get_fingerprint() for each in other.elsewhere] == [key.get_fingerprint()]
+    assert [each.get_fingerprint() for each in other.port22_keys] == [key.get_fingerprint()]
 
 
 # --- who we are -------------------------------------------------------------------------------

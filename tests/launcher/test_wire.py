@@ -214,7 +214,7 @@ def test_any_frames_of_a_launcher_are_answered_or_refused(
     assert any(task["task"] == "w:0" and not task["ended"] for task in welcome["tasks"])
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, [], 1e400])
+@pytest.mark.parametrize("version", [0, 2, "1", None, []])
 def test_another_version_is_refused_by_both_numbers(tended: Client, version: Any) -> None:
     """The error names the agent's version and the launcher's."""
     hello = {"version": version, "token": "t", "who": "x", "names": []}

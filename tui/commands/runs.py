@@ -10,6 +10,7 @@ import time
 
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
+from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome
 from launcher.session.attach import stored
@@ -18,7 +19,7 @@ from launcher.session.living import LivingRun, living_runs
 from tui.commands.launch import show
 from tui.detaching import detach_command
 from tui.exits import Exit
-from tui.headless import Follower, run_headless
+from tui.headless import Follower, run_headless, shown
 from tui.report import receipt_lines
 
 _PACE = 0.1
@@ -36,10 +37,10 @@ def ps(*, as_json: bool) -> int:
         return Exit.SUCCESS
     for run in runs:
         tended = f"launcher {run.launcher}" if run.launcher else "unsupervised: no launcher"
-        sys.stdout.write(f"{run.run_id}  {run.state}  {tended}\n")
+        sys.stdout.write(f"{printable(run.run_id)}  {run.state}  {tended}\n")
         for host in run.hosts:
             tasks = " ".join(str(task) for task in host.tasks) or "no task"
-            said = f"unreachable: {host.unreachable}" if host.unreachable else tasks
+            said = printable(f"unreachable: {host.unreachable}") if host.unreachable else tasks
             if host.left:
                 said = f"{tasks}: left over, no agent; tfmux kill {run.run_id} ends it"
             if host.agent or host.left or host.unreachable:
@@ -88,6 +89,7 @@ def kill(arguments: argparse.Namespace) -> int:
 
 def logs(arguments: argparse.Namespace) -> int:
     """Prints stored logs: one task's bytes as they are, or all tasks' lines with their names.
+    On a terminal, lines with pictures of what it would act on, unless `--raw` is given.
 
     Raises:
         TfmuxError: the run has no such task.
@@ -101,18 +103,21 @@ def logs(arguments: argparse.Namespace) -> int:
             raise TfmuxError(f"the run has no task {arguments.task!r}; it has {names}")
         tasks = [task for task in tasks if task == wanted]
     followers = [Follower(run.folder.path / f"{task.stem}.log") for task in tasks]
+    pictures, out = sys.stdout.isatty() and not arguments.raw, sys.stdout.buffer
     while True:
         more = False
         for task, follower in zip(tasks, followers, strict=True):
-            if arguments.task:
+            if arguments.task and not pictures:
                 data = follower.read()
-                sys.stdout.buffer.write(data)
+                out.write(data)
                 more = more or bool(data)
-            else:
-                for line in follower.lines(last=not arguments.follow):
-                    sys.stdout.write(f"{task} | {line}\n")
-                more = more or follower.behind
-        sys.stdout.flush()
+                continue
+            name = b"" if arguments.task else f"{task} | ".encode()
+            for line in follower.lines(last=not arguments.follow):
+                text = line if arguments.raw else shown(line, pictures=pictures).encode()
+                out.write(name + text + b"\n")
+            more = more or follower.behind
+        out.flush()
         if not more and not arguments.follow:
             return Exit.SUCCESS
         if not more:

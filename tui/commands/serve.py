@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import os
 import shlex
 import socket
+import ssl
 import sys
 import tempfile
 from functools import partial
@@ -16,40 +18,42 @@ from typing import TextIO
 from launcher.cluster.file import load
 from launcher.errors import TfmuxError
 from tui.exits import Exit
+from tui.web.access import RequestGuard
 from tui.web.launches import FOLDER_VARIABLE, Launches
 from tui.web.peers import is_loopback
 from tui.web.server import PageServer
 
 
-def serve(file: Path | None, host: str, port: int) -> int:
+def serve(arguments: argparse.Namespace) -> int:
     """Serves pages until it is told to end; the runs that they have launched go on.
 
-    The address is printed on stdout.
+    The address, with the token that lets a browser in, is printed on stdout.
 
     Raises:
         ClusterFileError: the file cannot be used.
-        TfmuxError: the address is taken or not of this machine.
+        TfmuxError: the address is taken, not of this machine or not to be served unencrypted;
+            the certificate cannot be used.
     """
-    words = [sys.executable, "-m", "tui.web.page"]
+    file, host, port = arguments.file, arguments.host, arguments.port
+    words = [sys.executable, "-P", "-m", "tui.web.page"]
     if file is not None:
         load(file)
         words.append(str(file.absolute()))
+    tls = _tls(arguments.tls_cert, arguments.tls_key)
+    if not is_loopback(host) and tls is None:
+        _refuse_or_warn(host, port, insecure=arguments.insecure)
     listener = _listen(host, port)
-    if not is_loopback(host):
-        print(
-            f"tfmux: WARNING: {host} is not the loopback: whoever reaches this port sees and ends "
-            f"your runs, and runs commands as you, without a password and unencrypted.\n"
-            f"tfmux: safer: ssh -L {port or 8000}:127.0.0.1:{port or 8000} this-machine",
-            file=sys.stderr,
-        )
+    guard = RequestGuard(host, tls=tls is not None)
     with tempfile.TemporaryDirectory(prefix="tfmux-serve-") as folder:
         os.environ[FOLDER_VARIABLE] = folder
         # exec: no shell shall stand between the server and its page.
-        server = PageServer(f"exec {shlex.join(words)}", host)
-        address = partial(_welcome, listener, sys.stdout)
+        server = PageServer(f"exec {shlex.join(words)}", guard, tls)
+        scheme = "http" if tls is None else "https"
+        address = f"{scheme}://{_netloc(listener, host)}/?token={guard.token}"
+        listening = partial(_welcome, address, sys.stdout)
         # What a page says that fails is no data.
         with contextlib.redirect_stdout(sys.stderr):
-            asyncio.run(server.run(listener, address))
+            asyncio.run(server.run(listener, listening))
         living = [run.run_id for run in Launches(Path(folder)).living()]
     for run_id in living:
         print(
@@ -70,9 +74,53 @@ def _listen(host: str, port: int) -> socket.socket:
         raise TfmuxError(f"cannot listen on {host}:{port}: {error.strerror}{hint}") from error
 
 
-def _welcome(listener: socket.socket, out: TextIO) -> None:
-    host, port = listener.getsockname()[:2]
-    shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
-    name = f"[{shown}]" if ":" in shown else shown
-    print(f"http://{name}:{port}/", file=out, flush=True)
-    print("tfmux: open it in a browser; Ctrl-C ends the server, not the runs", file=sys.stderr)
+def _tls(cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    if cert is None:
+        if key is not None:
+            raise TfmuxError("--tls-key needs --tls-cert, the certificate of that key")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key)
+    except OSError as error:  # an SSLError is one, too
+        raise TfmuxError(
+            f"--tls-cert {cert}{f' --tls-key {key}' if key else ''}: no certificate and key in "
+            f"PEM that belong together: {error.strerror or error}"
+        ) from error
+    return context
+
+
+def _refuse_or_warn(host: str, port: int, *, insecure: bool) -> None:
+    """An unencrypted page beyond this machine: whoever reads the traffic gets the token."""
+    tunnel = f"ssh -L {port or 8000}:127.0.0.1:{port or 8000} {socket.gethostname()}"
+    if not insecure:
+        raise TfmuxError(
+            f"{host} is not the loopback, and without encryption whoever can read the traffic "
+            f"runs commands as you; serve it with --tls-cert FILE --tls-key FILE, or leave "
+            f"--host out and reach it by `{tunnel}`; --insecure serves it all the same"
+        )
+    print(
+        f"tfmux: WARNING: {host} is not the loopback, and the traffic is unencrypted: whoever can "
+        f"read it sees and ends your runs, and runs commands as you.\n"
+        f"tfmux: safer: --tls-cert and --tls-key, or {tunnel}",
+        file=sys.stderr,
+    )
+
+
+def _netloc(listener: socket.socket, host: str) -> str:
+    """The host and port that a browser is told: the name that was given, else the address."""
+    address, port = listener.getsockname()[:2]
+    if address in ("0.0.0.0", "::"):
+        host = socket.gethostname()
+    elif not host:
+        host = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _welcome(address: str, out: TextIO) -> None:
+    print(address, file=out, flush=True)
+    print(
+        "tfmux: open it in a browser; who has this address, token and all, acts as you; "
+        "Ctrl-C ends the server, not the runs",
+        file=sys.stderr,
+    )

@@ -173,7 +173,7 @@ def _start(words: list[str], folder: RunFolder, lock: int) -> None:
     environ = {key: value for key, value in os.environ.items() if key not in _OF_PAGES}
     with (folder.path / "launcher.log").open("ab") as output:
         subprocess.Popen(
-            [sys.executable, "-m", "tui.web.background", *words],
+            [sys.executable, "-P", "-m", "tui.web.background", *words],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

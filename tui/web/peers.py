@@ -1,116 +1,72 @@
-"""Who may talk to the server: this user, from a page that the server itself has sent.
-
-A page can launch commands, so a port on the loopback is not enough. Other pages in the same
-browser reach it too (their requests carry a foreign `Origin`), a name of theirs can be pointed at
-it afterwards (DNS rebinding: the `Host` is then that name), and so can other users of this
-machine (the kernel knows whose socket is on the other end).
-"""
+"""The user at the other end of a TCP connection within this machine, as the kernel tells it."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
-import os
 import socket
-from collections.abc import Awaitable, Callable
+import sys
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from aiohttp import web
-
-_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-        "font-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+_ESTABLISHED = "01"
+_ORPHAN = "0"
+"""The inode of a socket that no process holds. Its row says uid 0, whoever had it, and so does
+the row of a closed connection."""
+
+End = tuple[str, int] | tuple[str, int, int, int]
+"""An end of a connection, as Python writes it."""
 
 
-class Doorkeeper:
-    """Looks at every request before anything else does."""
+def uid(peer: End, own: End) -> int | None:
+    """The user who has the other end of an established connection; None: not to be told, as it
+    is another machine's, or closed by now."""
+    # A socket of either family can hold either end, and its row is in the table of its family.
+    pairs = [(_ending(peer, v6), _ending(own, v6)) for v6 in (False, True)]
+    for table in _TABLES:
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                columns = line.split()
+                alive = columns[3] == _ESTABLISHED and columns[9] != _ORPHAN
+                if alive and (columns[1], columns[2]) in pairs:
+                    return int(columns[7])
+    return None
 
-    def __init__(self, host: str) -> None:
-        """`host` is where the server listens."""
-        self._names = {host.lower(), "localhost"}
-        if not is_loopback(host):
-            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
-    @web.middleware
-    async def __call__(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
-        """Refuses, or lets through and tells the browser to load nothing from elsewhere."""
-        reason = self.refusal(request)
-        if reason:
-            return web.Response(status=403, text=f"tfmux: {reason}\n")
-        response = await handler(request)
-        if not response.prepared:
-            response.headers.update(_HEADERS)
-        return response
-
-    def refusal(self, request: web.Request) -> str:
-        """Why a request is not answered; empty when it is."""
-        host = request.headers.get("Host", "")
-        name = _name(host)
-        if not name or not (name in self._names or _is_address(name)):
-            return f"this server is not called {name or host!r}; use its address"
-        origin = request.headers.get("Origin")
-        if origin is None and request.path == "/ws":
-            return "a page says where it comes from"
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-            return f"not for a page of {origin}"
-        if request.headers.get("Sec-Fetch-Site", "none") == "cross-site" and request.path != "/":
-            return "not for a page from elsewhere"
-        other = _user(request)
-        if other not in (None, 0, os.getuid()):
-            return f"this server belongs to another user, not to uid {other}"
-        return ""
+def is_here(end: End) -> bool:
+    """The address may be one of this machine's: it can be listened on."""
+    address = _plain(end[0])
+    if address.is_loopback:
+        return True
+    v6 = address.version == 6
+    with socket.socket(socket.AF_INET6 if v6 else socket.AF_INET, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.bind((str(address), 0, 0, *end[3:]) if v6 else (str(address), 0))
+        except OSError as error:
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
 
 
 def is_loopback(host: str) -> bool:
     """Nobody outside of this machine reaches it."""
     with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
+        return _plain(host).is_loopback
     return host.lower() == "localhost"
 
 
-def _name(host: str) -> str:
-    """The name in a Host header, without port and brackets."""
-    with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
-    return ""
+def _plain(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """An address; one of IPv4 as such, also where it is written as IPv6."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    return getattr(found, "ipv4_mapped", None) or found
 
 
-def _is_address(name: str) -> bool:
-    with suppress(ValueError):
-        return bool(ipaddress.ip_address(name))
-    return False
-
-
-def _user(request: web.Request) -> int | None:
-    """The user at the other end of a connection within this machine; None when unknown."""
-    transport = request.transport
-    if transport is None:
-        return None
-    peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-    if not peer or not own or not is_loopback(peer[0]):
-        return None
-    ends = [_ending(peer), _ending(own)]
-    for table in _TABLES:
-        with suppress(OSError):
-            for line in table.read_text().splitlines()[1:]:
-                columns = line.split()
-                if columns[1:3] == ends:
-                    return int(columns[7])
-    return None
-
-
-def _ending(end: tuple[str, int]) -> str:
+def _ending(end: End, v6: bool) -> str:
     """An end of a connection as the kernel's tables write it: words of the host's byte order."""
-    packed = ipaddress.ip_address(end[0]).packed
-    words = [packed[i : i + 4][::-1] for i in range(0, len(packed), 4)]
+    address = _plain(end[0])
+    packed = address.packed
+    if v6 and address.version == 4:
+        packed = ipaddress.ip_address(f"::ffff:{address}").packed
+    step = -1 if sys.byteorder == "little" else 1
+    words = [packed[at : at + 4][::step] for at in range(0, len(packed), 4)]
     return f"{b''.join(words).hex().upper()}:{end[1]:04X}"

@@ -1,10 +1,11 @@
-"""Textual's server of pages, with our page, our doorkeeper and our way of ending."""
+"""Textual's server of pages, with our page, our guard and our way of ending."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -14,7 +15,7 @@ from aiohttp import web
 from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
-from tui.web.peers import Doorkeeper
+from tui.web.access import RequestGuard
 
 _HERE = Path(__file__).resolve().parent
 _GOODBYE = 3.0
@@ -24,8 +25,12 @@ _HEARTBEAT = 15.0
 class PageServer(Server):
     """Serves one command, a process a page."""
 
-    def __init__(self, command: str, host: str) -> None:
-        super().__init__(command, host=host, title="tfmux", templates_path=_HERE / "templates")
+    def __init__(
+        self, command: str, guard: RequestGuard, tls: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(command, title="tfmux", templates_path=_HERE / "templates")
+        self._guard = guard
+        self._tls = tls
         self._pages: set[asyncio.Task[object]] = set()
 
     async def run(self, listener: socket.socket, listening: Callable[[], None]) -> None:
@@ -36,7 +41,7 @@ class PageServer(Server):
         runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=_GOODBYE)
         await runner.setup()
         try:
-            await web.SockSite(runner, listener).start()
+            await web.SockSite(runner, listener, ssl_context=self._tls).start()
             listening()
             await enough.wait()
         finally:
@@ -44,7 +49,7 @@ class PageServer(Server):
 
     async def _make_app(self) -> web.Application:
         app = await super()._make_app()
-        app.middlewares.append(Doorkeeper(self.host).__call__)
+        self._guard.watch(app)
         app.router.add_static("/page", _HERE / "static")
         return app
 

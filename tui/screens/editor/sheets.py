@@ -20,6 +20,7 @@ _TENSORBOARD = {
     "forward": True,
     "command": ["{python}", "-m", "tensorboard.main", "--logdir", "{logdir}", "--port", "{port}",
                 "--host", "127.0.0.1"],
+    "env": {"PYTHONSAFEPATH": "1"},  # else a `queue.py` in its directory would be imported
 }  # fmt: skip
 _LONGEST_DEFAULT = 200
 

@@ -1,0 +1,65 @@
+"""Text from elsewhere, made safe to show: what a host, a server, a file or a task has said.
+
+A terminal acts on escape sequences and control characters; bidirectional controls and
+zero-width characters make a line read differently from what it says; lone surrogates cannot be
+written at all. `printable` is for words in our own messages, `pictured` for text of which
+nothing must be missing, `without_escapes` for text that goes to a program.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+LONGEST = 2000
+_CONTROL = re.compile(
+    r"\x1b\[[0-9;:?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_SEQUENCE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, erase, modes
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC (title, clipboard), DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]"  # character sets, save and restore, reset
+)
+_BEYOND_ASCII = re.compile(r"[^ -~]")
+_ACTED_ON = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_DROPPED = "\u200d\ufeff"
+"""Joiners and byte order marks, which the panes drop, too: emoji are made with them."""
+
+
+def printable(text: str, limit: int = LONGEST) -> str:
+    """One line of at most `limit` characters in which nothing is left that a terminal acts on:
+    escape sequences are gone, every other character that is not printable is a blank."""
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    text = _SEQUENCE.sub("", text)
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def pictured(text: str) -> str:
+    """The text with a picture for everything that a terminal would act on: ␛ for an escape, ␦
+    for what has no picture of its own; tabs stay."""
+    return text if text.isprintable() else _BEYOND_ASCII.sub(_picture, text)
+
+
+def without_escapes(text: str) -> str:
+    """The text without escape sequences and control characters; tabs stay."""
+    return _CONTROL.sub("", text)
+
+
+def _picture(match: re.Match[str]) -> str:
+    return _picture_of(match.group())
+
+
+@lru_cache(maxsize=4096)
+def _picture_of(character: str) -> str:
+    code = ord(character)
+    if character == "\t" or unicodedata.category(character) not in _ACTED_ON:
+        return character
+    if character in _DROPPED:
+        return ""
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else "␦"

@@ -1,0 +1,415 @@
+"""Who is taken for a host: revoked, unknown, changed and odd entries of known_hosts, each judged
+as OpenSSH's client judges it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from launcher.errors import HostKeyError, UnreachableError
+from launcher.hosts import ssh_config
+from launcher.hosts.host_keys import accepted_keys
+from tests import command
+from tests.attacks.clients import Clients, Person
+from tests.beds import keys
+
+
+def another_key(folder: Path) -> str:
+    """Type and base64 of a key that is not the server's."""
+    return " ".join(keys.make_key(folder / "other", "other").public.split()[:2])
+
+
+def make_krl(file: Path, line: str) -> None:
+    """Writes a key revocation list with one key in it."""
+    public = file.with_suffix(".pub")
+    public.write_text(f"{line}\n")
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", file, public], check=True)
+
+
+async def refused(clients: Clients, match: str, code: str, *, accept_new: bool = True) -> str:
+    """Neither client logs in; returns our sentence."""
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255, theirs
+    with pytest.raises((HostKeyError, UnreachableError), match=match) as told:
+        await clients.ours(Person("yes"), accept_new=accept_new)
+    assert told.value.code == code
+    assert clients.server.logins == 0
+    return str(told.value)
+
+
+# --- revoked ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("kind", ["plain", "KRL"])
+async def test_a_key_in_revoked_host_keys_is_refused(
+    clients: Clients, tmp_path: Path, kind: str, known: bool
+) -> None:
+    """Known or not, and whoever agrees; the sentence names the option and its line."""
+    revoked = tmp_path / "revoked"
+    if kind == "plain":
+        odd = "# comment\nrubbish\n\n"
+        revoked.write_text(f"{odd}{another_key(tmp_path)}\n{clients.host_key} host\n")
+    else:
+        make_krl(revoked, clients.host_key)
+    if not known:
+        clients.known_hosts.unlink()
+    clients.configure(f"RevokedHostKeys {revoked}")
+    said = await refused(clients, "revoked", "key-refused")
+    assert "RevokedHostKeys in ~/.ssh/config:2" in said and str(revoked) in said
+    assert not accepted_keys().exists()
+
+
+@pytest.mark.parametrize("kind", ["plain", "KRL"])
+async def test_others_in_revoked_host_keys_do_no_harm(
+    clients: Clients, tmp_path: Path, kind: str
+) -> None:
+    """The list is about the keys in it."""
+    revoked = tmp_path / "revoked"
+    if kind == "plain":
+        revoked.write_text(f"{another_key(tmp_path)}\n")
+    else:
+        make_krl(revoked, another_key(tmp_path))
+    clients.configure(f"RevokedHostKeys {revoked}")
+    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
+    await clients.ours()
+    clients.known_hosts.unlink()
+    await clients.ours(accept_new=True)
+
+
+@pytest.mark.parametrize("what", ["missing", "a folder", "a broken KRL"])
+async def test_revoked_host_keys_that_cannot_be_read_refuse_all(
+    clients: Clients, tmp_path: Path, what: str
+) -> None:
+    """As `ssh` does it: without the list nobody is trusted."""
+    revoked = tmp_path / "revoked"
+    if what == "a folder":
+        revoked.mkdir()
+    if what == "a broken KRL":
+        make_krl(revoked, another_key(tmp_path))
+        revoked.write_bytes(revoked.read_bytes()[:60])
+    clients.configure(f"RevokedHostKeys {revoked}")
+    said = await refused(clients, str(revoked), "key-refused")
+    assert "RevokedHostKeys in ~/.ssh/config:2" in said
+
+
+async def test_a_krl_without_ssh_keygen_refuses(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be asked is not trusted."""
+    revoked = tmp_path / "revoked"
+    make_krl(revoked, another_key(tmp_path))
+    clients.configure(f"RevokedHostKeys {revoked}")
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    (bare / "ssh").symlink_to("/usr/bin/ssh")
+    monkeypatch.setenv("PATH", str(bare))
+    with pytest.raises(HostKeyError, match=f"{revoked} is a KRL, which needs ssh-keygen"):
+        await clients.ours()
+
+
+async def test_the_systems_revoked_host_keys_hold(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's ssh_config is read beside the user's."""
+    (tmp_path / "revoked").write_text(f"{clients.host_key}\n")
+    system = tmp_path / "ssh_config"
+    system.write_text(f"Host *\n  RevokedHostKeys {tmp_path}/revoked\n")
+    monkeypatch.setattr(ssh_config, "SYSTEM_CONFIG", system)
+    with pytest.raises(HostKeyError, match=f"RevokedHostKeys in {system}:2"):
+        await clients.ours()
+
+
+@pytest.mark.parametrize("names", ["*", "PLACE"])
+async def test_a_revoked_line_of_known_hosts_is_named(clients: Clients, names: str) -> None:
+    """`@revoked` beside a line that trusts the same key."""
+    names = names.replace("PLACE", clients.place)
+    with clients.known_hosts.open("a") as file:
+        file.write(f"@revoked {names} {clients.host_key}\n")
+    said = await refused(clients, "revoked", "key-refused")
+    assert f"{clients.known_hosts}:2" in said
+
+
+# --- authorities ------------------------------------------------------------------------------
+
+
+class Authority:
+    """Signs the server's key."""
+
+    def __init__(self, clients: Clients, principal: str) -> None:
+        self._ca = asyncssh.generate_private_key("ssh-ed25519")
+        self.line = self._ca.export_public_key().decode().strip()
+        server = clients.server
+        host_key = asyncssh.read_private_key(server.host_key.path)
+        made = self._ca.generate_host_certificate(host_key, "id", principals=[principal])
+        acceptor = server._acceptor
+        assert acceptor is not None
+        server._call(lambda: acceptor.update(server_host_keys=[(host_key, made)]))
+
+
+async def test_an_authority_vouches_for_the_name(clients: Clients) -> None:
+    """`@cert-authority` trusts a certificate of this host, and no other one's."""
+    authority = Authority(clients, "127.0.0.1")
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
+    await clients.ours()
+
+
+async def test_a_certificate_of_another_host_is_refused(clients: Clients) -> None:
+    """The authority is trusted; the name in the certificate is not this one's."""
+    authority = Authority(clients, "elsewhere.example.org")
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    await refused(clients, "cannot be trusted", "key-refused")
+
+
+@pytest.mark.parametrize("whose", ["the authority's", "the host's"])
+@pytest.mark.parametrize("kind", ["plain", "KRL"])
+async def test_a_certificate_with_a_revoked_key_is_refused(
+    clients: Clients, tmp_path: Path, kind: str, whose: str
+) -> None:
+    """The key of the host or of its authority is in the list."""
+    authority = Authority(clients, "127.0.0.1")
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    line = authority.line if whose == "the authority's" else clients.host_key
+    revoked = tmp_path / "revoked"
+    if kind == "plain":
+        revoked.write_text(f"{line}\n")
+    else:
+        make_krl(revoked, line)
+    clients.configure(f"RevokedHostKeys {revoked}")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError) as told:
+        await clients.ours()
+    assert told.value.code == "key-refused" and "RevokedHostKeys in" in str(told.value)
+
+
+async def test_a_certificate_of_nobody_known_is_a_first_contact(clients: Clients) -> None:
+    """Without an authority the plain key counts, as with `ssh`."""
+    Authority(clients, "127.0.0.1")
+    clients.known_hosts.unlink()
+    theirs = await asyncio.to_thread(clients.openssh, "-o", "StrictHostKeyChecking=accept-new")
+    assert theirs.returncode == 0, theirs
+    clients.known_hosts.unlink()
+    await clients.ours(accept_new=True)
+    assert accepted_keys().read_text() == f"{clients.place} {clients.host_key}\n"
+
+
+# --- names and addresses ----------------------------------------------------------------------
+
+
+async def test_a_key_known_for_an_address_is_not_trusted_for_a_name(clients: Clients) -> None:
+    """Only the name counts, as with `CheckHostIP no`; who is asked sees the other name."""
+    clients.configure("HostName localhost", "AddressFamily inet")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255 and "Host key verification failed" in theirs.stderr
+    person = Person("no")
+    with pytest.raises(HostKeyError, match="not known here") as told:
+        await clients.ours(person)
+    assert f"known as {clients.place} ({clients.known_hosts}:1)" in str(told.value)
+    (question,) = person.asked
+    assert f"[localhost]:{clients.server.port}" in question.text
+    assert f"The same key is known as {clients.place} ({clients.known_hosts}:1)" in question.text
+    assert clients.server.logins == 0
+
+
+async def test_another_key_of_the_address_does_not_matter(clients: Clients, tmp_path: Path) -> None:
+    """A re-used address: the name is known with its new key, the address with the old one."""
+    port = clients.server.port
+    clients.known_hosts.write_text(
+        f"{clients.place} {another_key(tmp_path)}\n[localhost]:{port} {clients.host_key}\n"
+    )
+    clients.configure("HostName localhost", "AddressFamily inet")
+    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
+    await clients.ours()
+
+
+async def test_check_host_ip_looks_at_the_address_too(clients: Clients, tmp_path: Path) -> None:
+    """The same with `CheckHostIP yes`: refused, and the remedy is about the address."""
+    port = clients.server.port
+    clients.known_hosts.write_text(
+        f"{clients.place} {another_key(tmp_path)}\n[localhost]:{port} {clients.host_key}\n"
+    )
+    clients.configure("HostName localhost", "AddressFamily inet", "CheckHostIP yes")
+    with pytest.raises(HostKeyError, match="HAS CHANGED") as told:
+        await clients.ours(accept_new=True)
+    assert f"-R '{clients.place}'" in told.value.todo
+
+
+@pytest.mark.parametrize("known_as", ["far-away", "PLACE"])
+async def test_an_alias_stands_alone(clients: Clients, known_as: str) -> None:
+    """`HostKeyAlias` is looked up without a port, and nothing else is."""
+    clients.configure("HostKeyAlias Far-Away")
+    clients.known_hosts.write_text(
+        f"{known_as.replace('PLACE', clients.place)} {clients.host_key}\n"
+    )
+    theirs = await asyncio.to_thread(clients.openssh)
+    if known_as == "far-away":
+        assert theirs.returncode == 0
+        await clients.ours()
+        return
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError, match="not known here"):
+        await clients.ours()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "trusted"),
+    [
+        ("[127.0.0.?]:PORT", True),
+        ("*,![127.0.0.1]:PORT", True),
+        ("![127.0.0.2]:PORT,*", True),
+        ("![127.0.0.1]:PORT", False),
+        ("127.0.0.0/8", False),
+        ("127.0.0.1", True),
+        ("127.0.0.[1]", False),
+        ("elsewhere", False),
+    ],
+)
+async def test_patterns_mean_what_they_mean_to_ssh(
+    clients: Clients, pattern: str, trusted: bool
+) -> None:
+    """Wildcards, negations, port 22 as the second look; no networks, no brackets."""
+    pattern = pattern.replace("PORT", str(clients.server.port))
+    clients.known_hosts.write_text(f"{pattern} {clients.host_key}\n")
+    assert ((await asyncio.to_thread(clients.openssh)).returncode == 0) == trusted
+    if trusted:
+        await clients.ours()
+    else:
+        with pytest.raises(HostKeyError, match="not known here"):
+            await clients.ours()
+
+
+# --- changed ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "where", ["plain", "hashed", "ours", "both", "alias", "wildcard", "two lines", "path"]
+)
+async def test_the_printed_command_helps(clients: Clients, tmp_path: Path, where: str) -> None:
+    """After a change exactly the command in the sentence makes it a first contact again."""
+    old = another_key(tmp_path)
+    user = clients.known_hosts
+    if where == "path":
+        user = tmp_path / "it's a $(path)"
+        clients.configure(f'UserKnownHostsFile /dev/null "{user}"')
+    if where == "alias":
+        clients.configure("HostKeyAlias the-machine")
+    place = "the-machine" if where == "alias" else clients.place
+    line = f"# first\n{place} {old}\n"
+    user.write_text("" if where == "ours" else line)
+    if where == "hashed":
+        subprocess.run(["ssh-keygen", "-q", "-H", "-f", user], check=True, capture_output=True)
+    if where == "two lines":
+        ecdsa = asyncssh.generate_private_key("ecdsa-sha2-nistp256").export_public_key().decode()
+        user.write_text(f"{line}x,{place} {ecdsa}")
+    if where == "wildcard":
+        user.write_text(f"[127.0.0.*]:{clients.server.port} {old}\n")
+    if where in ("ours", "both"):
+        accepted_keys().parent.mkdir(parents=True, exist_ok=True)
+        accepted_keys().write_text(f"{place} {old}\n")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError, match="HAS CHANGED") as told:
+        await clients.ours(Person("yes"), accept_new=True)
+    if where not in ("ours", "wildcard"):
+        assert f"{user.name}:{2 if where != 'wildcard' else 1}" in told.value.what
+    (printed,) = re.findall("`([^`]*)`", told.value.todo)
+    assert all(word.endswith("ssh-keygen") for word in shlex.split(printed)[:1])
+    done = subprocess.run(printed, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    await clients.ours(accept_new=True)
+    await clients.ours()
+    assert clients.host_key in accepted_keys().read_text()
+
+
+async def test_a_changed_key_behind_an_authority_says_where(clients: Clients) -> None:
+    """No command removes an authority; its file and line are named."""
+    authority = Authority(clients, "127.0.0.1")
+    server = clients.server
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    server.new_host_key()
+    with pytest.raises(HostKeyError) as told:
+        await clients.ours(accept_new=True)
+    assert f"{clients.known_hosts}:1" in str(told.value)
+
+
+# --- odd lines --------------------------------------------------------------------------------
+
+ODD = {
+    "bad base64": b"far ssh-ed25519 AAAA!!!!\n",
+    "cut off": b"far ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA\n",
+    "unknown key type": b"far ssh-unheard-of AAAAEHNzaC11bmhlYXJkLW9m\n",
+    "unknown marker": b"@trusted far ssh-ed25519 AAAA\n",
+    "empty marker": b"@ far ssh-ed25519 AAAA\n",
+    "marker alone": b"@revoked\n",
+    "one word": b"far\n",
+    "two words": b"far ssh-ed25519\n",
+    "binary": bytes(range(256)) * 3 + b"\n",
+    "not text": b"\xff\xfe\x00f\x00a\x00r\n",
+    "very long": b"x" * 3_000_000 + b" ssh-ed25519 AAAA\n",
+    "odd hash": b"|1|nonsense ssh-ed25519 AAAA\n",
+    "hash of another kind": b"|2|AAAA|AAAA ssh-ed25519 AAAA\n",
+    "SSH 1": b"far 1024 35 1234567890\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_an_odd_line_is_skipped(clients: Clients, name: str) -> None:
+    """The lines around it count, for us as for `ssh`."""
+    good = clients.known_hosts.read_bytes()
+    clients.known_hosts.write_bytes(b"# comment\n" + ODD[name] + good)
+    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
+    await clients.ours()
+    assert clients.server.logins == 2
+    if name not in ("unknown key type", "cut off"):
+        assert clients.notes[0].startswith(f"{clients.known_hosts}:2: "), clients.notes
+        assert len(clients.notes[0]) < 300
+
+
+async def test_an_unsupported_key_of_this_host_is_noted(clients: Clients) -> None:
+    """A well-formed line whose kind of key is not known here."""
+    good = clients.known_hosts.read_text()
+    odd = "ssh-unheard-of AAAADnNzaC11bmhlYXJkLW9m"
+    clients.known_hosts.write_text(f"{clients.place} {odd}\n{good}")
+    await clients.ours()
+    assert [note.split()[0] for note in clients.notes] == [f"{clients.known_hosts}:1:"]
+
+
+def test_check_names_file_and_line(clients: Clients, tmp_path: Path) -> None:
+    """`tfmux check` warns of an odd line once, and goes on."""
+    with clients.known_hosts.open("a") as file:
+        file.write("@trusted\tfar\n")
+    tables = ""
+    for name in ("one", "two"):
+        tables += (
+            f'[hosts.{name}]\nssh = "far"\naddress = "127.0.0.1"\npython = "{sys.executable}"\n'
+        )
+    text = '[jobs.worker]\ntasks = ["one:auto", "two:auto"]\nready = "started"\n'
+    text += '[run]\ncommand = ["{python}", "x.py"]\nworkdir = ""\n'
+    cluster = command.write(tmp_path, tables + text)
+    done = command.run("check", str(cluster))
+    assert f"{clients.known_hosts}:2: unknown marker; the line is skipped" in done.stdout
+    assert done.stdout.count("[known-hosts-odd]") == 1, done.stdout
+    assert clients.server.logins == 2
+
+
+async def test_ten_thousand_lines_are_read_quickly(clients: Clients) -> None:
+    """Hashed lines of others cost little beside a login."""
+    good = clients.known_hosts.read_text()
+    hashed = "|1|" + "A" * 27 + "=|" + "B" * 27 + "=" + f" {clients.host_key}\n"
+    clients.known_hosts.write_text(hashed * 10_000 + good)
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 0
+    began = asyncio.get_running_loop().time()
+    await clients.ours()
+    assert asyncio.get_running_loop().time() - began < 5
+    assert os.path.getsize(clients.known_hosts) > 1_000_000

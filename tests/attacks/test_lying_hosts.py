@@ -1,0 +1,352 @@
+"""Hosts that lie: a host is believed about its own tasks and about nothing else.
+
+Each lie is told over a real link to a real engine. It must cost the liar its link, with a reason
+that names host and rule, and nobody else anything.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent import wire
+from launcher.errors import AgentError
+from launcher.hosts.greeting import LinkSettings, inquire
+from launcher.hosts.messages import Gone
+from launcher.ids import TaskId
+from launcher.run import events as ev
+from launcher.run.states import HostState, TaskState
+from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench, ended, facts, welcome
+from tests.beds.inprocess import SshServer
+from tests.command import Up, python_task, write
+from tests.conftest import REPOSITORY
+from tests.launcher.agent_client import family, wait_until
+
+RECEIPT = {"ids": [0], "tasks": None, "signalled": 3, "survivors": [], "seconds": 0.1}
+NO_TASK_OF_ITS_OWN = "which is not one of its tasks"
+
+LIES: dict[str, tuple[int, dict[str, Any], str]] = {
+    "another host's task exited": (wire.EXITED, ended("worker:0"), NO_TASK_OF_ITS_OWN),
+    "another host's task started": (wire.STARTED, facts("ps:0"), NO_TASK_OF_ITS_OWN),
+    "another host's task listens": (wire.LISTENING, facts("ps:0"), NO_TASK_OF_ITS_OWN),
+    "another host's log ended": (wire.EOF, ended("ps:0", eof=True), NO_TASK_OF_ITS_OWN),
+    "a task nobody knows": (wire.EXITED, ended("worker:99"), NO_TASK_OF_ITS_OWN),
+    "a size in another folder": (wire.SIZE, {"task": "../../x:0", "size": 5}, "SIZE"),
+    "a size although its logs come as bytes": (wire.SIZE, {"task": "worker:1", "size": 5}, "SIZE"),
+    "a task that is a number": (wire.EXITED, ended("x") | {"task": 5}, "task"),
+    "a task that is a list": (wire.LISTENING, facts("x") | {"task": ["worker:1"]}, "task"),
+    "other digits": (wire.EXITED, ended("worker:١"), NO_TASK_OF_ITS_OWN),
+    "a negative size": (wire.EXITED, ended("worker:1", size=-1), "size"),
+    "more than log_limit": (wire.EXITED, ended("worker:1", size=100_001), "log_limit"),
+    "an attempt that was never started": (wire.EXITED, ended("worker:1", attempt=2), "attempt 2"),
+    "an attempt that is a truth value": (wire.STARTED, facts("worker:1", attempt=True), "attempt"),
+    "an exit without an end": (wire.EXITED, facts("worker:1"), "EXITED"),
+    "a status beyond all": (wire.EXITED, ended("worker:1", status=1 << 62), "status"),
+    "a pid beyond all": (wire.STARTED, facts("worker:1", pid=1 << 40), "pid"),
+    "a signal that is an object": (wire.EXITED, ended("worker:1", signal={}), "signal"),
+    "a receipt that nobody asked for": (wire.RECEIPT, RECEIPT, "RECEIPT"),
+    "a receipt for another's task": (
+        wire.RECEIPT,
+        {**RECEIPT, "tasks": ["worker:0"]},
+        NO_TASK_OF_ITS_OWN,
+    ),
+    "survivors that are a number": (wire.RECEIPT, {**RECEIPT, "survivors": 4}, "survivors"),
+    "a second greeting": (wire.WELCOME, welcome(tasks=[ended("worker:1")]), "WELCOME"),
+    "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "picked": [1]}, "REPLY"),
+    "an answer to a list": (wire.REPLY, {"id": [1]}, "REPLY"),
+    "a note that is no text": (wire.NOTE, {"text": {"a": 1}}, "text"),
+    "what only launchers say": (wire.KILL, {"id": 1, "tasks": None, "grace": 0}, "KILL"),
+    "farewell to a number": (wire.GONE, {"by": 5}, "by"),
+}
+
+
+def untouched(seen: Bench) -> bool:
+    """The honest host and its tasks are as they were."""
+    tasks = [seen.task("ps:0"), seen.task("worker:0")]
+    return seen.state("honest")[0] is HostState.UP and all(
+        task.state is TaskState.READY and task.exit_code is None and task.attempt == 1
+        for task in tasks
+    )
+
+
+async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody lies: the tests below are about the lies and not about their bed."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        await seen.running()
+        number, offset = log_of(seen, "worker:1")
+        seen.liar.agent.raw(wire.encode_data(number, offset, b"fine\n"))
+        seen.liar.agent.say(wire.EXITED, ended("worker:1", size=5))
+        await seen.until(lambda: seen.task("worker:1").exit_code == 0, "it has exited")
+        assert seen.state("liar")[0] is HostState.UP and untouched(seen)
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_lie_costs_the_liar_its_link_and_nobody_else_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    """The link is lost with a reason that names host and rule, what was said is not believed,
+    its tasks are lost and not successful, and the host is not connected to again."""
+    kind, body, rule = LIES[lie]
+    async with bench(tmp_path, monkeypatch) as seen:
+        await seen.running()
+        seen.liar.agent.say(kind, body)
+        reason = await seen.lost()
+        assert reason.startswith("liar broke the protocol: ") and rule in reason, reason
+        assert "not connecting to it again" in reason
+        assert reason.isprintable() and len(reason) < 500
+        assert untouched(seen)
+        mine = [seen.task("worker:1"), seen.task("worker:2")]
+        assert all(task.state is TaskState.LOST and task.exit_code is None for task in mine)
+        assert any(reason in note for note in seen.seen.notes)
+        assert seen.engine._links["liar"].closed and seen.liar.agent.closed
+        assert len(seen.liar.connections) == 1
+        seen.engine.feed(ev.KillAll(2e9, True))
+        await seen.until(lambda: seen.seen.receipt is not None, "the receipt")
+        assert seen.seen.exit_code == 4
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == []
+    assert {path.parent for path in tmp_path.rglob("*.log")} <= {seen.folder}
+
+
+def log_of(seen: Bench, task: str) -> tuple[int, int]:
+    """The number under which the launcher reads a task's log, and from where."""
+    host = seen.hosts[seen.task(task).host]
+    opened = [f.json() for f in host.agent.heard if f.type == wire.OPEN]
+    (said,) = [body for body in opened if body["task"] == task]
+    return int(said["number"]), int(said["from"])
+
+
+def credit(seen: Bench) -> int:
+    """The log bytes that the liar may have sent."""
+    return max(int(f.json()["upto"]) for f in seen.liar.agent.heard if f.type == wire.CREDIT)
+
+
+def beyond_log_limit(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:1")
+    chunk = bytes(50_000)
+    return [wire.encode_data(number, at, chunk) for at in range(0, 150_000, 50_000)]
+
+
+def a_gap(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:1")
+    return [wire.encode_data(number, 0, b"abc"), wire.encode_data(number, 7, b"hij")]
+
+
+def the_same_again(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:1")
+    return [wire.encode_data(number, 0, b"abc"), wire.encode_data(number, 0, b"xyz")]
+
+
+def anothers_log(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:0")
+    return [wire.encode_data(number, 0, b"forged")]
+
+
+def a_log_that_is_not_open(seen: Bench) -> list[bytes]:
+    return [wire.encode_data(4711, 0, b"x")]
+
+
+@pytest.mark.parametrize(
+    ("lie", "rule"),
+    [
+        (beyond_log_limit, "log_limit"),
+        (a_gap, "byte 7"),
+        (the_same_again, "byte 0"),
+        (anothers_log, "not open"),
+        (a_log_that_is_not_open, "not open"),
+    ],
+)
+async def test_log_bytes_that_were_not_asked_for_cost_the_link(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lie: Callable[[Bench], list[bytes]],
+    rule: str,
+) -> None:
+    """Bytes come only of opened logs, in their order, and not beyond `log_limit`."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        await seen.running()
+        for frame in lie(seen):
+            seen.liar.agent.raw(frame)
+        reason = await seen.lost()
+        assert "liar broke the protocol: DATA" in reason and rule in reason, reason
+        assert untouched(seen)
+        assert all(path.stat().st_size <= 100_000 for path in seen.folder.glob("*.log"))
+        assert not (seen.folder / "worker-0.log").exists()
+
+
+async def test_more_than_its_credit_costs_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With log_limits far away, the credit bounds what is in memory and on disk."""
+    cluster = CLUSTER.replace("100_000", "1_000_000_000")
+    async with bench(tmp_path, monkeypatch, cluster) as seen:
+        await seen.running()
+        number, _ = log_of(seen, "worker:1")
+        granted = credit(seen)
+        chunk = bytes(3 << 20)  # one frame beyond the window, so no new credit comes between
+        seen.liar.agent.raw(wire.encode_data(number, 0, chunk))
+        reason = await seen.lost()
+        assert "more than its credit" in reason, reason
+        log = seen.folder / "worker-1.log"
+        assert not log.exists() or log.stat().st_size <= granted
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"version": 99}, "version 99"),
+        ({"version": "1"}, "version"),
+        ({"tasks": [ended("worker:0")]}, NO_TASK_OF_ITS_OWN),
+        ({"tasks": [ended("worker:1")]}, "attempt 1"),
+        ({"tasks": {"worker:1": 1}}, "tasks"),
+        ({"home": "relative"}, "home"),
+        ({"home": 5}, "home"),
+        ({"environ": {"PATH": "/evil"}}, "environ"),
+        ({"environ": {"PYTHONPATH": 5}}, "environ"),
+        ({"was": ["x"]}, "was"),
+    ],
+)
+async def test_a_greeting_that_lies_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], rule: str
+) -> None:
+    """At the first login the host is refused like one that cannot be used, with the reason."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        seen.liar.answers[wire.HELLO] = lambda agent, _: agent.say(wire.WELCOME, welcome(**change))
+        await seen.until(lambda: seen.seen.outcome is not None, "the run has ended")
+        state, reason = seen.state("liar")
+        assert state is HostState.REFUSED
+        assert "liar broke the protocol: WELCOME" in reason and rule in reason, reason
+        assert str(seen.seen.outcome) == "preflight"
+        assert all(view.exit_code is None for view in seen.seen.tasks)
+
+
+async def test_a_second_answer_to_a_question_is_a_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer a question: nothing is kept of those that were answered."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        ports: list[dict[str, Any]] = []
+
+        def twice(agent: Agent, body: dict[str, Any]) -> None:
+            ports.append({"id": body["id"], "picked": [20001] * body["pick"], "held": []})
+            agent.say(wire.REPLY, ports[0])
+
+        seen.liar.answers[wire.PORTS] = twice
+        await seen.running()
+        seen.liar.agent.say(wire.REPLY, ports[0])
+        reason = await seen.lost()
+        assert "REPLY to what nobody has asked" in reason
+        assert untouched(seen)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        (wire.WELCOME, welcome(tasks=[facts("worker:0")]), NO_TASK_OF_ITS_OWN),
+        (wire.WELCOME, welcome(tasks=5), "tasks"),
+        (wire.GONE, {"by": "", "left": {"worker:1": 1}}, "left"),
+        (wire.NOTE, {"text": "x"}, "before a greeting"),
+        (wire.ERROR, {"text": "no room"}, "no room"),
+    ],
+)
+async def test_a_query_believes_no_more_than_a_launch(
+    kind: int, body: dict[str, Any], reason: str
+) -> None:
+    """`tfmux ps` and `kill` ask agents without taking them over: who lies is an error that the
+    host is listed with."""
+    host = Host("liar")
+    host.answers[wire.HELLO] = lambda agent, _: agent.say(kind, body)
+    tasks = {TaskId("worker", 1): 1000}
+    settings = LinkSettings("r", "liar", 60.0, 1.0, "stop", local=False, tasks=tasks)
+    with pytest.raises(AgentError, match=reason):
+        await inquire(settings, host.open)
+    left = {"by": "", "left": ["worker:1", "worker:0", ""]}
+    host.answers[wire.HELLO] = lambda agent, _: agent.say(wire.GONE, left)
+    gone = await inquire(settings, host.open)
+    assert isinstance(gone, Gone) and gone.left == (TaskId("worker", 1), None, None)
+
+
+async def test_what_a_host_says_is_shown_without_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes, reasons and receipts are text for a terminal."""
+    evil = "\x1b]52;c;eA==\x07\u202eevil\u2066\ud800\n\x9b31m"
+    async with bench(tmp_path, monkeypatch) as seen:
+        seen.liar.answers[wire.KILL] = lambda agent, _: agent.say(
+            wire.RECEIPT,
+            {**RECEIPT, "survivors": [{"pid": 5, "command": evil * 1000, "state": "D"}]},
+        )
+        await seen.running()
+        seen.liar.agent.say(wire.NOTE, {"text": evil})
+        seen.liar.agent.say(wire.STARTED, facts("worker:1", error=evil))
+        await seen.until(lambda: seen.seen.receipt is not None, "the receipt")
+        said = [*seen.seen.notes, seen.task("worker:1").reason]
+        receipt = seen.seen.receipt
+        assert receipt is not None
+        said += [one.command for host in receipt.hosts for one in host.survivors]
+        assert "evil" in "".join(said)
+        assert all(text.isprintable() and len(text) <= 2000 for text in said), said
+
+
+PROXY = """#!{python}
+import os, subprocess, sys, threading
+sys.path.insert(0, {repository!r})
+from launcher.agent import wire
+child = subprocess.Popen([{python!r}, *sys.argv[1:]], stdin=-1, stdout=-1, bufsize=0)
+def forward():
+    while data := os.read(0, 65536):
+        child.stdin.write(data)
+    child.stdin.close()
+threading.Thread(target=forward, daemon=True).start()
+os.write(1, child.stdout.readline())
+decoder = wire.Decoder()
+while data := os.read(child.stdout.fileno(), 65536):
+    for frame in decoder.feed(data):
+        os.write(1, wire.encode_raw(frame.type, frame.body))
+        if frame.type == wire.STARTED:
+            for task in ("worker:0", "worker:1"):
+                end = {{**frame.json(), "task": task, "ended": True, "status": 0, "size": 0}}
+                os.write(1, wire.encode(wire.EXITED, end))
+"""
+
+
+def test_a_lying_agent_over_ssh_makes_no_success(ssh_server: SshServer, tmp_path: Path) -> None:
+    """A real run over SSH, in which one host's agent says that the other's task has succeeded:
+    the run is no success, the other's task is ended and confirmed, the liar is not."""
+    proxy = tmp_path / "python"
+    proxy.write_text(PROXY.format(python=sys.executable, repository=str(REPOSITORY)))
+    proxy.chmod(0o755)
+    hosts = ssh_server.host_toml("honest", sys.executable) + ssh_server.host_toml(
+        "liar", str(proxy)
+    )
+    text = f"""
+name = "lies"
+{hosts}
+[jobs.worker]
+tasks = ["honest:auto", "liar:auto"]
+[run]
+command = {json.dumps(python_task("import time; time.sleep(600)"))}
+workdir = ""
+grace = 0.5
+lease = 5
+[start.ready]
+worker = "started"
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        lost = up.wait_for(
+            lambda e: e["event"] == "host" and e["host"] == "liar" and e["state"] == "lost", "lost"
+        )
+        assert "liar broke the protocol: EXITED for worker:0, which is not" in lost["reason"]
+        run_id = up.run_id
+        up.press_ctrl_c()
+        up.press_ctrl_c()
+        assert up.wait() == 4, up.told()
+        (receipt,) = up.of("receipt")
+        confirmed = {host["host"]: host["confirmed"] for host in receipt["hosts"]}
+        assert confirmed == {"honest": True, "liar": False}
+        assert not [e for e in up.of("task") if e["task"] == "worker:0" and e["state"] == "exited"]
+    wait_until(lambda: not family(run_id), "the liar's task has ended by its lease")
