@@ -51,7 +51,7 @@ def test_a_form_of_ones_own_with_other_figures() -> None:
 def test_an_expression_sees_lines_and_of_each_the_beginning() -> None:
     """`^` and `$` are a line's ends, no match goes on in the next line, any byte is a character,
     and what stands beyond 4 KiB of a line is not seen."""
-    own = Extractor(r"^(?P<step>\d+).\s*(?P<loss>[.\d]*)$")
+    own = Extractor(r"^(?P<step>\d+).\s*(?P<loss>[.\d]*) *$")
     text = b"1\xff 0.5\n2:\n7\n3: 0.25" + b" " * 5000 + b"9\n"
     points = [point.values for point in own.feed(text, 1.0)]
     assert points == [{"step": 1, "loss": 0.5}, {"step": 2}, {"step": 3, "loss": 0.25}]
