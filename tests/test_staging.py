@@ -17,12 +17,10 @@ from launcher.errors import HostError
 from launcher.files.staging import Progress, Tree, read_tree, stage
 from launcher.hosts.doors import door
 from launcher.hosts.greeting import LinkSettings
-from launcher.hosts.link import A, Link
+from launcher.hosts.link import A, Link, NoLogs
 from launcher.hosts.messages import Message, Welcome
 from launcher.hosts.ssh import Logins
-from launcher.ids import TaskId
 from launcher.plan.plan import HostPlan, SshTarget
-from launcher.store.logs import LogStore
 from tests.beds.faults import full_home, read_only_home
 from tests.beds.inprocess import SshServer
 from tests.beds.namespaces import Bed
@@ -322,8 +320,6 @@ class _Listener:
         raise AssertionError(by)
 
     def agent_said(self, host: str, message: Message) -> None: ...
-    def log_grew(self, task: TaskId, data: bytes, now: float) -> None: ...
-    def disk_full(self, reason: str) -> None: ...
 
 
 async def test_an_unchanged_tree_is_one_round_trip(ssh_server: SshServer, tmp_path: Path) -> None:
@@ -345,7 +341,7 @@ async def test_an_unchanged_tree_is_one_round_trip(ssh_server: SshServer, tmp_pa
     settings = LinkSettings("count-1", "far", 30.0, 1.0, "stop", local=False)
     logins = Logins(None)
     listener = _Listener()
-    link = _Counting(settings, door(host, logins), LogStore(tmp_path), listener)
+    link = _Counting(settings, door(host, logins), NoLogs(), listener)
     running = asyncio.create_task(link.run())
     seen: list[Progress] = []
     try:

@@ -20,12 +20,13 @@ from launcher.ids import TaskId
 from launcher.printable import pictured, printable, without_escapes
 from launcher.session.session import Session
 from tui.exits import Exit
-from tui.report import report
+from tui.report import receipt_lines, report
 
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20
 _PACE = 0.05
 _PROGRESS_SECONDS = 2.0
+_RECEIPT_SECONDS = 0.5
 
 
 class Follower:
@@ -71,8 +72,9 @@ def run_headless(session: Session, *, as_json: bool, started: bool = False) -> i
     if not started:
         session.start()
     out = _Output(session, as_json)
-    ended = False
+    ended = told = False
     while not ended:
+        told = told or _tell_receipt(session)
         out.logs()
         try:
             record = records.get(timeout=_PACE)
@@ -182,6 +184,18 @@ def shown(line: bytes, *, pictures: bool) -> str:
     pictures of what it would act on, for a program without escape sequences."""
     text = line.decode(errors="replace").rstrip("\r").rsplit("\r", 1)[-1]
     return pictured(text) if pictures else without_escapes(text)
+
+
+def _tell_receipt(session: Session) -> bool:
+    """The receipt at once, where a disk or results hold up the end of the launcher."""
+    snapshot = session.snapshot()
+    if snapshot.receipt is None or snapshot.ended is None:
+        return False
+    if time.time() - snapshot.ended < _RECEIPT_SECONDS:
+        return False
+    for line in receipt_lines(snapshot.receipt, snapshot.run_id):
+        _say(line)
+    return True
 
 
 def _say(text: str) -> None:

@@ -18,6 +18,7 @@ from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from .addresses import SshDestination, TaskAddress, parse_address, parse_jump
+from .patterns import compile_pattern, group_names
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -166,16 +167,20 @@ def _name(value: Any) -> str:
 
 def pattern(value: Any) -> str:
     """A regular expression for log bytes."""
-    try:
-        re.compile(_words(value).encode())  # logs are bytes, and so are the patterns over them
-    except re.error as error:
-        raise wrong(f"this is no regular expression: {error}") from None
+    _expression(value)
     return text(value)
 
 
+def _expression(value: Any) -> Any:
+    source = _words(value)
+    try:
+        return compile_pattern(source)
+    except ValueError as error:
+        raise wrong(str(error)) from None
+
+
 def _metrics(value: Any) -> str:
-    groups = re.compile(pattern(value).encode()).groupindex
-    if "step" not in groups:
+    if "step" not in group_names(_expression(value)):
         raise wrong(r"the pattern has no group named step: write such as 'iter (?P<step>\d+)'")
     return text(value)
 

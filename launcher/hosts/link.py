@@ -1,8 +1,9 @@
 """One host's link: a transport, the agent's frames, beats, and coming back after a cut.
 
 The link turns frames into plain calls on its `Listener` and keeps nothing of the run but what
-a reconnect needs: which logs it reads and how far they have come. Log bytes are put on disk
-before anything else is asked for (credit), so neither side's memory grows.
+a reconnect needs: which logs it reads and how far they have come. Log bytes are handed to a
+`LogSink`, and more are asked for (credit) only when it has them on disk: neither side's memory
+grows, and whatever else comes, receipts above all, never waits for a disk.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import itertools
 import random
 import secrets
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, TypeVar
 
@@ -21,7 +21,6 @@ from ..agent import wire
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
 from ..printable import printable
-from ..store.logs import LogStore
 from . import bootstrap
 from .greeting import START_SECONDS, LinkSettings, Open, await_marker
 from .messages import Answer, Gone, LogBytes, LogSize, Message, Pong, Refusal, Reply, Welcome
@@ -29,11 +28,38 @@ from .transport import Transport
 
 WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
-_FULL_DISK_PAUSE = 1.0
 
+Stored = Callable[[int], None]
+"""Hears, on the loop, that so many more bytes are on disk."""
 A = TypeVar("A", bound=Answer)
 Sink = Callable[[int, bytes], Awaitable[None]]
 """Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
+
+
+class LogSink(Protocol):
+    """Where log bytes go; no method waits for a disk."""
+
+    def size(self, task: TaskId) -> int: ...
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None: ...
+    def forget(self, stored: Stored) -> None: ...
+    def grown(self, task: TaskId, size: int) -> None: ...
+
+
+class NoLogs:
+    """The `LogSink` of a link that follows no log."""
+
+    def size(self, task: TaskId) -> int:
+        """Nothing is here."""
+        return 0
+
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        """Nothing is asked for, so nothing comes."""
+
+    def forget(self, stored: Stored) -> None:
+        """There is nothing."""
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """Nobody asks."""
 
 
 class Listener(Protocol):
@@ -44,15 +70,13 @@ class Listener(Protocol):
     def link_refused(self, host: str, error: HostError) -> None: ...
     def link_superseded(self, host: str, by: str) -> None: ...
     def agent_said(self, host: str, message: Message) -> None: ...
-    def log_grew(self, task: TaskId, data: bytes, now: float) -> None: ...
-    def disk_full(self, reason: str) -> None: ...
 
 
 class Link:
     """Keeps a host's agent within reach until it is closed."""
 
     def __init__(
-        self, settings: LinkSettings, open_transport: Open, logs: LogStore, listener: Listener
+        self, settings: LinkSettings, open_transport: Open, logs: LogSink, listener: Listener
     ) -> None:
         self.settings = settings
         self.last_heard = 0.0
@@ -71,11 +95,10 @@ class Link:
         self._checker = settings.frame_checker()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._ids = itertools.count(1)
+        self._stored: Stored = lambda count: None
+        """This session's own, by which the sink knows its bytes."""
         self._written = 0
         self._granted = 0
-        self._unwritten: deque[tuple[TaskId, int, bytes]] = deque()
-        """Log bytes that found no room on our disk: at most what the host has credit for."""
-        self._writing: asyncio.Task[None] | None = None
         self._closing = False
         self._leaving = False
 
@@ -83,11 +106,6 @@ class Link:
     def closed(self) -> bool:
         """The link has ended and will not come back."""
         return self._closing
-
-    @property
-    def stuck(self) -> bool:
-        """Log bytes wait for room on our disk."""
-        return bool(self._unwritten)
 
     # --- what the launcher does -----------------------------------------------------------
 
@@ -172,8 +190,8 @@ class Link:
     def follow(self, task: TaskId, number: int, log_limit: int) -> None:
         """Reads a task's log from where our copy ends; a log of this machine lies here."""
         self._numbers[number] = task
-        size = self._logs.open(task).size
         if not self.settings.local:
+            size = self._logs.size(task)
             body = {"task": str(task), "number": number, "log_limit": log_limit}
             self.send(wire.OPEN, {**body, "from": size})
 
@@ -227,7 +245,8 @@ class Link:
         decoder = wire.Decoder()
         self._checker.connected()
         self._written = self._granted = 0
-        self._unwritten.clear()  # asked for anew: logs are opened from where their files end
+        self._logs.forget(self._stored)  # asked for anew: from where the files end
+        self._stored = self._count_for(self._transport)
         self.last_heard = time.monotonic()
         beats = asyncio.create_task(self._beat(self._transport))
         try:
@@ -276,8 +295,6 @@ class Link:
 
     async def _drop(self) -> None:
         transport, self._transport = self._transport, None
-        if self._closing and self._writing is not None:
-            self._writing.cancel()
         for future in self._replies.values():
             if not future.done():
                 error = AgentError(self.settings.host, "the connection ended")
@@ -314,59 +331,33 @@ class Link:
             case Refusal() as refusal:
                 raise AgentError(host, refusal.text, code=refusal.code)
             case LogSize() as grown:
-                self.grown(grown.task, grown.size)
+                self._logs.grown(grown.task, grown.size)
             case None | Pong():
                 pass
             case Message() as message:
                 self._listener.agent_said(host, message)
 
     def _data(self, number: int, offset: int, chunk: bytes) -> None:
-        task = self._numbers[number]
-        if self._unwritten or not self._store(task, offset, chunk):
-            # No credit until there is room: the host keeps its copy. Receipts, and whatever
-            # else comes behind, are not held up.
-            self._unwritten.append((task, offset, chunk))
-            if self._writing is None or self._writing.done():
-                self._writing = asyncio.create_task(self._write_later())
+        self._logs.store(self._numbers[number], offset, chunk, self._stored)
 
-    def _store(self, task: TaskId, offset: int, chunk: bytes) -> bool:
-        now = time.time()
-        log = self._logs.open(task)
-        try:
-            log.append(offset, chunk, now)
-        except OSError as error:
-            self._listener.disk_full(f"{log.path.name}: {error.strerror}")
-            return False
-        self._written += len(chunk)
-        self._listener.log_grew(task, chunk, now)
+    def _count_for(self, transport: Transport) -> Stored:
+        def stored(count: int) -> None:
+            if transport is self._transport:
+                self._count(count)
+
+        return stored
+
+    def _count(self, count: int) -> None:
+        """So many bytes more are where they belong."""
+        self._written += count
         if self._granted - self._written <= WINDOW // 2:
             self._grant()
-        return True
-
-    async def _write_later(self) -> None:
-        while self._unwritten:
-            await asyncio.sleep(_FULL_DISK_PAUSE)
-            while self._unwritten and self._store(*self._unwritten[0]):
-                self._unwritten.popleft()
-
-    def grown(self, task: TaskId, size: int) -> None:
-        """The log of a task of this machine, which its agent writes here itself, has grown."""
-        now = time.time()
-        log = self._logs.open(task)
-        try:
-            data = log.grown(size, now)
-        except OSError as error:
-            self._listener.disk_full(f"{log.path.name}: {error.strerror}")
-            return
-        self._listener.log_grew(task, data, now)
 
     async def _to_sink(self, number: int, offset: int, chunk: bytes) -> None:
         sink = self._sinks.get(number)
         if sink is not None:  # else somebody has lost interest in what is still on its way
             await sink(offset, chunk)
-        self._written += len(chunk)
-        if self._granted - self._written <= WINDOW // 2:
-            self._grant()
+        self._count(len(chunk))
 
     def _grant(self) -> None:
         self._granted = self._written + WINDOW

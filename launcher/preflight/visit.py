@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ..agent import wire
 from ..errors import AgentError, HostError
 from ..hosts.doors import door
 from ..hosts.greeting import LinkSettings
-from ..hosts.link import Link
+from ..hosts.link import Link, NoLogs
 from ..hosts.messages import PROBES, Message, PortsAnswer, Welcome
 from ..hosts.ssh import Logins
 from ..hosts.transport import Transport
-from ..ids import TaskId
 from ..plan.plan import HostPlan
-from ..store.logs import LogStore
 
 LEASE = 20.0
 """Seconds after which an agent goes by itself when the one who asks has died."""
@@ -43,9 +39,7 @@ class Visit:
             on_disconnect="stop",
             local=host.ssh is None,
         )
-        # No task is ever started, so no log is ever opened.
-        logs = LogStore(Path(tempfile.gettempdir()))
-        self._link = Link(settings, self._watched, logs, self)
+        self._link = Link(settings, self._watched, NoLogs(), self)
         self._task: asyncio.Task[None] | None = None
         self._transport: _Watched | None = None
 
@@ -128,12 +122,6 @@ class Visit:
 
     def agent_said(self, host: str, message: Message) -> None:
         """There are no tasks to speak of."""
-
-    def log_grew(self, task: TaskId, data: bytes, now: float) -> None:
-        """There are no logs."""
-
-    def disk_full(self, reason: str) -> None:
-        """There are no logs."""
 
 
 class _Watched(Transport):

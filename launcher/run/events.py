@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ids import TaskId
 from ..plan.plan import Plan, TaskPlan
-from .snapshot import HostReceipt
+from .snapshot import HostReceipt, Receipt
 from .states import Outcome
 
 
@@ -57,10 +57,28 @@ class HostLost(Event):
 
 @dataclass(frozen=True)
 class Superseded(Event):
-    """Another launcher has taken over."""
+    """Another launcher has taken a host over."""
 
     host: str
     by: str
+
+
+@dataclass(frozen=True)
+class LookedElsewhere(Event):
+    """What became of the run under the launcher that took it over; `outcome` is None while it
+    goes on there."""
+
+    by: str
+    outcome: Outcome | None = None
+    exit_code: int = 0
+    receipt: Receipt | None = None
+
+
+@dataclass(frozen=True)
+class LauncherFailed(Event):
+    """Something in the launcher itself is broken."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -257,6 +275,13 @@ class LeaveHost(Instruction):
     """The run is over there: collect what is left of its logs, then remove its folder."""
 
     host: str
+
+
+@dataclass(frozen=True)
+class LookElsewhere(Instruction):
+    """Another launcher has all that is ours: send `LookedElsewhere`."""
+
+    by: str
 
 
 @dataclass(frozen=True)

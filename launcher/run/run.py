@@ -22,7 +22,9 @@ from .states import HostState, Outcome, RunState, TaskState
 from .tasks import Tasks
 from .views import Views
 
-_STILL_HEARD = (ev.TaskExited, ev.Noted, ev.CollectProgress)
+TAKEOVER_SECONDS = 5.0
+"""Within so many seconds another launcher that takes a run over has all its hosts."""
+_STILL_HEARD = (ev.TaskExited, ev.Noted, ev.CollectProgress, ev.LauncherFailed)
 """Events that matter although the run has ended."""
 
 
@@ -46,6 +48,8 @@ class Run:
             ev.HostRefused: self._host_refused,
             ev.HostLost: self._host_lost,
             ev.Superseded: self._superseded,
+            ev.LookedElsewhere: self._looked_elsewhere,
+            ev.LauncherFailed: self._launcher_failed,
             ev.Checked: self._checked,
             ev.StageProgress: self._stage_progress,
             ev.CollectProgress: self._collect_progress,
@@ -121,6 +125,7 @@ class Run:
             receipt=self._ending.receipt,
             outcome=self._ending.outcome,
             exit_code=self._ending.exit_code,
+            launcher_error=self._ending.launcher_error,
             notes=self._views.notes,
         )
 
@@ -230,10 +235,7 @@ class Run:
         self._views.host(
             host, state=HostState.LOST, reason=event.reason, lease_until=event.lease_until
         )
-        for view in [v for v in self._views.tasks.values() if v.host == host and v.state.live]:
-            if view.state is not TaskState.LOST:
-                self._before_lost[view.id] = view.state
-                self._views.task(view.id, state=TaskState.LOST)
+        self._lose_tasks(host)
         wait = max(0.0, event.lease_until - event.time) + self.plan.settings.grace
         self._views.note(f"{host} is lost: {event.reason}")
         timer = ev.SetTimer(f"lease:{host}", wait + KILL_PATIENCE)
@@ -241,11 +243,19 @@ class Run:
             return [timer, *self._when_all_answered()]
         return [timer]
 
+    def _lose_tasks(self, host: str) -> None:
+        for view in self._views.on_host(host):
+            if view.state.live and view.state is not TaskState.LOST:
+                self._before_lost[view.id] = view.state
+                self._views.task(view.id, state=TaskState.LOST)
+
     def _lease_over(self, host: str) -> list[Instruction]:
         view = self._views.hosts[host]
         keep = self.plan.settings.on_disconnect is OnDisconnect.KEEP
         if view.state is not HostState.LOST or keep or self.state is RunState.KILLING:
             return []
+        if self._ending.taken and not self._holds_any():
+            return [ev.LookElsewhere(next(iter(self._ending.taken.values())))]
         lost = [
             v for v in self._views.tasks.values() if v.host == host and v.state is TaskState.LOST
         ]
@@ -257,8 +267,41 @@ class Run:
         )
 
     def _superseded(self, event: ev.Superseded) -> list[Instruction]:
+        self._ending.taken[event.host] = event.by
+        return self._ending.look() or [ev.SetTimer(f"taken:{event.host}", TAKEOVER_SECONDS)]
+
+    def _taken(self, host: str) -> list[Instruction]:
+        """Another launcher has this host and not the others: they stay ours."""
+        if not any(self._ending.is_owed(other) for other in self._views.met):
+            return []
+        by = self._ending.taken[host]
+        self._views.note(f"another launcher ({by}) has taken {host} over; the other hosts stay")
+        self._views.host(host, state=HostState.LOST, reason=f"taken over by {by}")
+        self._lose_tasks(host)
+        return []
+
+    def _looked_elsewhere(self, event: ev.LookedElsewhere) -> list[Instruction]:
+        if event.outcome is not None:
+            return self._ending.ended_elsewhere(event)
+        if self.state is RunState.KILLING:
+            return self._ending.give_up()
         self._views.note(f"another launcher ({event.by}) has taken this run over; leaving")
         return self._ending.conclude(Outcome.DETACHED, 0)
+
+    def _launcher_failed(self, event: ev.LauncherFailed) -> list[Instruction]:
+        ending = self._ending
+        ending.launcher_error = ending.launcher_error or event.reason
+        self._views.note(f"the launcher failed: {event.reason}")
+        if self.state is RunState.ENDED:
+            ending.exit_code = 4
+            return []
+        return ending.everything(Cause.LAUNCHER)
+
+    def _holds_any(self) -> bool:
+        """A host is within reach and no other launcher's."""
+        hosts = self._views.hosts.values()
+        taken = self._ending.taken
+        return any(host.state is HostState.UP and host.name not in taken for host in hosts)
 
     # --- staging and the ordered start ----------------------------------------------------
 
@@ -316,6 +359,8 @@ class Run:
             return self._ending.give_up() if self.state is RunState.KILLING else []
         if what == "lease":
             return self._lease_over(rest)
+        if what == "taken":
+            return self._taken(rest)
         name, _, number = rest.rpartition(":")
         return self._tasks.timer(what, TaskId.parse(name), int(number))
 

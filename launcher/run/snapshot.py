@@ -153,6 +153,8 @@ class Snapshot:
     receipt: Receipt | None = None
     outcome: Outcome | None = None
     exit_code: int | None = None
+    launcher_error: str = ""
+    """What is broken in the launcher itself, so that it had to end the run."""
     notes: tuple[str, ...] = ()
     """Things said once, newest last (a full disk, a takeover, a reconnect)."""
 

@@ -39,28 +39,34 @@ class Killing:
         else:
             self._take_over()
 
-    def wait(self) -> Snapshot:
-        """Waits for the receipt, and until the launcher has let go of the hosts.
-
-        Raises:
-            TfmuxError: the launcher that took the run over failed.
-        """
+    def receipt(self) -> Snapshot:
+        """Waits for the run's end and its receipt."""
         state, since = None, self._began
-        while self._viewer is not None:
-            snapshot = self._viewer.snapshot()
+        while True:
+            snapshot = (self._session or self._viewer_there()).snapshot()
+            if snapshot.state is RunState.ENDED:
+                return snapshot
             if snapshot.state is not state:
                 state, since = snapshot.state, time.monotonic()
-            waited = time.monotonic() - since
-            tended = self._run.folder.tended() is not None
-            if state is RunState.ENDED and (not tended or waited > PATIENCE):
-                self._viewer.close()
-                return snapshot
-            if state is not RunState.ENDED and waited > self._patience(state, tended):
+            tended = self._session is not None or self._run.folder.tended() is not None
+            if time.monotonic() - since > self._patience(state, tended) and self._session is None:
                 self._take_over()  # it has died, or stands still
+                state = None
             time.sleep(_PACE)
-        assert self._session is not None
-        self._session.wait()
-        return self._session.snapshot()
+
+    def wait(self) -> None:
+        """Waits, after the receipt, until the launcher has let go of the hosts."""
+        if self._session is not None:
+            self._session.wait()
+            return
+        began = time.monotonic()
+        while self._run.folder.tended() is not None and time.monotonic() - began < PATIENCE:
+            time.sleep(_PACE)
+        self._viewer_there().close()
+
+    def _viewer_there(self) -> Viewer:
+        assert self._viewer is not None
+        return self._viewer
 
     def _patience(self, state: RunState, tended: bool) -> float:
         if tended and state is RunState.KILLING:
@@ -68,8 +74,7 @@ class Killing:
         return HEARD_SECONDS
 
     def _going_on(self) -> bool:
-        assert self._viewer is not None
-        return self._viewer.snapshot().state in (RunState.KILLING, RunState.ENDED)
+        return self._viewer_there().snapshot().state in (RunState.KILLING, RunState.ENDED)
 
     def _take_over(self) -> None:
         if self._viewer is not None:

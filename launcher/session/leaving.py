@@ -17,7 +17,11 @@ from ..store.logs import LogStore
 from .outputs import Outputs
 
 COLLECT_STALL = 10.0
+STALLED_SECONDS = 2.0
+"""How much longer a disk is waited for that takes nothing."""
 LEAVE_SECONDS = 5.0
+_SHORT_LEAVE_SECONDS = 1.0
+_PACE = 0.02
 
 
 class Leaving:
@@ -30,12 +34,14 @@ class Leaving:
         links: Mapping[str, Link],
         outputs: Outputs,
         feed: Callable[[ev.Event], None],
+        stalled: Callable[[], bool],
     ) -> None:
+        """`stalled`: our disk is full, or does not answer."""
         self._run = run
-        self._logs = logs
         self._links = links
         self._outputs = outputs
         self._feed = feed
+        self._stalled = stalled
         self._results = Results(logs.folder, feed)
 
     def hurry(self) -> None:
@@ -45,14 +51,19 @@ class Leaving:
     async def leave(self, host: HostPlan, gone: asyncio.Task[None]) -> None:
         """Takes what is left and tells the agent to go; `gone` ends with its link."""
         link = self._links[host.name]
-        whole = await self._logs_are_here(host.name)
-        whole = await self._bring_results(host) and whole
+        watch = asyncio.create_task(self._watch_results())
+        try:
+            whole = await self._logs_are_here(host.name)
+            whole = await self._bring_results(host) and whole
+        finally:
+            watch.cancel()
         receipt = self._run.snapshot().receipt
         survived = {one.host for one in receipt.hosts if one.survivors} if receipt else set()
         # What knows the survivors stays there, for the next `tfmux kill`.
         link.leave(remove=whole and host.name not in survived)
         with suppress(TimeoutError):
-            async with asyncio.timeout(LEAVE_SECONDS):
+            # An agent that has bytes for us which we do not take waits for us in vain.
+            async with asyncio.timeout(LEAVE_SECONDS if whole else _SHORT_LEAVE_SECONDS):
                 await asyncio.wait([gone])
 
     def _views(self, host: str) -> list[TaskView]:
@@ -65,17 +76,29 @@ class Leaving:
             return True
         return await self._results.bring(host, self._links[host.name])
 
+    async def _watch_results(self) -> None:
+        """Gives the results up when there is nowhere to put them."""
+        stalled = 0.0
+        while True:
+            await asyncio.sleep(_PACE)
+            stalled = stalled + _PACE if self._stalled() else 0.0
+            if stalled > STALLED_SECONDS:
+                self._results.stop()
+
     async def _logs_are_here(self, host: str) -> bool:
         """Waits until all logs of a host are here; False when nothing came for ten seconds."""
         views = [view for view in self._views(host) if view.attempts]
         last, since = -1, time.monotonic()
+        stalled = 0.0
         while not all(self._outputs.is_whole(view) for view in views):
-            size = sum(self._logs.open(view.id).size for view in views)
+            size = sum(self._outputs.monitor.size(view.id) for view in views)
             if size != last:
                 last, since = size, time.monotonic()
-            if time.monotonic() - since > COLLECT_STALL or not self._links[host].connected:
+            stalled = stalled + _PACE if self._stalled() else 0.0
+            given_up = time.monotonic() - since > COLLECT_STALL or stalled > STALLED_SECONDS
+            if given_up or not self._links[host].connected:
                 text = f"the last log bytes of {host} did not come; they stay there"
                 self._feed(ev.Noted(time.time(), text))
                 return False
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_PACE)
         return True

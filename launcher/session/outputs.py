@@ -1,11 +1,16 @@
-"""What tasks write: read for metrics and for the line that says ready; and when it is whole."""
+"""What tasks write and how they end, as the launcher's loop hears it.
+
+Bytes go to the run's `LogMonitor`; what it finds in them comes back here, and from here to the
+run, metrics at most some tens of times a second.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ..hosts.holders import holder_words
@@ -17,17 +22,15 @@ from ..run import events as ev
 from ..run.snapshot import Snapshot, TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
-from ..store.metrics import Extractor, Series
-from ..store.records import log_tail
+from ..store.metrics import Series
+from .log_monitor import Found, LogMonitor
 
-_OVERLAP = 4096
-"""Bytes of what was read before in which a ready line may begin."""
-_LOOK = 1 << 20
+METRIC_SECONDS = 1 / 30
 
 
 class Outputs:
     """The logs of a run's tasks as they grow, and the ends of its tasks, which are told only
-    when their output is here to the last byte."""
+    when their output is here to the last byte, if the disk takes it."""
 
     def __init__(
         self,
@@ -35,70 +38,89 @@ class Outputs:
         logs: LogStore,
         links: Mapping[str, Link],
         series: Mapping[TaskId, Series],
+        *,
         feed: Callable[[ev.Event], None],
         record: Callable[[dict[str, Any]], None],
+        trouble: Callable[[str], None],
+        failed: Callable[[str, BaseException], None],
     ) -> None:
-        self._logs = logs
+        """`trouble` gets why bytes are not stored, `failed` what goes wrong here."""
         self._links = links
-        self._series = series
         self._feed = feed
         self._record = record
+        self._trouble = trouble
+        self._failed = failed
         self._hosts_of = {task.id: task.host for task in plan.tasks}
-        self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
-        self._patterns: dict[TaskId, tuple[int, re.Pattern[bytes], bytes]] = {}
+        self.monitor = LogMonitor(plan, logs, series, self._wake, self._broken)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = False
+        self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
         self._exits: dict[TaskId, TaskFacts] = {}
+        self._tails: set[TaskId] = set()
+        """Tasks whose last lines are being read."""
         self._ends: dict[TaskId, TaskFacts] = {}
         self.last: dict[TaskId, float] = {}
         """When each task last wrote."""
 
-    # --- growing --------------------------------------------------------------------------
+    def begin(self) -> None:
+        """The loop runs."""
+        self._loop = asyncio.get_running_loop()
 
-    def grew(self, task: TaskId, data: bytes, now: float) -> None:
-        """These bytes are on our disk; none, when only the size was told."""
-        if data:
-            self.last[task] = now
-            self._look_for_metrics(task, data, now)
-            self._look_for_pattern(task, data)
-        if task in self._exits:
-            self._tell_exit(task)
+    # --- what the monitor finds -----------------------------------------------------------
 
-    def _look_for_metrics(self, task: TaskId, data: bytes, now: float) -> None:
-        extractor = self._extractors[task]
-        last = None
-        for point in extractor.feed(data, now):
-            self._series[task].add(point)
-            last = point
-        if last is not None:
-            self._feed(ev.MetricSeen(now, task, last.values, extractor.rate))
-            values = {key: value for key, value in last.values.items() if value == value}
-            if extractor.rate is not None:
-                values["rate"] = round(extractor.rate, 3)
-            record = {"time": now, "event": "metric", "task": str(task), **values}
-            self._record({**record, "host": self._hosts_of[task]})
+    def _call(self, function: Callable[[], None]) -> None:
+        """Calls a function on the loop; from the monitor's thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(function)
 
-    def await_line(self, task: TaskId, attempt: int, ready: LogMatches) -> None:
-        """The attempt is ready when a line of its log matches."""
-        self._patterns[task] = (attempt, re.compile(ready.pattern.encode()), b"")
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._call(self._hear)
+
+    def _broken(self, error: BaseException) -> None:
+        self._call(lambda: self._failed("logs", error))
+
+    def _hear(self) -> None:
+        self._woken = False
+        found = self.monitor.take()
+        try:
+            self._handle(found)
+        except Exception as error:
+            self._failed("logs", error)
+
+    def _handle(self, found: Found) -> None:
+        for stored, count in found.stored.items():
+            stored(count)
+        self.last.update(found.wrote)
+        if found.metrics:
+            if not self._metrics:
+                asyncio.get_running_loop().call_later(METRIC_SECONDS, self._tell_metrics)
+            self._metrics.update(found.metrics)
+        for task, attempt in found.ready:
+            self._feed(ev.TaskReady(time.time(), task, attempt))
+        if found.trouble:
+            self._trouble(found.trouble)
+        for task in list(self._exits):
+            self._look_at_exit(task)
+
+    def _tell_metrics(self) -> None:
+        metrics, self._metrics = self._metrics, {}
+        for task, (now, values, rate) in metrics.items():
+            self._feed(ev.MetricSeen(now, task, values, rate))
+            record = {key: value for key, value in values.items() if value == value}
+            if rate is not None:
+                record["rate"] = round(rate, 3)
+            head = {"time": now, "event": "metric", "task": str(task)}
+            self._record({**head, **record, "host": self._hosts_of[task]})
 
     def look_again(self, plan: Plan, snapshot: Snapshot) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""
         for view in snapshot.tasks:
             ready = plan.task(view.id).ready
             if view.state is TaskState.STARTING and isinstance(ready, LogMatches):
-                self.await_line(view.id, view.attempt, ready)
-                log = self._logs.open(view.id)
-                self._look_for_pattern(view.id, log.read(max(0, log.size - _LOOK), _LOOK))
-
-    def _look_for_pattern(self, task: TaskId, data: bytes) -> None:
-        if task not in self._patterns:
-            return
-        attempt, pattern, before = self._patterns[task]
-        seen = before + data
-        if pattern.search(seen):
-            del self._patterns[task]
-            self._feed(ev.TaskReady(time.time(), task, attempt))
-        else:
-            self._patterns[task] = (attempt, pattern, seen[-_OVERLAP:])
+                self.monitor.await_line(view.id, view.attempt, ready.pattern, again=True)
 
     async def watch_silence(self, task: TaskId, seconds: float) -> None:
         """Says so when a task has written nothing for `seconds`."""
@@ -112,11 +134,17 @@ class Outputs:
 
     # --- ending ---------------------------------------------------------------------------
 
-    def exited(self, facts: TaskFacts) -> None:
-        """The agent says that the task has exited, and how much it had written by then."""
-        self._exits[facts.task] = facts
-        self._count_local(facts.task, facts.size)
-        self._tell_exit(facts.task)
+    def exited(self, facts: TaskFacts, *, at_once: bool) -> None:
+        """The agent says that the task has exited, and how much it had written by then.
+        `at_once`: nobody needs its last lines."""
+        task = facts.task
+        self._exits[task] = facts
+        self._tails.discard(task)
+        self._count_local(task, facts.size)
+        if at_once:
+            self._tell_exit(task, facts, ())
+        else:
+            self._look_at_exit(task)
 
     def ended(self, facts: TaskFacts) -> None:
         """Nobody will write to the log of this attempt any more."""
@@ -124,31 +152,36 @@ class Outputs:
         self._count_local(facts.task, facts.size)
 
     def tell_exits(self) -> None:
-        """The disk is full: the run goes on without what finds no room."""
-        for task in list(self._exits):
-            self._tell_exit(task)
+        """The disk takes nothing: the run goes on without what finds no room, with the lines
+        that are known."""
+        for task, facts in list(self._exits.items()):
+            self._tell_exit(task, facts, self.monitor.waiting_lines(task))
 
     def is_whole(self, view: TaskView) -> bool:
         """The end of the last attempt's output is known, and all up to it is here."""
         end = self._ends.get(view.id)
         if end is None or end.attempt < view.attempts[-1].number or view.id in self._exits:
             return False
-        return self._logs.open(view.id).size >= end.size
+        return self.monitor.size(view.id) >= end.size
 
     def _count_local(self, task: TaskId, size: int) -> None:
-        link = self._links[self._hosts_of[task]]
-        if link.settings.local:
-            link.grown(task, size)
+        if self._links[self._hosts_of[task]].settings.local:
+            self.monitor.grown(task, size)
 
-    def _tell_exit(self, task: TaskId) -> None:
-        facts = self._exits.get(task)
-        if facts is None:
-            return
-        missing = self._logs.open(task).size < facts.size
-        if missing and not self._links[self._hosts_of[task]].stuck:
-            return
+    def _look_at_exit(self, task: TaskId) -> None:
+        facts = self._exits[task]
+        if task not in self._tails and self.monitor.size(task) >= facts.size:
+            self._tails.add(task)
+            told = partial(self._tell_exit, task, facts)
+            self.monitor.tail(task, lambda tail: self._call(partial(told, tail)))
+
+    def _tell_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
+        if self._exits.get(task) is not facts:
+            return  # told already
         del self._exits[task]
-        tail = log_tail(self._logs.open(task))
+        self._tails.discard(task)
+        if task in self._metrics:
+            self._tell_metrics()  # in the order in which it was written
         held = holder_words(facts.held)
         now, ended = time.time(), (facts.status, facts.signal)
         self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))

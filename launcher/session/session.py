@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.spec import Cluster
-from ..errors import TfmuxError
 from ..hosts.ssh import Question
 from ..ids import TaskId, new_run_id
 from ..plan.plan import Plan, make_plan
 from ..run import events as ev
 from ..run.snapshot import Snapshot
+from ..store.disk import OtherProcess
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.replay import Replay
@@ -31,6 +31,10 @@ from ..store.runs import Journal, RunFolder, Tending
 from .engine import Engine
 from .questions import Questions
 from .wishes import open_door
+
+WRITE_SECONDS = 3.0
+"""How long the end waits for the disk."""
+_END_SECONDS = 1.0
 
 Records = queue.SimpleQueue[dict[str, Any] | None]
 
@@ -49,8 +53,9 @@ class Session:
     ) -> None:
         """Use `launch`, or `attach.StoredRun.attach`, which knows the `past` of a run."""
         self.folder = folder
-        self.logs = LogStore(folder.path)
-        self._journal = Journal(folder.journal)
+        self._disk = OtherProcess()
+        self.logs = LogStore(folder.path, disk=self._disk)
+        self._journal = Journal(folder.journal, self._disk, self._broken)
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._records: list[Records] = []
         self._asker: Callable[[Question], Awaitable[str | None]] | None = None
@@ -64,12 +69,15 @@ class Session:
             ask=self.ask,
             resume=resume,
             past=past,
+            unrecorded=lambda: self._journal.trouble,
         )
         self._snapshot = self._engine.snapshot()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._done = threading.Event()
-        self._error: BaseException | None = None
+        self.unfinished = False
+        """A thread of the launcher still waits for a disk that does not answer: the process must
+        not wait for it when it ends."""
         self._detach_command: Sequence[str] = ()
         self._thread = threading.Thread(target=self._run, name="launcher", daemon=True)
 
@@ -94,15 +102,9 @@ class Session:
         self._ready.wait()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits for the end: hosts let go, logs collected. False when it has not come yet.
-
-        Raises:
-            TfmuxError: the launcher itself failed.
-        """
-        ended = self._done.wait(timeout)
-        if self._error is not None:
-            raise TfmuxError(f"the launcher failed: {self._error!r}") from self._error
-        return ended
+        """Waits for the end: hosts let go, logs collected. False when it has not come yet. Where
+        the launcher itself failed, the snapshot says so then."""
+        return self._done.wait(timeout)
 
     def on_question(self, asker: Callable[[Question], Awaitable[str | None]]) -> None:
         """Who answers passphrases and the like; awaited on the launcher's loop."""
@@ -155,6 +157,7 @@ class Session:
 
     def detach(self) -> None:
         """Starts a launcher without a screen; when it has taken over, this one ends."""
+        self._engine.detaching = True
         threading.Thread(target=self._detach, name="detach", daemon=True).start()
 
     # --- the launcher's thread ------------------------------------------------------------
@@ -166,10 +169,10 @@ class Session:
             listener(snapshot)
 
     def record(self, record: dict[str, Any]) -> None:
-        """Called by the engine: to disk first, then to who listens."""
-        self._journal.write(record)
+        """Called by the engine: to who listens, and to disk when that takes it."""
         for records in self._records:
             records.put(record)
+        self._journal.write(record)
 
     async def ask(self, question: Question) -> str | None:
         """Called by the engine when only a person can answer."""
@@ -181,13 +184,25 @@ class Session:
             with suppress(RuntimeError):  # the loop has ended, and the run with it
                 loop.call_soon_threadsafe(self._engine.feed, event)
 
+    def _broken(self, error: BaseException) -> None:
+        """Something in the thread that records failed."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._engine.fail, "events", error)
+
     def _run(self) -> None:
+        error: BaseException | None = None
+        loop = asyncio.new_event_loop()
         try:
-            asyncio.run(self._main())
-        except BaseException as error:
-            self._error = error
+            loop.run_until_complete(self._main())
+        except BaseException as caught:
+            error = caught
+        try:
+            self._snapshot = self._engine.final(error)
+            self.unfinished = _end(loop)
+            self._close_files()
         finally:
-            self._journal.close()
             self._ready.set()
             self._done.set()
             for records in self._records:
@@ -197,13 +212,37 @@ class Session:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ready.set()
-        with Tending(self.folder) as tending:
-            locking = asyncio.create_task(_lock(tending))
-            try:
-                async with open_door(self.folder.run_id, self, self._questions):
-                    await self._engine.main()
-            finally:
-                locking.cancel()
+        with Tending(self.folder, self._disk):
+            async with open_door(self.folder.run_id, self, self._questions):
+                await self._engine.main()
+            await self._finish_writing()
+
+    async def _finish_writing(self) -> None:
+        """Waits for what is not on disk yet, but not for a disk that does not answer."""
+        monitor, journal = self._engine.outputs.monitor, self._journal
+        deadline = time.monotonic() + WRITE_SECONDS
+        while not (monitor.idle and journal.idle):
+            if time.monotonic() > deadline:
+                what = f"{journal.unwritten} events and {monitor.unstored} log bytes"
+                text = f"{what} are not stored here: the disk does not take them"
+                self._engine.feed(ev.Noted(time.time(), text))
+                return
+            await asyncio.sleep(0.01)
+
+    def _close_files(self) -> None:
+        monitor, journal = self._engine.outputs.monitor, self._journal
+        monitor.close()
+        journal.close()
+
+        def close() -> None:
+            while not (monitor.idle and journal.idle):
+                time.sleep(0.1)
+            self._disk.close()
+
+        if monitor.idle and journal.idle:
+            close()
+        else:  # when the disk answers again
+            threading.Thread(target=close, name="close", daemon=True).start()
 
     def _detach(self) -> None:
         log = Path(self.folder.path / "launcher.log")
@@ -219,11 +258,21 @@ class Session:
         with suppress(subprocess.TimeoutExpired):
             status = process.wait(3)
         if status is not None and not self._done.is_set():
+            self._engine.detaching = False
             text = f"could not detach: the background launcher ended with {status}; see {log}"
             self._feed(ev.Noted(time.time(), text))
 
 
-async def _lock(tending: Tending) -> None:
-    """Takes the run's lock as soon as an earlier launcher has left it."""
-    while not tending.try_lock():  # noqa: ASYNC110 another process's lock has no event
-        await asyncio.sleep(0.2)
+def _end(loop: asyncio.AbstractEventLoop) -> bool:
+    """Ends what is left of a loop; True when a thread of it still works."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_END_SECONDS))
+    loop.close()
+    deadline = time.monotonic() + _END_SECONDS
+    threads = [t for t in threading.enumerate() if t.name.startswith("asyncio_")]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return any(thread.is_alive() for thread in threads)

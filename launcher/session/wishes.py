@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,11 @@ from .questions import Asked, Questions
 from .shown import decode, encode
 
 _LONGEST = 4096
+_MOST_CLIENTS = 64
+_MOST_WISHES = 100
+"""In a second, of one client: more is no person's doing."""
+_READ_SECONDS = 10.0
+"""A client that has not read so long is let go; it may come again."""
 _ASKED = TypeAdapter(dict[str, tuple[Asked, ...]])
 _QUESTIONS = b'{"questions":'
 _CHUNK = 1 << 18
@@ -109,13 +115,27 @@ async def open_door(run_id: str, control: RunControl, questions: Questions) -> A
     new = path.with_suffix(f".{os.getpid()}")
     new.unlink(missing_ok=True)
 
+    telling_all = _Telling(control, questions)
+    clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+
     async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        clients[writer] = task
         telling: asyncio.Task[None] | None = None
+        heard, since = 0, time.monotonic()
         try:
+            if len(clients) > _MOST_CLIENTS:
+                return
             while line := await reader.readline():
-                what = json.loads(line[:_LONGEST])
+                heard += 1
+                if heard > _MOST_WISHES:
+                    if time.monotonic() - since < 1.0:
+                        break
+                    heard, since = 0, time.monotonic()
+                what = json.loads(line)
                 if what == {"wish": "watch"}:
-                    telling = telling or asyncio.create_task(_tell(control, questions, writer))
+                    telling = telling or asyncio.create_task(telling_all.tell(writer))
                 elif what["wish"] == "answer":
                     questions.answer(what["id"], what["text"])
                 else:
@@ -123,11 +143,12 @@ async def open_door(run_id: str, control: RunControl, questions: Questions) -> A
         except (ValueError, KeyError, TypeError, OSError):
             pass  # whoever says what nobody understands is not listened to any longer
         finally:
+            del clients[writer]
             if telling is not None:
                 telling.cancel()
-            writer.close()
+            writer.transport.abort()  # what it has not read is dropped
 
-    server = await asyncio.start_unix_server(hear, new)
+    server = await asyncio.start_unix_server(hear, new, limit=_LONGEST)
     inode = new.stat().st_ino
     new.chmod(0o600)
     new.rename(path)
@@ -135,31 +156,51 @@ async def open_door(run_id: str, control: RunControl, questions: Questions) -> A
         yield
     finally:
         server.close()
+        hearing = list(clients.values())
+        for writer in list(clients):
+            writer.transport.abort()  # they end by themselves then
+        if hearing:
+            await asyncio.wait(hearing, timeout=1.0)
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino == inode:
                 path.unlink()
 
 
-async def _tell(control: RunControl, questions: Questions, writer: asyncio.StreamWriter) -> None:
-    """Sends each new snapshot; one that reads slowly misses some and delays nobody."""
-    told: Snapshot | None = None
-    asked: tuple[Asked, ...] = ()
-    questions.watchers += 1
-    try:
-        while True:
-            now = control.snapshot()
-            if now is not told:
-                told = now
-                writer.write(encode(now))
-            if questions.open != asked:
-                asked = questions.open
-                writer.write(_ASKED.dump_json({"questions": asked}) + b"\n")
-            await writer.drain()
-            await asyncio.sleep(_PACE)
-    except OSError:
-        return  # it looks no more
-    finally:
-        questions.watchers -= 1
+class _Telling:
+    """Sends each new snapshot to those who watch. One that reads slowly misses some, and delays
+    nobody; a snapshot is encoded once for all."""
+
+    def __init__(self, control: RunControl, questions: Questions) -> None:
+        self._control = control
+        self._questions = questions
+        self._newest: tuple[Snapshot | None, bytes] = (None, b"")
+
+    async def tell(self, writer: asyncio.StreamWriter) -> None:
+        """Goes on until the client has gone, or no longer reads."""
+        told: Snapshot | None = None
+        asked: tuple[Asked, ...] = ()
+        self._questions.watchers += 1
+        try:
+            while True:
+                now = self._control.snapshot()
+                if now is not told:
+                    told = now
+                    writer.write(self._encoded(now))
+                if self._questions.open != asked:
+                    asked = self._questions.open
+                    writer.write(_ASKED.dump_json({"questions": asked}) + b"\n")
+                async with asyncio.timeout(_READ_SECONDS):
+                    await writer.drain()
+                await asyncio.sleep(_PACE)
+        except OSError:  # a TimeoutError is one: it looks no more
+            writer.transport.abort()
+        finally:
+            self._questions.watchers -= 1
+
+    def _encoded(self, snapshot: Snapshot) -> bytes:
+        if self._newest[0] is not snapshot:
+            self._newest = (snapshot, encode(snapshot))
+        return self._newest[1]
 
 
 def _knock(run_id: str) -> socket.socket:

@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 
 from ..ids import TaskId
+from .disk import Disk, OwnDisk
 
 MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
@@ -50,16 +51,20 @@ def _newlines(data: bytes | bytearray, length: int) -> list[int]:
 class LogFile:
     """One task's log: a raw file, its size, its newlines, and marks into it.
 
-    Written by the launcher's thread, read by any; a lock guards the marks. Sizes and offsets
-    are bytes, times are seconds since the epoch on this machine (time of receipt).
+    Written by one thread, which may wait for the disk; read by any, which never wait for it: a
+    lock guards the marks, and the disk is not touched under it. Sizes and offsets are bytes,
+    times are seconds since the epoch on this machine (time of receipt).
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, disk: Disk | None = None) -> None:
         """`read_only`: somebody else writes log and index, we only look."""
         self.path = path
+        self._own_disk = OwnDisk()
+        self._disk = disk or self._own_disk
         self._read_only = read_only
         self._index_path = path.with_suffix(".idx")
         self._lock = threading.Lock()
+        self._opening = threading.Lock()
         self._size = 0
         self._newlines = 0
         self._offsets: list[int] = []
@@ -67,8 +72,6 @@ class LogFile:
         self._times: list[float] = []
         self._saved = 0
         """Marks that are in the index file."""
-        self._write_fd = -1
-        self._index_fd = -1
         self._read_fd = -1
         self._load()
 
@@ -87,7 +90,7 @@ class LogFile:
         limit = min(limit, self._size - offset)
         if limit <= 0:
             return b""
-        with self._lock:
+        with self._opening:
             if self._read_fd < 0:
                 self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         return os.pread(self._read_fd, limit, offset)
@@ -131,22 +134,25 @@ class LogFile:
         data = data[self._size - offset :]
         if not data:
             return
-        if self._write_fd < 0:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._write_fd = os.open(self.path, flags, 0o600)
         view = memoryview(data)
         at = self._size
-        while view:  # pwrite at our own count: a write cut short by a full disk is repeated
-            written = os.pwrite(self._write_fd, view, at)
+        while view:  # at our own count: a write cut short by a full disk is repeated
+            written = self._disk.write(self.path, view, at)
             view = view[written:]
             at += written
         self._count(data, len(data), now)
+        self._save_marks()
 
     def grown(self, size: int, now: float) -> bytes:
         """A task of this machine has written up to `size`: counts it.
 
         Returns the last of the new bytes (at most 64 KiB), for whoever reads metrics.
         """
+        data = self._follow(size, now)
+        self._save_marks()
+        return data
+
+    def _follow(self, size: int, now: float) -> bytes:
         if self._read_fd < 0 and size > self._size:
             self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         if not hasattr(_scratch, "buffer"):
@@ -163,10 +169,7 @@ class LogFile:
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
-        for fd in (self._write_fd, self._index_fd):
-            if fd >= 0:
-                os.close(fd)
-        self._write_fd = self._index_fd = -1
+        self._own_disk.close()
 
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
@@ -185,20 +188,16 @@ class LogFile:
                     self._times.append(now)
                 self._newlines += newlines
                 self._size += min(MARK_BYTES, length - at)
-            try:
-                self._save_marks()
-            except OSError:
-                return  # a full disk: the marks are kept here, and saved with the next ones
 
     def _save_marks(self) -> None:
         if self._read_only or self._saved == len(self._offsets):
             return
-        if self._index_fd < 0:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self._index_fd = os.open(self._index_path, flags, 0o600)
         marks = zip(*(each[self._saved :] for each in self._marks()), strict=True)
         raw = b"".join(_MARK.pack(*mark) for mark in marks)
-        written = os.pwrite(self._index_fd, raw, self._saved * _MARK.size)
+        try:
+            written = self._disk.write(self._index_path, raw, self._saved * _MARK.size)
+        except OSError:
+            return  # a full disk: the marks are kept here, and saved with the next ones
         self._saved += written // _MARK.size
 
     def _marks(self) -> tuple[list[int], list[int], list[float]]:
@@ -222,15 +221,17 @@ class LogFile:
         self._saved = len(self._offsets)
         if self._offsets:
             self._size, self._newlines = self._offsets[-1], self._lines[-1]
-        self.grown(on_disk, self.path.stat().st_mtime)
+        self._follow(on_disk, self.path.stat().st_mtime)
 
 
 class LogStore:
     """All logs of a run, in the run's folder. `open` is safe from any thread."""
 
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False, disk: Disk | None = None) -> None:
+        """`disk` writes; without one, each log does it here."""
         self.folder = folder
         self._read_only = read_only
+        self._disk = disk
         self._lock = threading.Lock()
         self._files: dict[TaskId, LogFile] = {}
 
@@ -238,9 +239,8 @@ class LogStore:
         """The log of a task; it is empty until the first byte has come."""
         with self._lock:
             if task not in self._files:
-                self._files[task] = LogFile(
-                    self.folder / f"{task.stem}.log", read_only=self._read_only
-                )
+                path = self.folder / f"{task.stem}.log"
+                self._files[task] = LogFile(path, read_only=self._read_only, disk=self._disk)
             return self._files[task]
 
     def close(self) -> None:

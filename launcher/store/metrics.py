@@ -3,15 +3,17 @@
 Works for any script: the patterns known by default are the bundled trainer's progress line,
 Keras' and tqdm's progress bars and `step N … loss X`; a cluster file may give its own. Only
 the last part of a large chunk is looked at: under a flood of hundreds of thousands of lines a
-second the newest figures count, not all of them.
+second the newest figures count, not all of them, and of a line only its first 4 KiB.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
+
+from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
 
 LOOK_BYTES = 32 * 1024
 MAX_POINTS = 4096
@@ -48,8 +50,8 @@ class Point:
 class Series:
     """The points of one task over time, thinned out by halves when they grow too many.
 
-    Appended to by the launcher's thread; `points` may be read from any (it is replaced as a
-    whole when thinned).
+    Appended to by the thread that reads the logs; `points` may be read from any (it is replaced as
+    a whole when thinned).
     """
 
     points: list[Point] = field(default_factory=list)
@@ -78,10 +80,10 @@ class Extractor:
         the first that ever matches is kept.
 
         Raises:
-            re.error: the pattern is no regular expression.
+            ValueError: the pattern is no regular expression.
         """
         sources = {b"": pattern.encode()} if pattern else DEFAULT_PATTERNS
-        self._patterns = {within: re.compile(source) for within, source in sources.items()}
+        self._patterns = {within: compile_pattern(source) for within, source in sources.items()}
         self._rest = b""
         self._recent: list[tuple[float, float]] = []
 
@@ -89,8 +91,8 @@ class Extractor:
         """Yields a point for each metric line that has become whole."""
         text = (self._rest + data)[-LOOK_BYTES:]
         cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-        self._rest = text[cut:]
-        for match in self._matches(text[:cut]):
+        self._rest = text[cut:][:LINE_BYTES]
+        for match in self._matches(cut_lines(text[:cut])):
             values = _figures(match)
             if not values:
                 continue
@@ -108,18 +110,19 @@ class Extractor:
         (began, first), (ended, last) = self._recent[0], self._recent[-1]
         return (last - first) / (ended - began) if ended > began else None
 
-    def _matches(self, text: bytes) -> Iterator[re.Match[bytes]]:
+    def _matches(self, text: bytes) -> Iterator[Any]:
         for within, pattern in self._patterns.items():
             if within in text and pattern.search(text):
                 self._patterns = {within: pattern}
-                return pattern.finditer(text)
+                return iter(pattern.finditer(text))
         return iter(())
 
 
-def _figures(match: re.Match[bytes]) -> dict[str, float]:
+def _figures(match: Any) -> dict[str, float]:
     """The figures that a line names; what is no number, and a step that is none, is left out."""
     values = {}
-    for name, text in match.groupdict().items():
+    for raw, text in match.groupdict().items():
+        name = raw.decode(errors="replace")
         try:
             value = float(text) if text is not None else math.nan
         except ValueError:

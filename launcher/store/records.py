@@ -25,12 +25,12 @@ from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
 
 TAIL_LINES = 20
-_TAIL_BYTES = 16 * 1024
+TAIL_BYTES = 16 * 1024
 
 
 def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
     """The records of what differs between two snapshots."""
-    if before is None or before.state is not after.state:
+    if before is None or (before.state, before.exit_code) != (after.state, after.exit_code):
         yield _run(after, now)
     old_hosts = {view.name: view for view in before.hosts} if before else {}
     for host in after.hosts:
@@ -57,7 +57,11 @@ def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
 
 def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:
     """The last lines of a log, printable, each of at most 500 characters."""
-    raw = log.read(max(0, log.size - _TAIL_BYTES), _TAIL_BYTES)
+    return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES), lines)
+
+
+def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
+    """The last lines of some bytes, as `log_tail` has them."""
     text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
     return tuple([line for line in found if line.strip()][-lines:])

@@ -10,8 +10,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import threading
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,15 @@ from ..agent.folders import FolderError, private
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
 from ..homes import runs_home
+from .disk import Disk, OwnDisk
+from .worker import Worker
+
+STALLED_SECONDS = 1.0
+"""A write that lasts longer is not waited for: the disk is full, or does not answer."""
+_AGAIN_SECONDS = 1.0
+_MOST_UNWRITTEN = 10_000
+_LOCK_SECONDS = 0.2
+_PID_WIDTH = 10
 
 
 class RunFolder:
@@ -118,26 +128,35 @@ class RunFolder:
 
 
 class Tending:
-    """A launcher's lock on its run; two may overlap while one takes over from the other."""
+    """A launcher's lock on its run; two may overlap while one takes over from the other.
 
-    def __init__(self, folder: RunFolder) -> None:
+    While it is entered, a thread takes the lock as soon as an earlier launcher has left it.
+    """
+
+    def __init__(self, folder: RunFolder, disk: Disk | None = None) -> None:
         self._path = folder.path / "launcher.lock"
+        self._disk = disk or OwnDisk()
         self._fd = -1
+        self._trying = threading.Lock()
+        self._over = threading.Event()
 
     def try_lock(self) -> bool:
         """Takes the lock; False while another launcher still holds it."""
-        if self._fd < 0:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        with suppress(OSError):  # on a full disk nobody learns our pid, but the lock is ours
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, str(os.getpid()).encode(), 0)
-        return True
+        with self._trying:
+            if not self._path.exists():
+                self._disk.write(self._path, b"", 0)
+            if self._fd < 0:
+                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            with suppress(OSError):  # on a full disk nobody learns our pid, but the lock is ours
+                self._disk.write(self._path, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
+            return True
 
     def __enter__(self) -> Self:
+        threading.Thread(target=self._keep_trying, name="lock", daemon=True).start()
         return self
 
     def __exit__(
@@ -146,33 +165,76 @@ class Tending:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._over.set()
+        self._release()
+
+    def _keep_trying(self) -> None:
+        while not self._over.is_set():
+            with suppress(OSError):  # a full disk: others see no launcher here, for now
+                if self.try_lock():
+                    break
+            self._over.wait(_LOCK_SECONDS)
+        if self._over.is_set():  # meanwhile: `__exit__` does not wait for a disk
+            self._release()
+
+    def _release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
 
 class Journal:
-    """Appends to a run's `events.jsonl`. A full disk must not end the run: what could not be
-    written is kept and tried again with the next record."""
+    """Appends to a run's `events.jsonl`, in a thread: whoever writes a record never waits for
+    the disk. What a full or hanging disk does not take is kept and tried again; of metrics only
+    so many."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk, failed: Callable[[BaseException], None]) -> None:
+        """`failed` gets what goes wrong here, but for the disk, on the thread."""
         self._path = path
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._waiting = b""
+        self._disk = disk
+        self._trouble = ""
+        self.unwritten = 0
+        """Records that are not in the file yet."""
+        self.dropped = 0
+        """Metric records that were not kept while the disk did not take them."""
+        self._worker = Worker("journal", failed)
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Appends one record."""
-        self._waiting += json.dumps(record, ensure_ascii=False).encode() + b"\n"
-        try:
-            written = os.write(self._fd, self._waiting)
-        except OSError:
-            self._waiting = self._waiting[-(1 << 20) :]
+        """Appends one record, later."""
+        if record.get("event") == "metric" and self.unwritten > _MOST_UNWRITTEN:
+            self.dropped += 1
             return
-        self._waiting = self._waiting[written:]
+        self.unwritten += 1
+        self._worker.put(lambda: self._append(record))
+
+    @property
+    def trouble(self) -> str:
+        """Why records wait; empty while all is well."""
+        if self._worker.stalled > STALLED_SECONDS:
+            return self._trouble or "the disk does not answer"
+        return ""
+
+    @property
+    def idle(self) -> bool:
+        """All records are in the file, or given up."""
+        return self._worker.idle
 
     def close(self) -> None:
-        """Closes the file."""
-        os.close(self._fd)
+        """Takes no more; returns at once."""
+        self._worker.stop()
+
+    def _append(self, record: Mapping[str, Any]) -> None:
+        text = json.dumps(record, ensure_ascii=False) + "\n"
+        waiting = text.encode(errors="backslashreplace")  # half a surrogate pair, as JSON has it
+        while waiting:
+            try:
+                waiting = waiting[self._disk.write(self._path, waiting) :]
+            except OSError as error:
+                self._trouble = error.strerror or str(error)
+                if not self._worker.pause(_AGAIN_SECONDS):
+                    return
+        self._trouble = ""
+        self.unwritten -= 1
 
 
 def _age(path: Path) -> float:

@@ -8,6 +8,9 @@ import pytest
 
 from tests.attacks.clients import Clients
 from tests.beds.inprocess import SshServer
+from tests.faults.conftest import scene, town
+
+__all__ = ["scene", "town"]
 
 
 @pytest.fixture

@@ -24,11 +24,10 @@ from launcher.hosts.greeting import LinkSettings
 from launcher.hosts.link import Link
 from launcher.hosts.messages import PROBES, LogBytes, Message, PortsAnswer, StatsAnswer, TaskFacts
 from launcher.ids import TaskId
-from launcher.store.logs import LogStore
 from tests.attacks.scripted import Bench, bench, ended, facts, welcome
 from tests.attacks.test_lying_hosts import untouched
 from tests.launcher.agent_client import Client, guardian_and_agent, raw_channel, state_folder
-from tests.launcher.test_link import Ears, Scripted, come_true
+from tests.launcher.test_link import Ears, Scripted, Sink, come_true
 from tests.launcher.test_wire import answer_to, asked, talk
 
 SECONDS = 20.0
@@ -272,7 +271,7 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
 
     ears = Ears()
     settings = LinkSettings("run", "h", 60.0, 1.0, "stop", local=False, tasks={OWN: 1000})
-    link = Link(settings, open_transport, LogStore(folder), ears)
+    link = Link(settings, open_transport, Sink(folder), ears)
     life = asyncio.create_task(link.run())
     try:
         await come_true(lambda: transports)

@@ -239,6 +239,20 @@ BAD = {
         21,
         "no regular expression",
     ),
+    "readiness by a look-ahead": (
+        "order = ",
+        "ready.ps = { log = 'up(?!loading)' } #",
+        "start.ready.ps",
+        21,
+        "without look-ahead, look-behind, back-references",
+    ),
+    "readiness by a back-reference": (
+        "order = ",
+        r"ready.ps = { log = '(a)\1' } #",
+        "start.ready.ps",
+        21,
+        "RE2",
+    ),
     "readiness before the start": (
         "order = ",
         "ready.ps = { after = -1 } #",

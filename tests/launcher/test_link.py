@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -93,16 +91,45 @@ async def come_true(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
+class Sink:
+    """Stores in this thread; while `takes` is unset, nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.takes = True
+        self.waiting: list[tuple[TaskId, int, bytes, link.Stored]] = []
+        self._logs = LogStore(folder)
+
+    def size(self, task: TaskId) -> int:
+        return self._logs.open(task).size
+
+    def store(self, task: TaskId, offset: int, data: bytes, stored: link.Stored) -> None:
+        self.waiting.append((task, offset, data, stored))
+        if self.takes:
+            self.take()
+
+    def take(self) -> None:
+        while self.waiting:
+            task, offset, data, stored = self.waiting.pop(0)
+            self._logs.open(task).append(offset, data, 1.0)
+            stored(len(data))
+
+    def forget(self, stored: link.Stored) -> None:
+        self.waiting = [one for one in self.waiting if one[3] is not stored]
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """A log of this machine would be counted."""
+
+
 class Line:
-    """A link, its ears, its logs and its transports, running."""
+    """A link, its ears, its sink and its transports, running."""
 
     def __init__(self, folder: Path) -> None:
         self.ears = Ears()
         self.transports: list[Scripted] = []
-        self.logs = LogStore(folder)
+        self.sink = Sink(folder)
         tasks = {TASK: 1 << 40}
         settings = LinkSettings("run", "h", 60.0, 1.0, "stop", local=False, tasks=tasks)
-        self.link = Link(settings, self.open, self.logs, self.ears)
+        self.link = Link(settings, self.open, self.sink, self.ears)
         self.task = asyncio.create_task(self.link.run())
 
     async def open(self, run_id: str, nonce: str) -> Transport:
@@ -175,26 +202,15 @@ async def test_log_bytes_out_of_order_end_the_link(tmp_path: Path) -> None:
     _, reason = await line.ears.wait("link_lost")
     assert "h broke the protocol: DATA of worker:0 at byte 7 instead of 3" in reason
     await line.task
-    assert len(line.transports) == 1 and line.logs.open(TASK).size == 3
+    assert len(line.transports) == 1 and line.sink.size(TASK) == 3
 
 
-async def test_a_receipt_behind_bytes_that_find_no_room_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With our disk full, log bytes wait and get no new credit; what comes behind them does not
-    wait; when there is room they are stored in order, and the credit goes on."""
-    monkeypatch.setattr(link, "_FULL_DISK_PAUSE", 0.05)
+async def test_a_receipt_behind_bytes_that_are_not_stored_is_heard(tmp_path: Path) -> None:
+    """While the sink does not say that bytes are on disk there is no new credit; what comes
+    behind them does not wait; when they are, the credit goes on."""
     line = Line(tmp_path)
+    line.sink.takes = False
     transport = await line.up()
-    full = True
-    real = os.pwrite
-
-    def pwrite(fd: int, data: Any, offset: int) -> int:
-        if full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return real(fd, data, offset)
-
-    monkeypatch.setattr(os, "pwrite", pwrite)
     chunk = bytes(64 * 1024)
     for number in range(16):
         transport.said.put_nowait(wire.encode_data(0, number * len(chunk), chunk))
@@ -204,13 +220,31 @@ async def test_a_receipt_behind_bytes_that_find_no_room_is_heard(
     host, said = await line.ears.wait("agent_said")
     assert host == "h" and isinstance(said, KillReceipt)
     assert (said.ids, said.tasks, said.signalled) == ((1,), None, 2)
-    assert line.link.stuck and line.logs.open(TASK).size == 0
-    assert any(name == "disk_full" for name, _ in line.ears.heard)
+    assert len(line.sink.waiting) == 16 and line.sink.size(TASK) == 0
     assert granted(transport) == [link.WINDOW]
-    full = False
-    await come_true(lambda: line.logs.open(TASK).size == 16 * len(chunk))
-    await come_true(lambda: not line.link.stuck)
+    line.sink.take()
+    assert line.sink.size(TASK) == 16 * len(chunk)
     assert granted(transport)[-1] == link.WINDOW + 16 * len(chunk)
+    await line.close()
+
+
+async def test_bytes_of_an_earlier_connection_give_no_credit_to_the_next(tmp_path: Path) -> None:
+    """They are forgotten, and come again from where the file ends; one that was being stored at
+    that moment does not count twice."""
+    line = Line(tmp_path)
+    line.sink.takes = False
+    first = await line.up()
+    first.said.put_nowait(wire.encode_data(0, 0, b"x" * 1000))
+    await come_true(lambda: line.sink.waiting)
+    (_, _, _, stored) = line.sink.waiting[0]
+    await first.aclose()
+    await come_true(lambda: len(line.transports) == 2)
+    await come_true(lambda: line.transports[1].heard)
+    assert not line.sink.waiting
+    line.transports[1].said.put_nowait(WELCOME)
+    await come_true(lambda: granted(line.transports[1]))
+    stored(link.WINDOW)
+    assert granted(line.transports[1]) == [link.WINDOW]
     await line.close()
 
 

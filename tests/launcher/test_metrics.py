@@ -48,6 +48,15 @@ def test_a_form_of_ones_own_with_other_figures() -> None:
     assert point.values == {"step": 5, "loss": 0.25, "accuracy": 0.5}
 
 
+def test_an_expression_sees_lines_and_of_each_the_beginning() -> None:
+    """`^` and `$` are a line's ends, no match goes on in the next line, any byte is a character,
+    and what stands beyond 4 KiB of a line is not seen."""
+    own = Extractor(r"^(?P<step>\d+).\s*(?P<loss>[.\d]*) *$")
+    text = b"1\xff 0.5\n2:\n7\n3: 0.25" + b" " * 5000 + b"9\n"
+    points = [point.values for point in own.feed(text, 1.0)]
+    assert points == [{"step": 1, "loss": 0.5}, {"step": 2}, {"step": 3, "loss": 0.25}]
+
+
 def test_a_figure_that_is_none_harms_nothing() -> None:
     """A pattern that catches text where a number should be gives no point and no error."""
     own = Extractor(r"step (?P<step>\S+)")

@@ -15,7 +15,7 @@ from launcher.plan.plan import HostFacts, Plan, make_plan
 from launcher.run import events as ev
 from launcher.run.events import Event, Instruction
 from launcher.run.run import Run
-from launcher.run.snapshot import HostReceipt, Snapshot, Survivor, TaskView
+from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, Survivor, TaskView
 from launcher.run.states import HostState, Outcome, RunState, TaskState
 from launcher.run.tasks import MAX_BACKOFF
 
@@ -630,12 +630,112 @@ def test_a_host_that_is_refused_before_the_start_ends_the_run_as_preflight() -> 
 # --- taking over --------------------------------------------------------------------------------
 
 
+BY = "elsewhere:7"
+
+
+def looks(out: Sequence[Instruction]) -> list[str]:
+    return [i.by for i in out if isinstance(i, ev.LookElsewhere)]
+
+
 def test_another_launcher_that_takes_over_ends_this_one_well() -> None:
+    """When it has all hosts, and the run goes on there."""
     story = Story()
     story.running()
-    assert ends(story.tell(ev.Superseded, "a", "elsewhere:7")) == [(Outcome.DETACHED, 0)]
-    assert any("elsewhere:7" in note for note in story.seen.notes)
+    assert looks(story.tell(ev.Superseded, "a", BY)) == []
+    assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
+    assert ends(story.tell(ev.LookedElsewhere, BY)) == [(Outcome.DETACHED, 0)]
+    assert any(BY in note for note in story.seen.notes)
     assert story.tell(ev.KillAll) == []
+
+
+def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there() -> None:
+    """With the outcome, the exit code and the receipt of the launcher that ended it."""
+    story = Story()
+    story.running()
+    story.tell(ev.Superseded, "a", BY)
+    story.tell(ev.Superseded, "b", BY)
+    receipt = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
+    out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, receipt)
+    assert ends(out) == [(Outcome.KILLED, 130)]
+    assert story.seen.receipt == receipt
+    assert story.state("worker:1") is TaskState.KILLED
+
+
+def test_one_host_that_is_taken_over_leaves_the_others_ours() -> None:
+    """The run is not over: the host is lost, the others are still ended, and who did not confirm
+    is named."""
+    story = Story()
+    story.running()
+    out = story.tell(ev.Superseded, "a", BY)
+    assert ends(out) == [] and list(timers(out)) == ["taken:a"]
+    story.timer("taken:a")
+    assert story.state("worker:0") is TaskState.LOST
+    assert story.state("worker:1") is TaskState.READY
+    assert any(BY in note and "a over" in note for note in story.seen.notes)
+    assert kills(story.tell(ev.KillAll)) == [("b", None, 5.0)]
+    assert looks(story.receipt("b")) == [BY]
+    assert ends(story.tell(ev.LookedElsewhere, BY)) == [(Outcome.KILLED, 4)]
+    assert story.seen.receipt is not None
+    assert [(one.host, one.confirmed) for one in story.seen.receipt.hosts] == [
+        ("a", False),
+        ("b", True),
+    ]
+
+
+def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.KillAll, by_person=False)
+    story.receipt("a")
+    assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
+    theirs = Receipt((HostReceipt("b", 3, confirmed=True),))
+    out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
+    assert ends(out) == [(Outcome.TERMINATED, 143)]
+
+
+def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.Superseded, "a", BY)
+    assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
+    out = story.tell(ev.KillAll)
+    assert looks(out) == [BY] and kills(out) == [] and ends(out) == []
+    theirs = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
+    out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
+    assert ends(out) == [(Outcome.KILLED, 130)]
+
+
+def test_a_lost_host_whose_lease_ends_under_another_launcher_is_its_business() -> None:
+    story = Story()
+    story.running()
+    story.lost("b")
+    story.tell(ev.Superseded, "a", BY)
+    assert looks(story.timer("lease:b")) == [BY]
+
+
+def test_a_launcher_that_fails_ends_the_run_with_4() -> None:
+    """Everything is killed; hosts that confirm are in the receipt."""
+    story = Story()
+    story.running()
+    assert kills(story.tell(ev.LauncherFailed, "files: OSError: boom")) == [
+        ("a", None, 5.0),
+        ("b", None, 5.0),
+    ]
+    story.receipt("a")
+    assert ends(story.receipt("b")) == [(Outcome.FAILED, 4)]
+    assert story.seen.receipt is not None and story.seen.receipt.clean
+    assert story.seen.launcher_error == "files: OSError: boom"
+
+
+def test_a_launcher_that_fails_after_the_receipt_keeps_it_and_exits_4() -> None:
+    story = Story()
+    story.running()
+    story.tell(ev.KillAll)
+    story.receipt("a")
+    story.receipt("b")
+    story.tell(ev.LauncherFailed, "end: OSError: boom")
+    assert (story.seen.outcome, story.seen.exit_code) == (Outcome.KILLED, 4)
+    assert any("boom" in note for note in story.seen.notes)
 
 
 def attached(story: Story, met: set[str] | None = None) -> Story:

@@ -81,7 +81,9 @@ def kill(arguments: argparse.Namespace) -> int:
     for run in found:
         if run.over:
             print(f"tfmux: {run.folder.run_id} has ended already, confirmed", file=sys.stderr)
-    codes = [_tell_end(kill.wait()) for kill in kills]
+    codes = [_tell_end(kill.receipt()) for kill in kills]
+    for kill in kills:
+        kill.wait()
     return max(codes, default=Exit.SUCCESS)
 
 

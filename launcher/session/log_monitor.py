@@ -1,0 +1,235 @@
+"""Data worker of a run: stores what tasks write, counts it, and reads it for metrics and ready
+lines.
+
+It has a thread of its own, for all of this may take long: a disk that is full or does not
+answer, a flood of lines. The launcher's loop only hands bytes over and hears what was found.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
+from ..hosts.link import Stored
+from ..ids import TaskId
+from ..plan.plan import Plan
+from ..store.logs import LogStore, expect_floods
+from ..store.metrics import Extractor, Series
+from ..store.records import TAIL_BYTES, log_tail, tail_lines
+from ..store.runs import STALLED_SECONDS
+from ..store.worker import Worker
+
+_AGAIN_SECONDS = 1.0
+_LOOK = 1 << 20
+
+
+@dataclass
+class Found:
+    """What has been found since the loop was told last."""
+
+    wrote: dict[TaskId, float]
+    """When each task wrote last."""
+    metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]]
+    """The newest metric line of each task: its time, its figures, the rate."""
+    ready: list[tuple[TaskId, int]]
+    stored: dict[Stored, int]
+    """Bytes that are on disk now, for whoever gives credit."""
+    trouble: str = ""
+
+    @classmethod
+    def nothing(cls) -> Found:
+        """To begin with."""
+        return cls({}, {}, [], {})
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A job: bytes of a remote task."""
+
+    monitor: LogMonitor
+    task: TaskId
+    offset: int
+    data: bytes
+    stored: Stored
+
+    def __call__(self) -> None:
+        self.monitor._store(self)
+
+
+class LogMonitor:
+    """Implements `link.LogSink`; methods are for the launcher's loop, and none of them waits."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        logs: LogStore,
+        series: Mapping[TaskId, Series],
+        found: Callable[[], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`found` is called, on the worker's thread, when there is something to `take`."""
+        self._logs = logs
+        self._series = series
+        self._tell = found
+        self._worker = Worker("logs", failed)
+        self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
+        self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
+        self._sizes: dict[TaskId, int] = {}
+        """How far logs of this machine have grown, where the worker has not looked yet."""
+        self._lock = threading.Lock()
+        """Guards `_sizes` and `_found`; never held for long."""
+        self._found = Found.nothing()
+        for task in plan.tasks:
+            logs.open(task.id)  # takes up what is on disk, while nobody waits for us
+
+    # --- for the loop ---------------------------------------------------------------------
+
+    def size(self, task: TaskId) -> int:
+        """Bytes of a task's log that are on disk."""
+        return self._logs.open(task).size
+
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        """Puts a remote task's bytes on disk; `stored` gets their number when they are there."""
+        self._worker.put(_Store(self, task, offset, data, stored))
+
+    def forget(self, stored: Stored) -> None:
+        """What was handed over with `stored` and is not on disk yet will come again."""
+        self._worker.drop(lambda job: isinstance(job, _Store) and job.stored == stored)
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """A task of this machine, whose agent writes the log, has written up to `size`."""
+        with self._lock:
+            waiting = task in self._sizes
+            self._sizes[task] = size
+        if not waiting:
+            self._worker.put(lambda: self._count(task))
+
+    def await_line(self, task: TaskId, attempt: int, pattern: str, *, again: bool = False) -> None:
+        """The attempt is ready when a line of its log matches; `again`: the line may be among
+        the last that are on disk."""
+        self._worker.put(lambda: self._await_line(task, attempt, pattern, again))
+
+    def tail(self, task: TaskId, told: Callable[[tuple[str, ...]], None]) -> None:
+        """Calls `told`, on the worker's thread, with the last lines of a log."""
+
+        def read() -> None:
+            try:
+                lines = log_tail(self._logs.open(task))
+            except OSError:
+                lines = ()  # somebody has removed the file
+            told(lines)
+
+        self._worker.put(read)
+
+    def waiting_lines(self, task: TaskId) -> tuple[str, ...]:
+        """The last lines of a remote task among those that are not on disk yet."""
+        jobs = self._worker.jobs()
+        chunks = [job.data for job in jobs if isinstance(job, _Store) and job.task == task]
+        return tail_lines(b"".join(chunks)[-TAIL_BYTES:])
+
+    def expect_floods(self) -> None:
+        """Makes ready for tasks that write fast."""
+        self._worker.put(expect_floods)
+
+    @property
+    def stalled(self) -> bool:
+        """The disk is full, or does not answer."""
+        return self._worker.stalled > STALLED_SECONDS
+
+    @property
+    def idle(self) -> bool:
+        """All that was handed over is on disk, or given up."""
+        return self._worker.idle
+
+    @property
+    def unstored(self) -> int:
+        """Bytes that were handed over and are not on disk."""
+        return sum(len(job.data) for job in self._worker.jobs() if isinstance(job, _Store))
+
+    def take(self) -> Found:
+        """What has been found since the last call."""
+        with self._lock:
+            found, self._found = self._found, Found.nothing()
+        return found
+
+    def close(self) -> None:
+        """Takes no more; returns at once."""
+        self._worker.stop()
+
+    # --- the worker's thread --------------------------------------------------------------
+
+    def _store(self, chunk: _Store) -> None:
+        log = self._logs.open(chunk.task)
+        now = time.time()
+        while True:
+            try:
+                log.append(chunk.offset, chunk.data, now)
+                break
+            except OSError as error:
+                self._complain(f"{log.path.name}: {error.strerror}")
+                if not self._worker.pause(_AGAIN_SECONDS):
+                    return
+        with self._lock:
+            stored = self._found.stored
+            stored[chunk.stored] = stored.get(chunk.stored, 0) + len(chunk.data)
+        self._read(chunk.task, chunk.data, now)
+
+    def _count(self, task: TaskId) -> None:
+        log = self._logs.open(task)
+        now = time.time()
+        with self._lock:
+            size = self._sizes.pop(task)
+        before = log.size
+        try:
+            data = log.grown(size, now)
+            while task in self._patterns and before < log.size - len(data):
+                part = log.read(before, min(_LOOK, log.size - len(data) - before))
+                before += len(part)
+                self._find_line(task, part)
+        except OSError as error:
+            self._complain(f"{log.path.name}: {error.strerror}")
+        else:
+            self._read(task, data, now)
+
+    def _complain(self, trouble: str) -> None:
+        with self._lock:
+            self._found.trouble = trouble
+        self._tell()
+
+    def _read(self, task: TaskId, data: bytes, now: float) -> None:
+        last = None
+        for point in self._extractors[task].feed(data, now):
+            self._series[task].add(point)
+            last = point
+        self._find_line(task, data)
+        with self._lock:
+            if data:
+                self._found.wrote[task] = now
+            if last is not None:
+                rate = self._extractors[task].rate
+                self._found.metrics[task] = (now, last.values, rate)
+        self._tell()
+
+    def _await_line(self, task: TaskId, attempt: int, pattern: str, again: bool) -> None:
+        self._patterns[task] = (attempt, compile_pattern(pattern), b"")
+        if again:
+            log = self._logs.open(task)
+            self._find_line(task, log.read(max(0, log.size - _LOOK), _LOOK))
+
+    def _find_line(self, task: TaskId, data: bytes) -> None:
+        if task not in self._patterns:
+            return
+        attempt, pattern, rest = self._patterns[task]
+        text = rest + data
+        if not pattern.search(cut_lines(text)):
+            begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
+            return
+        del self._patterns[task]
+        with self._lock:
+            self._found.ready.append((task, attempt))
+        self._tell()

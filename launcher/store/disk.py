@@ -1,0 +1,110 @@
+"""Writing to the files of a run: here, or by a process that may be left behind when the disk
+does not answer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from . import disk_writer
+from .disk_writer import ANSWER, REQUEST
+
+_END_SECONDS = 1.0
+
+
+class Disk(Protocol):
+    """Writes to files, which are made where they are not there yet."""
+
+    def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
+        """Writes at an offset, or (-1) at the end; returns how many bytes were written.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+
+    def close(self) -> None:
+        """Closes all files."""
+
+
+class OwnDisk:
+    """Writes in this process."""
+
+    def __init__(self) -> None:
+        self._files: dict[tuple[Path, bool], int] = {}
+
+    def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
+        """As `Disk` says."""
+        key = (path, offset < 0)
+        if key not in self._files:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._files[key] = os.open(path, flags | (os.O_APPEND if offset < 0 else 0), 0o600)
+        if offset < 0:
+            return os.write(self._files[key], data)
+        return os.pwrite(self._files[key], data, offset)
+
+    def close(self) -> None:
+        """As `Disk` says."""
+        while self._files:
+            os.close(self._files.popitem()[1])
+
+
+class OtherProcess:
+    """Writes by `disk_writer`, started with the first write. For any thread; the calling one
+    waits, but not in the kernel's file system."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
+        """As `Disk` says."""
+        name = os.fsencode(path)
+        with self._lock:
+            process = self._process = self._process or _start()
+            assert process.stdin is not None and process.stdout is not None
+            try:
+                process.stdin.write(REQUEST.pack(len(name), offset, len(data)) + name)
+                process.stdin.write(data)
+                process.stdin.flush()
+                written, number = ANSWER.unpack(process.stdout.read(ANSWER.size))
+            except (OSError, struct.error):  # somebody has killed it: the next write starts another
+                self._forget(process)
+                raise OSError(errno.EIO, "the process that writes has ended") from None
+        if written < 0:
+            raise OSError(number, os.strerror(number))
+        return int(written)
+
+    def close(self) -> None:
+        """As `Disk` says; the process ends."""
+        with self._lock:
+            if self._process is not None:
+                self._forget(self._process)
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = None
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_SECONDS)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-I", "-S", disk_writer.__file__]
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # it may outlive us, and must not hold our pipes open
+        start_new_session=True,  # Ctrl-C is not for it
+        bufsize=1 << 18,
+        cwd="/",
+    )

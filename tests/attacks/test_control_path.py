@@ -1,0 +1,181 @@
+"""The time from a kill to the first signal, whatever else the launcher has to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster.file import loads
+from launcher.run.states import RunState
+from launcher.session.session import Session
+from launcher.session.wishes import door
+from tests.beds.frozen import FreezableDisk
+from tests.beds.inprocess import SshServer
+from tests.command import python_task
+from tests.conftest import require_bed
+from tests.launcher.agent_client import wait_until
+
+GOAL = 0.25
+"""Seconds, 99 times of 100, on a machine that does nothing else."""
+BOUND = 2.0
+"""Beyond it something that a kill waits for is on its way."""
+ROUNDS = 5
+
+SIGNALLED = """
+import os, signal, sys, time
+
+def told(*_):
+    with open(os.path.join(NOTES, str(os.getpid())), 'w') as note:
+        note.write(str(time.monotonic()))
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, told)
+print('it is ready', flush=True)
+while True:
+    WORK
+"""
+QUIET = "time.sleep(0.1)"
+FLOOD = "os.write(1, b'a line of a flood that never ends\\n' * 1000)"
+WORST = "os.write(1, b'loss: ' + b'1' * 64_000 + b'\\n'); time.sleep(0.01)"
+
+
+def cluster(notes: Path, work: str, count: int, host: str = "") -> str:
+    """So many tasks, each of which notes when it is signalled."""
+    script = SIGNALLED.replace("NOTES", repr(str(notes))).replace("WORK", work)
+    places = json.dumps([f"{'far' if host else 'localhost'}:auto"] * count)
+    return (
+        f'name = "control"\n{host}[jobs.worker]\ntasks = {places}\nin_cluster = false\n'
+        f"command = {json.dumps(list(python_task(script)))}\n"
+        'ready = { log = "^it is ready$" }\n'
+        '[run]\nworkdir = ""\ngrace = 5\nlog_limit = 100000000\n'
+    )
+
+
+def one_kill(folder: Path, text: str, *, disturb: ExitStack | None = None) -> float:
+    """Seconds from the command to the first signal."""
+    folder.mkdir()
+    session = Session.launch(loads(text, "control", folder), text)
+    session.start()
+    try:
+        wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs", 60)
+        if disturb is not None:
+            disturb.enter_context(never_reading(session))
+        wait_until(lambda: sum(t.log_size for t in session.snapshot().tasks) > 10, "it writes")
+        began = time.monotonic()
+        session.kill_all()
+        wait_until(lambda: any(folder.iterdir()), "a signal")
+        wait_until(lambda: session.snapshot().receipt, "a receipt")
+    finally:
+        session.kill_all()
+        session.wait(30)
+    receipt = session.snapshot().receipt
+    assert receipt is not None and receipt.clean
+    return min(float(note.read_text() or "inf") for note in folder.iterdir()) - began
+
+
+def report(name: str, times: list[float]) -> None:
+    """Prints the figures; fails where something has held up a kill."""
+    worst = max(times)
+    print(f"{name}: {', '.join(f'{1000 * t:.0f}' for t in times)} ms (goal {1000 * GOAL:.0f})")
+    assert worst < BOUND
+
+
+@contextmanager
+def never_reading(session: Session) -> Iterator[None]:
+    """Clients of the control socket that want to be told everything and never read."""
+    with ExitStack() as stack:
+        for _ in range(20):
+            link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            link.connect(str(door(session.folder.run_id)))
+            link.sendall(b'{"wish": "watch"}\\n')
+        flooding = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        flooding.connect(str(door(session.folder.run_id)))
+        flooding.settimeout(5)
+        with pytest.raises(OSError):
+            for _ in range(100_000):  # it is let go
+                flooding.sendall(b'{"wish": "nothing"}\\n' * 100)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "work", "count"),
+    [("quiet", QUIET, 2), ("flood", FLOOD, 16), ("worst text", WORST, 4)],
+)
+def test_local_tasks_are_signalled_at_once(
+    tmp_path: Path, name: str, work: str, count: int
+) -> None:
+    """With nothing else, under a flood, and with lines that cost expressions most."""
+    times = [
+        one_kill(tmp_path / f"notes-{number}", cluster(tmp_path / f"notes-{number}", work, count))
+        for number in range(ROUNDS)
+    ]
+    report(name, times)
+
+
+def test_clients_that_never_read_delay_nothing(tmp_path: Path) -> None:
+    """Twenty that watch, and one that floods the socket with commands."""
+    times = []
+    for number in range(2):
+        folder = tmp_path / f"notes-{number}"
+        with ExitStack() as stack:
+            times.append(one_kill(folder, cluster(folder, QUIET, 2), disturb=stack))
+    report("clients", times)
+
+
+@pytest.mark.bed
+def test_a_frozen_disk_delays_nothing(
+    tmp_path: Path, ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks on a host, under a flood, while the launcher's disk does not answer."""
+    require_bed()
+    times = []
+
+    for number in range(2):
+        place = tmp_path / f"disk-{number}"
+        with FreezableDisk(tmp_path / f"image-{number}", place) as disk:
+            monkeypatch.setenv("XDG_DATA_HOME", str(place))
+            notes = tmp_path / f"notes-{number}"
+            text = cluster(notes, FLOOD, 4, ssh_server.host_toml("far", sys.executable))
+            with ExitStack() as stack:
+                stack.callback(disk.thaw)
+                times.append(_kill_frozen(notes, text, disk))
+            wait_until(lambda: not _writers(), "nobody writes any more")
+    report("frozen disk", times)
+
+
+def _kill_frozen(folder: Path, text: str, disk: FreezableDisk) -> float:
+    folder.mkdir()
+    session = Session.launch(loads(text, "control", folder), text)
+    session.start()
+    wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs", 60)
+    disk.freeze()
+    wait_until(lambda: any("not stored" in n for n in session.snapshot().notes), "it is said")
+    began = time.monotonic()
+    session.kill_all()
+    wait_until(lambda: session.snapshot().receipt, "a receipt")
+    assert session.wait(30)
+    receipt = session.snapshot().receipt
+    assert receipt is not None and receipt.clean
+    return min(float(note.read_text() or "inf") for note in folder.iterdir()) - began
+
+
+def _writers() -> list[int]:
+    """Our own writing processes."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes()
+            parent = int((entry.parent / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if b"disk_writer" in words and parent == os.getpid():
+            found.append(int(entry.parent.name))
+    return found
