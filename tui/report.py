@@ -48,6 +48,7 @@ def _lines(snapshot: Snapshot, folder: Path) -> Iterator[str]:
             yield "  then: " + ", ".join(str(task) for task in failure.others)
     if snapshot.receipt is not None and snapshot.receipt.hosts:
         yield from receipt_lines(snapshot.receipt, snapshot.run_id)
+    yield from snapshot.results_missing
     if snapshot.outcome is Outcome.PREFLIGHT:
         yield "nothing was started"
     if snapshot.outcome is Outcome.DETACHED:

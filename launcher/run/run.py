@@ -22,7 +22,7 @@ from .states import HostState, Outcome, RunState, TaskState
 from .tasks import Tasks
 from .views import Views
 
-_STILL_HEARD = (ev.TaskExited, ev.Noted, ev.CollectProgress)
+_STILL_HEARD = (ev.TaskExited, ev.Noted, ev.CollectProgress, ev.ResultsMissing)
 """Events that matter although the run has ended."""
 
 
@@ -62,6 +62,7 @@ class Run:
             ev.SignalTask: self._tasks.signal,
             ev.Detach: lambda _: self._ending.conclude(Outcome.DETACHED, 0),
             ev.Noted: self._noted,
+            ev.ResultsMissing: self._results_missing,
         }
 
     @classmethod
@@ -122,6 +123,7 @@ class Run:
             outcome=self._ending.outcome,
             exit_code=self._ending.exit_code,
             notes=self._views.notes,
+            results_missing=self._ending.results_missing,
         )
 
     def _begin(self, _: ev.Begin) -> list[Instruction]:
@@ -318,6 +320,13 @@ class Run:
             return self._lease_over(rest)
         name, _, number = rest.rpartition(":")
         return self._tasks.timer(what, TaskId.parse(name), int(number))
+
+    def _results_missing(self, event: ev.ResultsMissing) -> list[Instruction]:
+        text = f"results of {event.host} were not brought back: {event.reason}"
+        text += f"; they stay on the host in {', '.join(event.paths)}"
+        self._views.note(text)
+        self._ending.miss_results(text)
+        return []
 
     def _noted(self, event: ev.Noted) -> list[Instruction]:
         self._views.note(event.text)

@@ -155,6 +155,8 @@ class Snapshot:
     exit_code: int | None = None
     notes: tuple[str, ...] = ()
     """Things said once, newest last (a full disk, a takeover, a reconnect)."""
+    results_missing: tuple[str, ...] = ()
+    """Hosts whose results (`collect`) were not brought back, and why: sentences."""
 
     @property
     def step(self) -> int | None:
