@@ -39,6 +39,11 @@ class Killing:
         else:
             self._take_over()
 
+    @property
+    def run_id(self) -> str:
+        """The run that is being ended."""
+        return self._run.folder.run_id
+
     def wait(self) -> Snapshot:
         """Waits for the receipt, and until the launcher has let go of the hosts.
 

@@ -18,7 +18,7 @@ from ..run.snapshot import Snapshot, TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
 from ..store.metrics import Extractor, Series
-from ..store.records import log_tail
+from ..store.records import log_tail, metric_record
 
 _OVERLAP = 4096
 """Bytes of what was read before in which a ready line may begin."""
@@ -70,11 +70,8 @@ class Outputs:
             last = point
         if last is not None:
             self._feed(ev.MetricSeen(now, task, last.values, extractor.rate))
-            values = {key: value for key, value in last.values.items() if value == value}
-            if extractor.rate is not None:
-                values["rate"] = round(extractor.rate, 3)
-            record = {"time": now, "event": "metric", "task": str(task), **values}
-            self._record({**record, "host": self._hosts_of[task]})
+            host = self._hosts_of[task]
+            self._record(metric_record(now, task, host, last.values, extractor.rate))
 
     def await_line(self, task: TaskId, attempt: int, ready: LogMatches) -> None:
         """The attempt is ready when a line of its log matches."""

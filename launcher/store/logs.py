@@ -69,7 +69,6 @@ class LogFile:
         """Marks that are in the index file."""
         self._write_fd = -1
         self._index_fd = -1
-        self._read_fd = -1
         self._load()
 
     @property
@@ -83,14 +82,19 @@ class LogFile:
         return self._newlines
 
     def read(self, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes from `offset`, never beyond `size`. Safe from any thread."""
+        """At most `limit` bytes from `offset`, never beyond `size`. Safe from any thread.
+
+        Opened for each read (5 µs): who reads, and until when, nobody knows, least of all at the
+        end of a run, so a descriptor that is kept is never closed.
+        """
         limit = min(limit, self._size - offset)
         if limit <= 0:
             return b""
-        with self._lock:
-            if self._read_fd < 0:
-                self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(self._read_fd, limit, offset)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return os.pread(fd, limit, offset)
+        finally:
+            os.close(fd)
 
     def mark_before_line(self, line: int) -> tuple[int, int]:
         """The last mark at or before line `line` (counted from 0): its offset, and how many
@@ -147,18 +151,22 @@ class LogFile:
 
         Returns the last of the new bytes (at most 64 KiB), for whoever reads metrics.
         """
-        if self._read_fd < 0 and size > self._size:
-            self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        if size <= self._size:
+            return b""
         if not hasattr(_scratch, "buffer"):
             _scratch.buffer = bytearray(_READ)  # a fresh one for each read costs page faults
         buffer: bytearray = _scratch.buffer
         count = 0
-        while self._size < size:
-            part = memoryview(buffer)[: size - self._size]
-            count = os.preadv(self._read_fd, [part], self._size)
-            if not count:
-                break
-            self._count(buffer, count, now)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while self._size < size:
+                part = memoryview(buffer)[: size - self._size]
+                count = os.preadv(fd, [part], self._size)
+                if not count:
+                    break
+                self._count(buffer, count, now)
+        finally:
+            os.close(fd)
         return bytes(buffer[max(0, count - MARK_BYTES) : count])
 
     def close(self) -> None:
