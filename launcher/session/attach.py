@@ -46,7 +46,7 @@ class StoredRun:
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""
-        return LogStore(self.folder.path)
+        return LogStore(self.folder.path, read_only=True)
 
 
 def stored(run_id: str, file: Path | None = None) -> StoredRun:

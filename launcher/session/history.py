@@ -160,6 +160,9 @@ class PastRun:
     def detach(self) -> None:
         """Nobody tends it."""
 
+    def close(self) -> None:
+        """Nothing is open: logs are opened for each read."""
+
 
 def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
     """What its record says; where that breaks off, it says so instead of showing tasks alive."""

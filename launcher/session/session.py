@@ -157,6 +157,9 @@ class Session:
         """Starts a launcher without a screen; when it has taken over, this one ends."""
         threading.Thread(target=self._detach, name="detach", daemon=True).start()
 
+    def close(self) -> None:
+        """The run's own launcher closes all when the run has ended."""
+
     # --- the launcher's thread ------------------------------------------------------------
 
     def publish(self, snapshot: Snapshot) -> None:

@@ -130,6 +130,11 @@ class Viewer:
         """Stops looking."""
         self._closed.set()
 
+    @property
+    def closed(self) -> bool:
+        """It was closed, or there is nothing more to be seen."""
+        return self._closed.is_set() or not self._thread.is_alive()
+
     # --- the viewer's thread --------------------------------------------------------------
 
     def _follow(self) -> None:
