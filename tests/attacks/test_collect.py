@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import errno
 import json
@@ -30,9 +31,11 @@ from launcher.hosts.messages import Answer
 from launcher.plan.plan import HostPlan
 from launcher.run import events as ev
 from tests.beds.frozen import FreezableDisk
+from tests.conftest import REPOSITORY
 
 A = TypeVar("A", bound=Answer)
 PATHS = ("/results/out",)
+LATER = ("extractall", "extract", "unpack_archive", "data_filter", "tar_filter")
 
 
 def member(**head: Any) -> bytes:
@@ -196,6 +199,18 @@ def test_results_on_debians_own_python(tmp_path: Path, monkeypatch: pytest.Monke
     assert os.readlink(target / "out/latest") == "deep/model"
     assert stat.S_IMODE((target / "out/tool").stat().st_mode) & ~0o755 == 0
     assert [one.name for one in (tmp_path / "run").iterdir()] == ["far"]
+
+
+def test_nothing_is_unpacked_by_what_the_oldest_python_lacks() -> None:
+    """Nobody in the launching machine's packages calls `tarfile`'s or `shutil`'s unpacking, whose
+    filters came with Python 3.11.4."""
+    found = []
+    for package in ("launcher", "tui"):
+        for path in (REPOSITORY / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and node.attr in LATER:
+                    found.append(f"{path}:{node.lineno}")
+    assert found == []
 
 
 def test_whatever_fails_the_results_are_said_to_be_missing(

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 from launcher.errors import RunNotFoundError, TfmuxError
-from launcher.homes import runs_home
 from launcher.ids import TaskId
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
@@ -85,7 +84,7 @@ def kill(arguments: argparse.Namespace) -> int:
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
             print("tfmux: no active runs", file=sys.stderr)
-        kills = [_begin(run.run_id, None) for run in found.runs]
+        kills = [_begin_listed(run.run_id) for run in found.runs]
     elif arguments.run:
         kills = [_begin(arguments.run, arguments.file)]
     else:
@@ -103,14 +102,23 @@ def _begin(run_id: str, file: Path | None) -> Killing | int:
             _say(f"{run.folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
         return Killing(run)
-    except RunNotFoundError:
-        raise
     except (TfmuxError, OSError) as error:
-        folder = RunFolder(runs_home() / run_id)
+        if file is not None or isinstance(error, RunNotFoundError):
+            raise
+        folder = RunFolder.find(run_id)
         launcher = folder.tended()
-        if launcher is not None and wish(run_id, wish="kill"):
-            _say(f"{run_id}: its launcher (pid {launcher}) was told to kill it")
-        _say(f"{run_id} could not be killed from here: {error}")
+        if launcher is not None and wish(folder.run_id, wish="kill"):
+            _say(f"{folder.run_id}: its launcher (pid {launcher}) was told to kill it")
+        _say(f"{folder.run_id} could not be killed from here: {error}")
+        return Exit.UNCONFIRMED
+
+
+def _begin_listed(run_id: str) -> Killing | int:
+    """The same of one among many: whatever is wrong with it must not hold up the others."""
+    try:
+        return _begin(run_id, None)
+    except Exception as error:
+        _say(f"{run_id} could not be killed from here: {error!r}")
         return Exit.UNCONFIRMED
 
 
