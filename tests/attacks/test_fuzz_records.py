@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from pathlib import Path
@@ -104,7 +105,7 @@ def _record(draw: st.DrawFn) -> bytes:
                     place = place[key]
                     continue
                 if draw(st.booleans()):
-                    place[key] = draw(_ODD)
+                    place[key] = copy.deepcopy(draw(_ODD))  # it may be changed in the next turn
                 else:
                     del place[key]
             elif isinstance(place, list) and place and isinstance(place[0], dict):
