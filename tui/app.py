@@ -176,6 +176,8 @@ class TfmuxApp(App[int]):
         if not self._pages:
             self.exit(code)
             return
+        if self.control is not None:
+            self.control.close()
         self.control = None
         above = [not isinstance(screen, Page) for screen in self.screen_stack]
         for _ in range(above[::-1].index(False)):

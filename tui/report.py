@@ -50,6 +50,7 @@ def _lines(snapshot: Snapshot, folder: Path) -> Iterator[str]:
         yield from receipt_lines(snapshot.receipt, snapshot.run_id)
     if snapshot.launcher_error:
         yield f"the launcher failed: {snapshot.launcher_error}"
+    yield from snapshot.results_missing
     if snapshot.outcome is Outcome.PREFLIGHT:
         yield "nothing was started"
     if snapshot.outcome is Outcome.DETACHED:

@@ -11,7 +11,7 @@ from launcher.cluster.clusters import Stamp
 from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
-from launcher.session.history import RunSummary, summary
+from launcher.session.history import RunSummary, summary, unreadable_summary
 from launcher.session.living import LivingRun
 from launcher.store.runs import RunFolder
 from tui import demos
@@ -96,12 +96,15 @@ class Shelf:
         return found + [self._cluster(path, saved=True) for path in rest]
 
     def runs(self) -> list[RunEntry]:
-        """The newest runs, and whether a launcher of this machine tends them."""
+        """The newest runs, and whether a launcher of this machine tends them; then what cannot
+        be looked at."""
+        folders, unreadable = RunFolder.scan()
         entries = []
-        for folder in RunFolder.all()[:MOST_RUNS]:
+        for folder in folders[:MOST_RUNS]:
             told = self._summary(folder)
             entries.append(RunEntry(told, None if told.over else folder.tended()))
-        return entries
+        shown = [unreadable_summary(run) for run in unreadable[:MOST_RUNS]]
+        return entries + [RunEntry(told, None, asked=True) for told in shown]
 
     def demos(self) -> list[DemoEntry]:
         """All demos."""

@@ -1,22 +1,30 @@
-"""Results on their way to the launcher: a tar archive that is made while it is read.
+"""Results on their way to the launcher: a stream of members that is made while it is read.
 
-Nothing is written on this host, where the disk may be full. An offset of the archive always
+A member is a length (u32), a JSON head of that length, and for a file its contents: `{"name":
+"out/model", "kind": "file", "size": 12, "mode": 420, "mtime": 1763657402}`, `{"name": "out",
+"kind": "folder", "mode": 493}`, `{"name": "out/latest", "kind": "link", "target": "model"}`. A
+folder comes before what is in it. A length of 0 ends the stream.
+
+Nothing is written on this host, where the disk may be full. An offset of the stream always
 means the same byte, so that a launcher that was cut off goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import bisect
+import json
 import os
 import stat
-import tarfile
-from typing import Iterator
+import struct
+from typing import Any, Callable, Iterator
 
-_BLOCK = 512
+LENGTH = struct.Struct(">I")
+_MOST_PROBLEMS = 100
 
 
 class Archive:
-    """The files below some paths, each under a name of its own. `size` is the archive's.
+    """The files below some paths, each under a name of its own. `total` is the stream's length,
+    `size` how much of it may be sent by now (`allow`).
 
     What cannot be read, or changes while it is read, is named in `problems` and filled with
     zeros, so that everything else arrives.
@@ -24,8 +32,10 @@ class Archive:
 
     def __init__(self, wanted: list[tuple[str, str]]) -> None:
         self.wanted = wanted
+        self.total = 0
         self.size = 0
         self.files = 0
+        self.links = 0
         self.absent: list[str] = []
         self.problems: list[str] = []
         self._starts: list[int] = []
@@ -34,16 +44,30 @@ class Archive:
         for name, path in wanted:
             if not os.path.lexists(path):
                 self.absent.append(path)
-            for inside, member in _members(name, path):
+            for inside, member in _members(name, path, self._not_listed):
                 self._add(inside, member)
-        self._append(bytes(2 * _BLOCK), 2 * _BLOCK)
+        self._append(LENGTH.pack(0), LENGTH.size)
+
+    @property
+    def announcement(self) -> dict[str, Any]:
+        """What the launcher is told before it asks for the stream."""
+        return {
+            "size": self.total,
+            "files": self.files,
+            "links": self.links,
+            "absent": self.absent[:_MOST_PROBLEMS],
+        }
+
+    def allow(self, upto: int) -> None:
+        """The launcher has room for the stream up to this byte."""
+        self.size = min(self.total, upto)
 
     def pread(self, limit: int, offset: int) -> bytes:
         """At most `limit` bytes from `offset` on."""
         at = bisect.bisect_right(self._starts, offset) - 1
         part = self._parts[at]
         within = offset - self._starts[at]
-        end = self._starts[at + 1] if at + 1 < len(self._starts) else self.size
+        end = self._starts[at + 1] if at + 1 < len(self._starts) else self.total
         limit = min(limit, end - offset)
         if isinstance(part, bytes):
             return part[within : within + limit]
@@ -57,42 +81,40 @@ class Archive:
         self._open = ("", -1)
 
     def _add(self, name: str, path: str) -> None:
+        head: dict[str, Any] = {"name": name}
         try:
             info = os.lstat(path)
-            member = tarfile.TarInfo(name)
-            member.mtime = int(info.st_mtime)
-            member.mode = stat.S_IMODE(info.st_mode)
             if stat.S_ISDIR(info.st_mode):
-                member.type = tarfile.DIRTYPE
+                head.update(kind="folder", mode=stat.S_IMODE(info.st_mode))
             elif stat.S_ISLNK(info.st_mode):
-                member.type = tarfile.SYMTYPE
-                member.linkname = os.readlink(path)
+                head.update(kind="link", target=os.readlink(path))
+                self.links += 1
             elif stat.S_ISREG(info.st_mode):
-                member.size = info.st_size
+                head.update(kind="file", mode=stat.S_IMODE(info.st_mode))
+                head.update(size=info.st_size, mtime=max(0, int(info.st_mtime)))
+                self.files += 1
             else:
                 return  # a socket, a pipe: nothing of it could be brought anywhere
         except OSError as error:
-            self.problems.append(f"{path}: {error.strerror}")
+            self._problem(f"{path}: {error.strerror}")
             return
-        head = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
-        self._append(head, len(head))
-        self.files += not member.isdir()
-        if member.size:
-            self._append(path, member.size)
-            rest = -member.size % _BLOCK
-            if rest:
-                self._append(bytes(rest), rest)
+        raw = json.dumps(head, separators=(",", ":")).encode()
+        self._append(LENGTH.pack(len(raw)) + raw, LENGTH.size + len(raw))
+        if head.get("size"):
+            self._append(path, head["size"])
 
     def _append(self, part: bytes | str, length: int) -> None:
-        self._starts.append(self.size)
+        self._starts.append(self.total)
         self._parts.append(part)
-        self.size += length
+        self.total += length
 
     def _read(self, path: str, limit: int, offset: int) -> bytes:
         try:
             if self._open[0] != path:
                 self.close()
-                self._open = (path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+                # A pipe may stand there by now: to open one must not wait for its other end.
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                self._open = (path, os.open(path, flags))
             data = os.pread(self._open[1], limit, offset)
         except OSError as error:
             self._problem(f"{path}: {error.strerror}")
@@ -101,19 +123,25 @@ class Archive:
             self._problem(f"{path}: became shorter while it was read")
         return data
 
+    def _not_listed(self, error: OSError) -> None:
+        self._problem(f"{error.filename}: {error.strerror}")
+
     def _problem(self, text: str) -> None:
-        if text not in self.problems:
+        if text not in self.problems and len(self.problems) < _MOST_PROBLEMS:
             self.problems.append(text)
 
 
-def _members(name: str, path: str) -> Iterator[tuple[str, str]]:
+def _members(
+    name: str, path: str, not_listed: Callable[[OSError], None]
+) -> Iterator[tuple[str, str]]:
     if not os.path.lexists(path):
         return
     if not os.path.isdir(path):
         yield name, os.path.realpath(path) if os.path.islink(path) else path
         return
-    for base, folders, names in os.walk(path):
-        inside = name + base[len(path) :]
+    for base, folders, names in os.walk(path, onerror=not_listed):
+        rest = base[len(path) :].strip("/")
+        inside = f"{name}/{rest}" if rest else name
         yield inside, os.path.join(base, "")
         links = [folder for folder in folders if os.path.islink(os.path.join(base, folder))]
         for member in sorted([*names, *links]):

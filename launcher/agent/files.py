@@ -66,9 +66,11 @@ class Files:
 
     def collect(self, channel: Channel, said: dict[str, Any]) -> None:
         """Results for the launcher: it asks for an archive, opens it, and says when it has all."""
-        if "open" in said and self._archive is not None:
-            number = said["open"]
-            channel.open_logs[number] = OpenLog(number, self._archive, said["from"])
+        if "upto" in said and self._archive is not None:
+            self._archive.allow(said["upto"])
+            if "open" in said:
+                number = said["open"]
+                channel.open_logs[number] = OpenLog(number, self._archive, said["from"])
         elif said.get("done"):
             problems = []
             if self._archive is not None:
@@ -87,4 +89,4 @@ class Files:
         archive = self._archive
         if archive is None or archive.wanted != wanted:
             self._archive = archive = collect.Archive(wanted)
-        return {"size": archive.size, "files": archive.files, "absent": archive.absent}
+        return archive.announcement

@@ -126,6 +126,7 @@ _FIELDS: dict[int, dict[str, Check]] = {
         "id?": _ID,
         "open?": _LOG_NUMBER,
         "from?": _SIZE,
+        "upto?": _SIZE,
         "done?": _flag,
         "paths?": _list(_row(_file_name, _text())),
     },
@@ -180,9 +181,9 @@ def parse(frame: wire.Frame) -> dict[str, Any]:
     if frame.type == wire.STAGED and body.get("first") and "key" not in body:
         raise wire.WireError(f"{name}: no key")
     if frame.type == wire.COLLECT:
-        if "open" in body and "from" not in body:
+        if "open" in body and not {"from", "upto"} <= body.keys():
             raise wire.WireError(f"{name}: no offset")
-        if "id" not in body and "open" not in body:
+        if "id" not in body and "upto" not in body:
             raise wire.WireError(f"{name}: no id")
     return body
 

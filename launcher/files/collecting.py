@@ -1,19 +1,21 @@
 """Results brought back at the end of a run: what `collect` names, from every host.
 
-The agent reads the files as one archive over the run's own channel, by credit like the logs;
-here it is unpacked as it comes, never stored twice. After a cut it goes on at the byte where it
-stopped. What could not be brought is said, and stays on the host.
+The agent reads the files as one stream over the run's own channel; here they are unpacked as
+they come, never stored twice. After a cut it goes on at the byte where it stopped. A host's
+results count as brought when everything that it announced is here with its size; what could not
+be brought is said, and stays on the host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 import queue
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,15 +25,17 @@ from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
 from ..hosts.messages import ArchiveAnswer, CollectedAnswer
 from ..plan.plan import HostPlan
-from ..printable import printable
 from ..run import events as ev
+from .unpacking import Announcement, Unpacker, UnpackError, shown
 
 NUMBER = 0xFFFF
-"""The number under which the archive's bytes come; no log has it."""
+"""The number under which the stream's bytes come; no log has it."""
 PATIENCE = 60.0
 _READ_SECONDS = 600.0
 _TELL_SECONDS = 0.1
-_QUEUED = 64
+_WINDOW = 4 << 20
+"""Bytes that may be on their way to the disk: the host is asked for no more."""
+_SAID = 10
 
 
 class Results:
@@ -64,29 +68,30 @@ class Results:
             if not work.cancelled():  # it is we who are to end
                 work.cancel()
                 raise
-            self._say(
-                f"{host.name}: results not brought back; {', '.join(host.collect)} stay there"
-            )
-            return False
-        except (TfmuxError, OSError) as error:
-            reason = error.reason if isinstance(error, HostError) else str(error)
-            self._say(f"{host.name}: results not brought back, they stay there: {reason}")
-            return False
+            return self._missing(host, "nobody waited for them")
+        except Exception as error:  # whatever it is, the host's copy must not go
+            return self._missing(host, _reason(error))
         finally:
             self._work.discard(work)
         for path in brought.absent:
-            self._say(f"{host.name}: nothing to collect at {path}")
-        for problem in (*brought.problems, *brought.refused)[:10]:
-            self._say(f"{host.name}: not brought back: {problem}")
+            self._say(f"{host.name}: nothing to collect at {shown(path)}")
+        for refused in brought.refused[:_SAID]:
+            self._say(f"{host.name}: not brought back: {refused}")
         if brought.files:
             size = f"{brought.bytes / 1e6:.1f} MB"
-            self._say(f"{host.name}: {brought.files} files ({size}) are in {folder}")
-        return not brought.problems
+            self._say(f"{host.name}: {brought.files} files ({size}) are in {brought.folder}")
+        if brought.problems:
+            return self._missing(host, "; ".join(map(shown, brought.problems[:_SAID])))
+        return True
 
     def stop(self) -> None:
         """Whoever waits has had enough: what has not come stays on its host."""
         for work in self._work:
             work.cancel()
+
+    def _missing(self, host: HostPlan, reason: str) -> bool:
+        self._feed(ev.ResultsMissing(time.time(), host.name, reason, host.collect))
+        return False
 
     def _say(self, text: str) -> None:
         self._feed(ev.Noted(time.time(), text))
@@ -94,8 +99,9 @@ class Results:
 
 @dataclass(frozen=True)
 class Brought:
-    """What came from a host: how much, what was not there, and what could not be brought."""
+    """What came from a host: how much, where it is, what was not there, and what is missing."""
 
+    folder: Path
     files: int
     bytes: int
     absent: tuple[str, ...]
@@ -109,64 +115,94 @@ async def bring_back(
 ) -> Brought:
     """Brings paths of a host into `folder`, each under its last part.
 
-    `progress` gets bytes and the total, at most ten times a second, and at the end.
+    `folder` is made when all is there; until then its name ends in `.partial`. `progress` gets
+    bytes and the total, at most ten times a second, and at the end.
 
     Raises:
         AgentError: the host did not come back in time, or its agent refused.
-        TfmuxError: it could not be stored here.
+        UnpackError: what came is not what was announced.
+        OSError: it could not be stored here.
     """
+    host = link.settings.host
     wanted = named(paths)
-    unpacking = _Unpacking(folder)
-    told = heard = 0.0
+    receiving: _Receiving | None = None
     session = -1
-    size = files = 0
-    absent: tuple[str, ...] = ()
+    moved = (0, 0)
+    told, heard = 0.0, time.monotonic()
     try:
-        while not unpacking.failed and (not size or unpacking.received < size):
-            heard = heard or time.monotonic()
+        while receiving is None or not receiving.ended.is_set():
             if link.connected and link.sessions != session:
                 session = link.sessions
                 try:
                     body = {"paths": wanted}
                     answer = await link.ask(wire.COLLECT, body, ArchiveAnswer, _READ_SECONDS)
                 except AgentError:
-                    if not _cut_off(link):
+                    if _connected(link):
                         raise
                     continue  # cut off once more
-                if size and answer.size != size:
-                    raise AgentError(link.settings.host, "the results changed meanwhile")
-                size, files, absent = answer.size, answer.files, answer.absent
-                link.receive(NUMBER, unpacking.take)
-                opened = {"open": NUMBER, "from": unpacking.received}
-                link.send(wire.COLLECT, opened)
+                announced = Announcement(answer.size, answer.files, answer.links, answer.absent)
+                if receiving is None:
+                    receiving = _Receiving(folder, announced)
+                elif announced != receiving.announced:
+                    raise AgentError(host, "the results changed meanwhile")
+                link.receive(NUMBER, receiving.take)
+                opened = {"open": NUMBER, "from": receiving.received}
+                link.send(wire.COLLECT, {**opened, "upto": receiving.more()})
                 heard = time.monotonic()
-            if await unpacking.news(_TELL_SECONDS):
-                heard = time.monotonic()
-            elif time.monotonic() - heard > PATIENCE:
-                raise AgentError(link.settings.host, f"nothing came for {PATIENCE:.0f} s")
-            if time.monotonic() - told >= _TELL_SECONDS:
-                told = time.monotonic()
-                progress(unpacking.received, size)
-        await asyncio.to_thread(unpacking.finish)
-        progress(unpacking.received, size)
+            elif receiving is not None and receiving.has_room:
+                link.send(wire.COLLECT, {"upto": receiving.more()})
+            if receiving is None:
+                await asyncio.sleep(_TELL_SECONDS)
+            else:
+                await receiving.wait(_TELL_SECONDS)
+                if moved != (moved := (receiving.received, receiving.stored)):
+                    heard = time.monotonic()
+                if time.monotonic() - told >= _TELL_SECONDS:
+                    told = time.monotonic()
+                    progress(receiving.stored, receiving.announced.size)
+            if time.monotonic() - heard > PATIENCE:
+                stalled = receiving is not None and receiving.received > receiving.stored
+                what = "the disk here took nothing" if stalled else "nothing came"
+                raise AgentError(host, f"{what} for {PATIENCE:.0f} s")
+        if receiving.error is not None:
+            raise receiving.error
+        announced = receiving.announced
+        progress(announced.size, announced.size)
         done = await link.ask(wire.COLLECT, {"done": True}, CollectedAnswer)
-        refused = tuple(map(printable, unpacking.refused))
-        return Brought(files, size, absent, done.problems, refused)
+        return Brought(
+            receiving.folder,
+            announced.files + announced.links - len(receiving.refused),
+            announced.size,
+            announced.absent,
+            done.problems,
+            tuple(receiving.refused),
+        )
     finally:
         link.receive(NUMBER, None)
-        unpacking.abandon()
+        if receiving is not None:
+            receiving.abandon()
         link.send(wire.COLLECT, {"done": True, "id": 0})  # it may have more to send than we want
 
 
-def _cut_off(link: Link) -> bool:
-    return not link.connected
+def _connected(link: Link) -> bool:
+    return link.connected
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, HostError):
+        return error.reason
+    if isinstance(error, OSError):
+        where = f"{shown(os.fsdecode(error.filename))}: " if error.filename is not None else ""
+        return f"{where}{error.strerror or error}"
+    return str(error) if isinstance(error, TfmuxError) else f"{type(error).__name__}: {error}"
 
 
 def named(paths: Sequence[str]) -> list[tuple[str, str]]:
     """Each path with the name that it gets here: its last part, numbered where that is taken."""
     names: dict[str, str] = {}
     for path in paths:
-        base = posixpath.basename(posixpath.normpath(path)) or "root"
+        base = posixpath.basename(posixpath.normpath(path))
+        base = "root" if base in ("", ".", "..") else base
         name, number = base, 1
         while name in names:
             number += 1
@@ -175,92 +211,130 @@ def named(paths: Sequence[str]) -> list[tuple[str, str]]:
     return list(names.items())
 
 
-class _Unpacking:
-    """A thread that unpacks the archive, and the bytes on their way to it."""
+class _Receiving:
+    """A thread that unpacks the stream, and the bytes on their way to it. The loop never waits
+    for the thread: a disk that hangs holds up nothing but these results."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, announced: Announcement) -> None:
+        self.announced = announced
+        self.folder = folder
+        """Where the results are, when all is there."""
         self.received = 0
+        self.stored = 0
+        """Bytes that the disk has taken."""
         self.refused: list[str] = []
-        self._folder = folder
-        self._error: BaseException | None = None
-        self._chunks: queue.Queue[bytes] = queue.Queue()
-        self._rest = b""
+        self.error: Exception | None = None
+        self.ended = asyncio.Event()
+        self._asked = 0
+        self._chunks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._news = asyncio.Event()
-        self._room = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._run, name="unpack", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="unpack", daemon=True).start()
 
     @property
-    def failed(self) -> bool:
-        """It could not be stored; `finish` says why."""
-        return self._error is not None
+    def has_room(self) -> bool:
+        """More may be asked for."""
+        room = self.stored + _WINDOW - self._asked
+        return self._asked < self.announced.size and room >= _WINDOW // 2
+
+    def more(self) -> int:
+        """The byte up to which the host may send now."""
+        self._asked = max(self._asked, min(self.announced.size, self.stored + _WINDOW))
+        return self._asked
 
     async def take(self, offset: int, chunk: bytes) -> None:
-        """Takes the bytes at `offset`; waits while the disk is slower than the network."""
-        if offset != self.received:
+        """Takes the bytes at `offset`, without waiting for the disk."""
+        if offset != self.received or not chunk:
             return  # what was still on its way from before a cut
+        if offset + len(chunk) > self._asked:
+            self._fail(UnpackError("the host sent more than was asked for"))
+            return
         self.received += len(chunk)
         self._chunks.put(chunk)
-        self._news.set()
-        if self._chunks.qsize() > _QUEUED:
-            self._room.clear()
-            await self._room.wait()
 
-    async def news(self, timeout: float) -> bool:
-        """Waits until bytes have come; False when none came in time."""
-        try:
+    async def wait(self, timeout: float) -> None:
+        """Waits until there is something to do, at most so long."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._news.wait()
-        except TimeoutError:
-            return False
         self._news.clear()
-        return True
-
-    def finish(self) -> None:
-        """Waits until all is unpacked.
-
-        Raises:
-            TfmuxError: something could not be stored.
-        """
-        self.abandon()
-        self._thread.join()
-        if isinstance(self._error, OSError):
-            where = self._error.filename or self._folder
-            raise TfmuxError(f"{where}: {self._error.strerror}") from self._error
-        if self._error is not None:
-            raise TfmuxError(f"{self._folder}: {self._error}") from self._error
 
     def abandon(self) -> None:
         """No more bytes come."""
         self._chunks.put(b"")
 
-    def read(self, count: int) -> bytes:
-        """The archive as a file; called by the thread."""
-        while not self._rest:
-            self._rest = self._chunks.get()
-            if self._chunks.qsize() <= _QUEUED // 2:
-                self._loop.call_soon_threadsafe(self._room.set)
-            if not self._rest:
-                return b""
-        data, self._rest = self._rest[:count], self._rest[count:]
-        return data
+    def _fail(self, error: Exception) -> None:
+        self.error = self.error or error
+        self.ended.set()
+        self._news.set()
+
+    # --- the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            source: Any = self
-            with tarfile.open(fileobj=source, mode="r|", bufsize=1 << 16) as archive:
-                archive.extractall(self._folder, filter=self._keep)
-        except (OSError, tarfile.TarError) as error:
-            self._error = error
-        while self.read(1 << 16):
-            continue  # nobody must wait for room that never comes
+            self._unpack()
+        except Exception as error:
+            self._tell(self._fail, error)
 
-    def _keep(self, member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo | None:
-        """Results are data: nothing is written elsewhere, and nothing is a device."""
+    def _unpack(self) -> None:
+        self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        partial = _made(self.folder.with_name(f"{self.folder.name}.partial"))
+        unpacker = Unpacker(partial, self.announced)
+        self.refused = unpacker.refused
+        told = 0
         try:
-            return tarfile.data_filter(member, folder)
-        except tarfile.FilterError as error:
-            self.refused.append(str(error))
-            return None
+            while self.stored < self.announced.size:
+                chunk = self._chunks.get()
+                if not chunk:
+                    return  # nobody waits for it any longer
+                unpacker.feed(chunk)
+                self.stored += len(chunk)
+                if self.stored - told >= _WINDOW // 4:
+                    told = self.stored
+                    self._tell(self._news.set)
+            unpacker.finish()
+            self.folder = _moved(partial, self.folder)
+        except OSError as error:
+            raise _About(unpacker.name, error) from error
+        finally:
+            unpacker.close()
+            with suppress(OSError):
+                partial.rmdir()  # nothing has come
+        self._tell(self.ended.set)
+        self._tell(self._news.set)
+
+    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop has ended: nobody waits
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+class _About(UnpackError):
+    """A member could not be stored."""
+
+    def __init__(self, name: str, error: OSError) -> None:
+        super().__init__(f"{shown(name)}: {error.strerror}" if name else str(error.strerror))
+
+
+def _made(folder: Path) -> Path:
+    """Makes the folder, under the next free name where that is taken."""
+    while True:
+        try:
+            folder = _free(folder)
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        return folder
+
+
+def _moved(partial: Path, folder: Path) -> Path:
+    folder = _free(folder)
+    partial.rename(folder)
+    return folder
+
+
+def _free(path: Path) -> Path:
+    free, number = path, 1
+    while os.path.lexists(free):
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free

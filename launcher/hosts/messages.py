@@ -289,10 +289,11 @@ class BuiltAnswer(Answer):
 
 
 class ArchiveAnswer(Answer):
-    """How many bytes of results wait, in how many files, and which paths are not there."""
+    """How many bytes of results wait, how many files and links, and which paths are not there."""
 
     size: Count
     files: Count
+    links: Count
     absent: Texts
 
 

@@ -8,10 +8,14 @@ with the same GPU.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ids import TaskId
+from .parts import TaskPlan
+
+_NAMED = 4
+"""Tasks that a note names."""
 
 NO_GPU = "-1"
 """Hides every GPU. CUDA and TensorFlow honour the empty text too, but a variable that is
@@ -114,3 +118,23 @@ def _merged(*lists: str) -> str:
         return lists[0]
     entries = (entry.strip() for text in lists for entry in text.split(","))
     return ",".join(dict.fromkeys(filter(None, entries)))
+
+
+def unset_names(
+    tasks: Iterable[TaskPlan], environ: Mapping[str, str]
+) -> dict[str, tuple[TaskId, ...]]:
+    """The names in `env_from` that are not set in the launcher's environment, each with the tasks
+    that were to get them."""
+    found: dict[str, tuple[TaskId, ...]] = {}
+    for task in tasks:
+        for name in task.env_from:
+            if name not in environ:
+                found[name] = (*found.get(name, ()), task.id)
+    return found
+
+
+def unset_note(name: str, tasks: Sequence[TaskId]) -> str:
+    """A sentence about a name in `env_from` that is not set."""
+    more = f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else ""
+    named = ", ".join(str(task) for task in tasks[:_NAMED])
+    return f"{name} (env_from) is not set in the launcher's environment: {named}{more}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -15,9 +16,10 @@ from ..errors import AgentError
 from ..hosts.host_keys import ShownKey
 from ..hosts.ssh import Ask, Logins
 from ..ids import new_run_id
+from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan
 from . import across, judge, matrix
-from .findings import CHECKS, OK, Check, Finding, Pair, Reach, Result, Severity, passed
+from .findings import CHECKS, OK, Check, Finding, Pair, Reach, Result, Severity, passed, warning
 from .host import HostCheck
 from .report import Report
 from .visit import Visit
@@ -79,6 +81,7 @@ class _Preflight:
     async def run(self) -> Report:
         began = time.monotonic()
         chief, others, why = across.sharers(self._plan)
+        self._tell_unset()
         try:
             async with AsyncExitStack() as visits:
                 checks = await self._visit_all(visits)
@@ -172,6 +175,16 @@ class _Preflight:
                 self._tell(judge.unanswered(Check.LOGDIR, Severity.WARN, error))
                 continue
             self._tell(across.sharing(name, chief, check.folder.path, why, seen=seen))
+
+    def _tell_unset(self) -> None:
+        """Variables that the tasks of a host would not get from this shell."""
+        for host in self._plan.hosts:
+            unset = unset_names(self._plan.on_host(host.name), os.environ)
+            for name, tasks in unset.items():
+                sentence = f"{unset_note(name, tasks)} would start without it"
+                todo = f"export {name} before the launch, or take it out of env_from"
+                brief = f"{name} is not set"
+                self._tell(warning(Check.SHELL, "env-unset", host.name, brief, sentence, todo))
 
     def _tell_reach(self, source: str) -> None:
         """A host that reaches all it must."""

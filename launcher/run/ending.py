@@ -46,6 +46,7 @@ class Ending:
         self.outcome: Outcome | None = None
         self.exit_code: int | None = None
         self.ended: float | None = None
+        self.results_missing: tuple[str, ...] = ()
 
     def everything(self, cause: Cause) -> list[Instruction]:
         """One broadcast to all hosts at once, never host after host."""
@@ -145,6 +146,11 @@ class Ending:
         self._views.state = RunState.ENDED
         self.outcome, self.exit_code, self.ended = outcome, exit_code, self._views.now
         return [ev.End(outcome, exit_code)]
+
+    def miss_results(self, text: str) -> None:
+        """Results were not brought: the tasks did what they should, and yet it is no success."""
+        self.results_missing += (text,)
+        self.exit_code = self.exit_code or 1
 
     def _finish(self) -> list[Instruction]:
         order = [host for host in self._views.hosts if host in self._receipts]

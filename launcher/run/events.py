@@ -218,6 +218,15 @@ class Noted(Event):
 
 
 @dataclass(frozen=True)
+class ResultsMissing(Event):
+    """A host's results were not brought, or not all of them; `paths` stay there."""
+
+    host: str
+    reason: str
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Instruction:
     """Something that the launcher's shell shall do."""
 

@@ -24,7 +24,13 @@ from .views import Views
 
 TAKEOVER_SECONDS = 5.0
 """Within so many seconds another launcher that takes a run over has all its hosts."""
-_STILL_HEARD = (ev.TaskExited, ev.Noted, ev.CollectProgress, ev.LauncherFailed)
+_STILL_HEARD = (
+    ev.TaskExited,
+    ev.Noted,
+    ev.CollectProgress,
+    ev.ResultsMissing,
+    ev.LauncherFailed,
+)
 """Events that matter although the run has ended."""
 
 
@@ -66,6 +72,7 @@ class Run:
             ev.SignalTask: self._tasks.signal,
             ev.Detach: lambda _: self._ending.conclude(Outcome.DETACHED, 0),
             ev.Noted: self._noted,
+            ev.ResultsMissing: self._results_missing,
         }
 
     @classmethod
@@ -127,6 +134,7 @@ class Run:
             exit_code=self._ending.exit_code,
             launcher_error=self._ending.launcher_error,
             notes=self._views.notes,
+            results_missing=self._ending.results_missing,
         )
 
     def _begin(self, _: ev.Begin) -> list[Instruction]:
@@ -363,6 +371,13 @@ class Run:
             return self._taken(rest)
         name, _, number = rest.rpartition(":")
         return self._tasks.timer(what, TaskId.parse(name), int(number))
+
+    def _results_missing(self, event: ev.ResultsMissing) -> list[Instruction]:
+        text = f"results of {event.host} were not brought back: {event.reason}"
+        text += f"; they stay on the host in {', '.join(event.paths)}"
+        self._views.note(text)
+        self._ending.miss_results(text)
+        return []
 
     def _noted(self, event: ev.Noted) -> list[Instruction]:
         self._views.note(event.text)

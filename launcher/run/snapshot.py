@@ -157,6 +157,8 @@ class Snapshot:
     """What is broken in the launcher itself, so that it had to end the run."""
     notes: tuple[str, ...] = ()
     """Things said once, newest last (a full disk, a takeover, a reconnect)."""
+    results_missing: tuple[str, ...] = ()
+    """Hosts whose results (`collect`) were not brought back, and why: sentences."""
 
     @property
     def step(self) -> int | None:

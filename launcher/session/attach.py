@@ -12,6 +12,7 @@ from ..plan.plan import HostFacts, Plan, make_plan
 from ..store.logs import LogStore
 from ..store.replay import Replay
 from ..store.runs import RunFolder
+from ..store.stored_events import Damage, events
 from .session import Session
 
 
@@ -26,10 +27,12 @@ class StoredRun:
         """
         self.folder = folder
         self.cluster = load(folder.cluster_file, base=folder.origin)
-        records = list(folder.records())
-        first = Replay(make_plan(self.cluster, folder.run_id), records)
+        self.damage = Damage()
+        """What of the events could not be read."""
+        found = list(events(folder.records(self.damage), self.damage))
+        first = Replay(make_plan(self.cluster, folder.run_id), found)
         self.plan = _plan(self.cluster, folder.run_id, first)
-        self.replay = Replay(self.plan, records)
+        self.replay = Replay(self.plan, found, self.damage)
 
     @property
     def over(self) -> bool:
@@ -43,7 +46,7 @@ class StoredRun:
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""
-        return LogStore(self.folder.path)
+        return LogStore(self.folder.path, read_only=True)
 
 
 def stored(run_id: str, file: Path | None = None) -> StoredRun:

@@ -49,3 +49,7 @@ class RunControl(Protocol):
 
     def detach(self) -> None:
         """Leaves the run to a launcher without a screen."""
+
+    def close(self) -> None:
+        """Nobody looks at it here any more; a run that goes on goes on. What was opened only to
+        look is closed."""

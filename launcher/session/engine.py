@@ -36,6 +36,7 @@ from ..hosts.messages import (
 )
 from ..hosts.ssh import Ask, Logins
 from ..ids import TaskId, tag
+from ..plan.environment import unset_names, unset_note
 from ..plan.plan import HostPlan, LogMatches, Plan, TaskPlan
 from ..run import events as ev
 from ..run.ending import KILL_PATIENCE
@@ -143,6 +144,9 @@ class Engine:
     def _begin(self) -> None:
         self._record_changes(None, self._written)
         self.feed(ev.Begin(time.time()))
+        for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
+            start = "would be restarted without it" if self._attached else "start without it"
+            self.feed(ev.Noted(time.time(), f"{unset_note(name, tasks)} {start}"))
         for host in self.run.plan.hosts:
             self._connect(host)
         if self._attached:
@@ -452,6 +456,10 @@ class Engine:
         if isinstance(task.ready, LogMatches):
             self.outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
         secrets = {name: os.environ[name] for name in task.env_from if name in os.environ}
+        if attempt > 1:  # the shell that attached may not have what the first one had
+            for name in unset_names([task], os.environ):
+                text = f"{unset_note(name, [task.id])} restarts without it"
+                self.feed(ev.Noted(time.time(), text))
         argv = list(task.argv)
         if task.setup:
             argv = ["/bin/sh", "-c", f'{task.setup}\nexec "$@"', "tfmux", *argv]

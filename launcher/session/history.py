@@ -8,14 +8,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from ..homes import runs_home
 from ..ids import TaskId
-from ..run.snapshot import Snapshot
+from ..run.snapshot import Receipt, Snapshot
 from ..run.states import Outcome, RunState, TaskState
 from ..store.logs import LogStore
 from ..store.metrics import Series
-from ..store.runs import RunFolder
+from ..store.runs import RunFolder, UnreadableRun
+from ..store.stored_events import (
+    Damage,
+    FailureRecord,
+    MetricEvent,
+    ReceiptEvent,
+    RunEvent,
+    events,
+    open_regular,
+    records,
+)
 from .attach import StoredRun
 
 _ENDS = 64 * 1024
@@ -40,11 +50,15 @@ class RunSummary:
     first_failure: str = ""
     clean: bool = True
     """No receipt says that something may be left."""
+    proven: bool = False
+    """A receipt says that nothing is left."""
+    problem: str = ""
+    """What could not be read."""
 
     @property
     def over(self) -> bool:
-        """It ended and nothing is left."""
-        return self.ended is not None and self.clean
+        """It ended and nothing is left; not where something that was read leaves a doubt."""
+        return self.ended is not None and self.proven and not self.problem
 
 
 def summaries(limit: int) -> list[RunSummary]:
@@ -58,31 +72,27 @@ def summary(folder: RunFolder) -> RunSummary:
     last = 0.0
     outcome: Outcome | None = None
     exit_code: int | None = None
-    figures: dict[str, float] = {}
+    step: int | None = None
+    loss: float | None = None
     failure = ""
-    clean = True
-    for record in _ends(folder.journal):
-        match record:
-            case {"event": "run", "outcome": Outcome.DETACHED.value}:
-                continue  # that launcher left; the run went on
-            case {"event": "run", "outcome": str(word), "time": float(when)}:
-                with suppress(ValueError):
-                    outcome, ended = Outcome(word), when
-                exit_code = record.get("exit_code")
-                failure = _failure(record.get("first_failure"))
-            case {"event": "run", "state": str(state)} if "note" not in record:
-                if state not in (RunState.ENDED, "planned"):
-                    outcome = ended = exit_code = None  # taken up again after that
-            case {"event": "metric"}:
-                values = {k: v for k, v in record.items() if isinstance(v, int | float)}
-                figures |= {"step": max(values.get("step", 0.0), figures.get("step", 0.0))}
-                if "loss" in values:
-                    figures["loss"] = values["loss"]
-            case {"event": "receipt"}:
-                clean = bool(record.get("clean"))
-        if isinstance(record.get("time"), int | float):
-            started = record["time"] if started is None else started
-            last = record["time"]
+    receipt: Receipt | None = None
+    damage = Damage()
+    for event in events(records(_ends(folder.journal, damage), damage), damage):
+        match event:
+            case RunEvent(outcome=Outcome.DETACHED):
+                pass  # that launcher left; the run went on
+            case RunEvent(outcome=Outcome()):
+                outcome, ended, exit_code = event.outcome, event.time, event.exit_code
+                failure = _failure(event.first_failure)
+            case RunEvent(note=None) if event.state not in (RunState.ENDED, "planned"):
+                outcome = ended = exit_code = receipt = None  # taken up again after that
+            case MetricEvent():
+                step = step if event.step is None else max(event.step, step or 0)
+                loss = loss if event.loss is None else event.loss
+            case ReceiptEvent():
+                receipt = event.receipt
+        started = event.time if started is None else started
+        last = event.time
     if started is None:
         with suppress(OSError):
             started = folder.cluster_file.stat().st_mtime
@@ -93,12 +103,20 @@ def summary(folder: RunFolder) -> RunSummary:
         ended=ended,
         outcome=outcome,
         exit_code=exit_code,
-        step=int(figures["step"]) if "step" in figures else None,
-        loss=figures.get("loss"),
+        step=step,
+        loss=loss,
         last=last,
         first_failure=failure,
-        clean=clean,
+        clean=receipt is None or receipt.clean,
+        proven=receipt is not None and receipt.clean,
+        problem=damage.told(folder.run_id),
     )
+
+
+def unreadable_summary(run: UnreadableRun) -> RunSummary:
+    """What is known of a run that cannot be looked at."""
+    folder = RunFolder(runs_home() / run.run_id)
+    return RunSummary(run.run_id, folder, 0.0, None, problem=f"could not be read: {run.reason}")
 
 
 class PastRun:
@@ -142,6 +160,9 @@ class PastRun:
     def detach(self) -> None:
         """Nobody tends it."""
 
+    def close(self) -> None:
+        """Nothing is open: logs are opened for each read."""
+
 
 def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
     """What its record says; where that breaks off, it says so instead of showing tasks alive."""
@@ -169,25 +190,30 @@ def _exists(logs: LogStore, task: TaskId) -> bool:
     return logs.open(task).path.exists()
 
 
-def _failure(record: object) -> str:
-    if isinstance(record, dict):
-        with suppress(KeyError):
-            return f"{record['task']} @{record['host']} {record['how']}"
-    return ""
+def _failure(record: FailureRecord | None) -> str:
+    return f"{record.task} @{record.host} {record.how}" if record is not None else ""
 
 
-def _ends(path: Path) -> Iterator[dict[str, Any]]:
-    """The records at the beginning and at the end of a journal."""
-    with suppress(OSError), path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(_ENDS)
-        if size > 2 * _ENDS:
-            file.seek(size - _ENDS)
-            data += b"\n" + file.read().partition(b"\n")[2]
-        else:
-            data += file.read()
-        for line in data.splitlines():
-            with suppress(ValueError):
-                record = json.loads(line)
-                if isinstance(record, dict):
-                    yield record
+def _ends(path: Path, damage: Damage) -> Iterator[bytes]:
+    """The lines at the beginning and at the end of a journal; one that is cut by the middle that
+    is left out, or by a crash, is none."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(_ENDS)
+            if size > 2 * _ENDS:
+                data = data[: data.rfind(b"\n") + 1]
+                file.seek(size - _ENDS)
+                data += file.read().partition(b"\n")[2]
+            else:
+                data += file.read(_ENDS)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        damage.reason = error.strerror or str(error)
+        return
+    *lines, rest = data.split(b"\n")
+    yield from lines
+    with suppress(ValueError, RecursionError):
+        json.loads(rest)
+        yield rest

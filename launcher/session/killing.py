@@ -39,6 +39,11 @@ class Killing:
         else:
             self._take_over()
 
+    @property
+    def run_id(self) -> str:
+        """The run that is being ended."""
+        return self._run.folder.run_id
+
     def receipt(self) -> Snapshot:
         """Waits for the run's end and its receipt."""
         state, since = None, self._began

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from ..errors import ClusterFileError, HostError
+from ..errors import HostError, TfmuxError
 from ..hosts.doors import door, link_settings
 from ..hosts.greeting import inquire
 from ..hosts.messages import Gone
 from ..hosts.ssh import Logins
 from ..ids import TaskId
-from ..store.runs import RunFolder
+from ..store.runs import RunFolder, UnreadableRun
 from .attach import StoredRun
 from .history import summary
 
@@ -39,6 +39,8 @@ class LivingRun:
     launcher: int | None
     """The pid of the launcher that tends it; None = unsupervised."""
     hosts: tuple[LivingHost, ...]
+    problem: str = ""
+    """What of its record could not be read."""
 
     @property
     def alive(self) -> bool:
@@ -48,22 +50,41 @@ class LivingRun:
         )
 
 
-async def living_runs() -> list[LivingRun]:
+@dataclass(frozen=True)
+class LivingRuns:
+    """What was found among the runs of this machine."""
+
+    runs: tuple[LivingRun, ...]
+    unreadable: tuple[UnreadableRun, ...]
+    """Runs that could not be looked at: they may live."""
+
+
+async def living_runs() -> LivingRuns:
     """All runs of this machine that have not ended with a clean receipt and are not gone.
 
     The hosts of a run that a launcher tends are not asked: its events say how it stands.
     """
-    found = await asyncio.gather(*(_look(folder) for folder in RunFolder.all()))
-    return [run for run in found if run is not None and run.alive]
+    folders, unreadable = await asyncio.to_thread(RunFolder.scan)
+    found = await asyncio.gather(*map(_look_safely, folders))
+    return LivingRuns(
+        tuple(run for run in found if isinstance(run, LivingRun) and run.alive),
+        (*unreadable, *(run for run in found if isinstance(run, UnreadableRun))),
+    )
+
+
+async def _look_safely(folder: RunFolder) -> LivingRun | UnreadableRun | None:
+    try:
+        return await _look(folder)
+    except (TfmuxError, OSError) as error:
+        return UnreadableRun(folder.run_id, str(error).partition("\n")[0])
+    except Exception as error:  # whatever is wrong with one run must not hide the others
+        return UnreadableRun(folder.run_id, f"{type(error).__name__}: {error}")
 
 
 async def _look(folder: RunFolder) -> LivingRun | None:
     if (await asyncio.to_thread(summary, folder)).over:
         return None  # without reading all that a long run has written
-    try:
-        run = await asyncio.to_thread(StoredRun, folder)
-    except (ClusterFileError, KeyError, ValueError):
-        return None  # not a run that this version understands
+    run = await asyncio.to_thread(StoredRun, folder)
     if run.over:
         return None
     snapshot = run.replay.snapshot
@@ -78,7 +99,8 @@ async def _look(folder: RunFolder) -> LivingRun | None:
         logins = Logins()
         hosts = tuple(await asyncio.gather(*(_ask(run, h.name, logins) for h in run.plan.hosts)))
         await logins.aclose()
-    return LivingRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts)
+    problem = run.damage.told(folder.run_id)
+    return LivingRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts, problem)
 
 
 async def _ask(run: StoredRun, name: str, logins: Logins) -> LivingHost:

@@ -23,6 +23,7 @@ from ..run.snapshot import Snapshot, TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
 from ..store.metrics import Series
+from ..store.records import metric_record
 from .log_monitor import Found, LogMonitor
 
 METRIC_SECONDS = 1 / 30
@@ -109,11 +110,7 @@ class Outputs:
         metrics, self._metrics = self._metrics, {}
         for task, (now, values, rate) in metrics.items():
             self._feed(ev.MetricSeen(now, task, values, rate))
-            record = {key: value for key, value in values.items() if value == value}
-            if rate is not None:
-                record["rate"] = round(rate, 3)
-            head = {"time": now, "event": "metric", "task": str(task)}
-            self._record({**head, **record, "host": self._hosts_of[task]})
+            self._record(metric_record(now, task, self._hosts_of[task], values, rate))
 
     def look_again(self, plan: Plan, snapshot: Snapshot) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""

@@ -160,6 +160,9 @@ class Session:
         self._engine.detaching = True
         threading.Thread(target=self._detach, name="detach", daemon=True).start()
 
+    def close(self) -> None:
+        """The run's own launcher closes all when the run has ended."""
+
     # --- the launcher's thread ------------------------------------------------------------
 
     def publish(self, snapshot: Snapshot) -> None:

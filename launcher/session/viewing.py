@@ -7,11 +7,10 @@ without any harm.
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -26,6 +25,7 @@ from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.replay import Replay
 from ..store.runs import RunFolder
+from ..store.stored_events import Damage, Lines, RunEvent, events, open_regular, records
 from .questions import Answers
 from .wishes import Watch, wish
 
@@ -64,10 +64,11 @@ class Viewer:
         self._rescue = rescue
         self._answers = Answers(ask, self._answer) if ask is not None else None
         plan = make_plan(load(folder.cluster_file, base=folder.origin), folder.run_id)
-        self._replay = Replay(plan, ())
+        self._damage = Damage()
+        self._lines = Lines(self._damage)
+        self._replay = Replay(plan, (), self._damage)
         self._notes: list[str] = []
         self._offset = 0
-        self._rest = b""
         self._watch = Watch(folder.run_id)
         self._live: Snapshot | None = None
         self._alone_since: float | None = None
@@ -129,6 +130,11 @@ class Viewer:
         """Stops looking."""
         self._closed.set()
 
+    @property
+    def closed(self) -> bool:
+        """It was closed, or there is nothing more to be seen."""
+        return self._closed.is_set() or not self._thread.is_alive()
+
     # --- the viewer's thread --------------------------------------------------------------
 
     def _follow(self) -> None:
@@ -159,20 +165,20 @@ class Viewer:
     def _read_events(self) -> bool:
         """Reads on in the run's events; True when there is more."""
         data = b""
-        with suppress(FileNotFoundError), self.folder.journal.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read(_CHUNK)
+        try:
+            with open_regular(self.folder.journal) as file:
+                file.seek(self._offset)
+                data = file.read(_CHUNK)
+        except FileNotFoundError:
+            return False  # the run has just been made
+        except OSError as error:
+            self._damage.reason = error.strerror or str(error)
         self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            with suppress(ValueError, KeyError):
-                self._take(json.loads(line))
+        for event in events(records(self._lines.feed(data), self._damage), self._damage):
+            self._replay.read(event)
+            if isinstance(event, RunEvent) and event.note is not None:
+                self._notes.append(event.note)
         return len(data) == _CHUNK
-
-    def _take(self, record: Mapping[str, Any]) -> None:
-        self._replay.read(record)
-        if "note" in record:
-            self._notes.append(record["note"])
 
     def _look(self) -> Snapshot:
         snapshot = self._live or self._alone(self._replay.snapshot)
@@ -187,7 +193,9 @@ class Viewer:
                 if info.st_size and self._live is None:
                     last = info.st_mtime
             tasks.append(replace(view, log_size=log.size, last_output=last))
-        return replace(snapshot, tasks=tuple(tasks), notes=tuple(self._notes))
+        told = self._damage.told(self.run_id)
+        notes = (*self._notes, *([told] if told else ()))
+        return replace(snapshot, tasks=tuple(tasks), notes=notes)
 
     def _alone(self, snapshot: Snapshot) -> Snapshot:
         """What is known when no launcher tells it. Tasks of a run that nobody tends are not

@@ -43,7 +43,7 @@ class OwnDisk:
         """As `Disk` says."""
         key = (path, offset < 0)
         if key not in self._files:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
             self._files[key] = os.open(path, flags | (os.O_APPEND if offset < 0 else 0), 0o600)
         if offset < 0:
             return os.write(self._files[key], data)

@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _open(path: bytes, *, append: bool) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     return os.open(path, flags | (os.O_APPEND if append else 0), 0o600)
 
 

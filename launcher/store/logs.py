@@ -64,7 +64,6 @@ class LogFile:
         self._read_only = read_only
         self._index_path = path.with_suffix(".idx")
         self._lock = threading.Lock()
-        self._opening = threading.Lock()
         self._size = 0
         self._newlines = 0
         self._offsets: list[int] = []
@@ -72,7 +71,6 @@ class LogFile:
         self._times: list[float] = []
         self._saved = 0
         """Marks that are in the index file."""
-        self._read_fd = -1
         self._load()
 
     @property
@@ -86,14 +84,23 @@ class LogFile:
         return self._newlines
 
     def read(self, offset: int, limit: int) -> bytes:
-        """At most `limit` bytes from `offset`, never beyond `size`. Safe from any thread."""
+        """At most `limit` bytes from `offset`, never beyond `size`; none of a log that somebody
+        has removed. Safe from any thread.
+
+        Opened for each read (5 µs): who reads, and until when, nobody knows, least of all at the
+        end of a run, so a descriptor that is kept is never closed.
+        """
         limit = min(limit, self._size - offset)
         if limit <= 0:
             return b""
-        with self._opening:
-            if self._read_fd < 0:
-                self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        return os.pread(self._read_fd, limit, offset)
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return b""
+        try:
+            return os.pread(fd, limit, offset)
+        finally:
+            os.close(fd)
 
     def mark_before_line(self, line: int) -> tuple[int, int]:
         """The last mark at or before line `line` (counted from 0): its offset, and how many
@@ -153,18 +160,22 @@ class LogFile:
         return data
 
     def _follow(self, size: int, now: float) -> bytes:
-        if self._read_fd < 0 and size > self._size:
-            self._read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        if size <= self._size:
+            return b""
         if not hasattr(_scratch, "buffer"):
             _scratch.buffer = bytearray(_READ)  # a fresh one for each read costs page faults
         buffer: bytearray = _scratch.buffer
         count = 0
-        while self._size < size:
-            part = memoryview(buffer)[: size - self._size]
-            count = os.preadv(self._read_fd, [part], self._size)
-            if not count:
-                break
-            self._count(buffer, count, now)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while self._size < size:
+                part = memoryview(buffer)[: size - self._size]
+                count = os.preadv(fd, [part], self._size)
+                if not count:
+                    break
+                self._count(buffer, count, now)
+        finally:
+            os.close(fd)
         return bytes(buffer[max(0, count - MARK_BYTES) : count])
 
     def close(self) -> None:

@@ -8,7 +8,9 @@ One JSON object a line. All have `time` (epoch seconds) and `event`:
              staged_total_files, and while results come back collected_bytes, collected_total
     task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address,
              log_start (the byte of the log where this attempt begins)
-    metric   task, host, and what the line named (step, loss, …)
+    metric   task, host, values: {name: number} (all that the line named), and where known step,
+             loss and rate (global steps a second). Runs of the 0.1 form have the values at the
+             top level
     log      task, host, text (one line; only on stdout, never in the file)
     receipt  hosts: [{host, signalled, survivors: [{pid, command, state}], confirmed,
              unreachable_until, seconds}], clean
@@ -16,10 +18,12 @@ One JSON object a line. All have `time` (epoch seconds) and `event`:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ..ids import TaskId
 from ..printable import printable
 from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
@@ -53,6 +57,23 @@ def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
     """A receipt as a record."""
     hosts = [asdict(host) for host in receipt.hosts]
     return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
+
+
+def metric_record(
+    now: float, task: TaskId, host: str, values: Mapping[str, float], rate: float | None
+) -> dict[str, Any]:
+    """A metric line as a record; what is no finite number (a loss of NaN) is no JSON and left out.
+
+    Names that a cluster file gives its metrics stand in `values` alone: one called `task` must
+    not take the place of the task.
+    """
+    finite = {name: value for name, value in values.items() if math.isfinite(value)}
+    known: dict[str, float] = {}
+    known |= {name: finite[name] for name in ("step", "loss") if name in finite}
+    if rate is not None and math.isfinite(rate):
+        known["rate"] = round(rate, 3)
+    head = {"time": now, "event": "metric", "task": str(task), "host": host}
+    return {**head, **known, "values": finite}
 
 
 def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:

@@ -5,28 +5,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from ..ids import TaskId
 from ..plan.plan import Plan
-from ..run.snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Snapshot, Survivor
-from ..run.states import HostState, Outcome, RunState, TaskState
+from ..run.snapshot import Attempt, HostView, Snapshot
+from ..run.states import HostState, Outcome, RunState
 from ..run.views import task_view
 from .metrics import Point, Series
-
-_NOT_FIGURES = frozenset({"time", "event", "task", "host"})
+from .stored_events import (
+    Damage,
+    Event,
+    HostEvent,
+    MetricEvent,
+    ReceiptEvent,
+    RunEvent,
+    TaskEvent,
+)
 
 
 class Replay:
-    """Reads records one after the other; afterwards holds what they add up to."""
+    """Reads events one after the other; afterwards holds what they add up to."""
 
-    def __init__(self, plan: Plan, records: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, plan: Plan, events: Iterable[Event], damage: Damage | None = None) -> None:
+        """`damage`: what could not be read of them. Then nothing follows from what is missing."""
+        self._damage = Damage() if damage is None else damage
         self.ports: dict[TaskId, int] = {}
         self.resume: str | None = None
-        self.met: set[str] | None = None
-        """Hosts that the earlier launcher has reached; None when it left no events at all."""
+        self._met: set[str] | None = None
         self.series = {task.id: Series() for task in plan.tasks}
         self._hosts = {
             host.name: HostView(host.name, str(host.ssh or "this machine"), HostState.CLOSED)
@@ -42,25 +49,25 @@ class Replay:
             started=0.0,
             total_steps=plan.total_steps,
         )
-        for record in records:
-            self.read(record)
+        for event in events:
+            self.read(event)
 
-    def read(self, record: Mapping[str, Any]) -> None:
-        """Takes in the next record; one of an unknown kind says nothing here."""
-        self.met = self.met or set()
+    def read(self, event: Event) -> None:
+        """Takes in the next event."""
+        self._met = self._met or set()
         if not self._snapshot.started:
-            self._snapshot = replace(self._snapshot, started=record["time"])
-        match record["event"]:
-            case "run":
-                self._run(record)
-            case "host":
-                self._host(record)
-            case "task":
-                self._task(record)
-            case "metric":
-                self._metric(record)
-            case "receipt":
-                self._receipt(record)
+            self._snapshot = replace(self._snapshot, started=event.time)
+        match event:
+            case RunEvent():
+                self._run(event)
+            case HostEvent():
+                self._host(event)
+            case TaskEvent():
+                self._task(event)
+            case MetricEvent():
+                self._metric(event)
+            case ReceiptEvent():
+                self._snapshot = replace(self._snapshot, receipt=event.receipt)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -69,110 +76,83 @@ class Replay:
         return replace(self._snapshot, tasks=tasks, hosts=tuple(self._hosts.values()))
 
     @property
+    def met(self) -> set[str] | None:
+        """Hosts that the earlier launcher has reached; None when that cannot be known: it left
+        no events, or not all of them can be read."""
+        return None if self._damage else self._met
+
+    @property
     def over(self) -> bool:
-        """The run has ended and every host confirmed that nothing is left."""
-        ended = self._snapshot.state is RunState.ENDED
+        """The run has ended and every host that may hold something of it confirmed that nothing
+        is left."""
         receipt = self._snapshot.receipt
-        return ended and (receipt is None or receipt.clean)
+        if self._snapshot.state is not RunState.ENDED or receipt is None or not receipt.clean:
+            return False
+        owed = self._hosts.keys() if self.met is None else self.met
+        return owed <= {host.host for host in receipt.hosts}
 
-    def _run(self, record: Mapping[str, Any]) -> None:
-        if record["state"] == "planned":
-            self.ports = {TaskId.parse(task): port for task, port in record["ports"].items()}
-            self.resume = record["resume"]
-            return
-        if "note" in record:
-            notes = (*self._snapshot.notes[-99:], record["note"])
+    def _run(self, event: RunEvent) -> None:
+        if event.state == "planned":
+            self.ports = event.ports
+            self.resume = event.resume
+        elif event.note is not None:
+            notes = (*self._snapshot.notes[-99:], event.note)
             self._snapshot = replace(self._snapshot, notes=notes)
-            return
-        outcome = Outcome(record["outcome"]) if "outcome" in record else None
-        if outcome is Outcome.DETACHED:
-            return  # that launcher left; the run went on
-        self._snapshot = replace(
-            self._snapshot,
-            state=RunState(record["state"]),
-            outcome=outcome,
-            exit_code=record.get("exit_code"),
-            ended=record["time"] if outcome else None,
-            first_failure=_failure(record.get("first_failure")),
-        )
-
-    def _host(self, record: Mapping[str, Any]) -> None:
-        name = record["host"]
-        if name in self._hosts:
-            state = HostState(record["state"])
-            if state is HostState.UP and self.met is not None:
-                self.met.add(name)
-            self._hosts[name] = replace(self._hosts[name], state=state, reason=record["reason"])
-
-    def _task(self, record: Mapping[str, Any]) -> None:
-        task = TaskId.parse(record["task"])
-        view = self._tasks.get(task)
-        if view is None:
-            return
-        state = TaskState(record["state"])
-        fresh = record["attempt"] != view.attempt
-        attempts = view.attempts
-        if "log_start" in record and fresh_attempt(attempts, record["attempt"]):
-            attempts = (*attempts, Attempt(record["attempt"], record["log_start"], record["time"]))
-        self._tasks[task] = replace(
-            view,
-            state=state,
-            attempt=record["attempt"],
-            attempts=attempts,
-            address=record["address"],
-            pid=record.get("pid"),
-            exit_code=record.get("exit_code"),
-            exit_signal=record.get("signal"),
-            reason=record.get("reason", ""),
-            started=record["time"] if fresh else view.started,
-            ended=(view.ended or record["time"]) if state.ended else None,
-        )
-
-    def _metric(self, record: Mapping[str, Any]) -> None:
-        task = TaskId.parse(record["task"])
-        view = self._tasks.get(task)
-        if view is None:
-            return
-        values = {key: float(v) for key, v in record.items() if key not in _NOT_FIGURES}
-        rate = values.pop("rate", None)
-        self.series[task].add(Point(record["time"], values))
-        self._tasks[task] = replace(
-            view,
-            step=int(values["step"]) if "step" in values else view.step,
-            loss=values.get("loss", view.loss),
-            rate=rate if rate is not None else view.rate,
-            metrics={**view.metrics, **values},
-            last_output=record["time"],
-        )
-
-    def _receipt(self, record: Mapping[str, Any]) -> None:
-        hosts = tuple(
-            HostReceipt(
-                host["host"],
-                host["signalled"],
-                tuple(Survivor(**one) for one in host["survivors"]),
-                host["confirmed"],
-                host["unreachable_until"],
-                host["seconds"],
+        elif event.outcome is not Outcome.DETACHED:  # that launcher left; the run went on
+            failure = event.first_failure
+            self._snapshot = replace(
+                self._snapshot,
+                state=event.state,
+                outcome=event.outcome,
+                exit_code=event.exit_code,
+                ended=event.time if event.outcome else None,
+                first_failure=failure.failure if failure else None,
             )
-            for host in record["hosts"]
+
+    def _host(self, event: HostEvent) -> None:
+        if event.host in self._hosts:
+            if event.state is HostState.UP and self._met is not None:
+                self._met.add(event.host)
+            view = self._hosts[event.host]
+            self._hosts[event.host] = replace(view, state=event.state, reason=event.reason)
+
+    def _task(self, event: TaskEvent) -> None:
+        view = self._tasks.get(event.task)
+        if view is None:
+            return
+        fresh = event.attempt != view.attempt
+        attempts = view.attempts
+        if event.log_start is not None and fresh_attempt(attempts, event.attempt):
+            attempts = (*attempts, Attempt(event.attempt, event.log_start, event.time))
+        self._tasks[event.task] = replace(
+            view,
+            state=event.state,
+            attempt=event.attempt,
+            attempts=attempts,
+            address=event.address,
+            pid=event.pid,
+            exit_code=event.exit_code,
+            exit_signal=event.signal,
+            reason=event.reason,
+            started=event.time if fresh else view.started,
+            ended=(view.ended or event.time) if event.state.ended else None,
         )
-        self._snapshot = replace(self._snapshot, receipt=Receipt(hosts))
+
+    def _metric(self, event: MetricEvent) -> None:
+        view = self._tasks.get(event.task)
+        if view is None:
+            return
+        self.series[event.task].add(Point(event.time, event.values))
+        self._tasks[event.task] = replace(
+            view,
+            step=view.step if event.step is None else event.step,
+            loss=event.values.get("loss", view.loss),
+            rate=view.rate if event.rate is None else event.rate,
+            metrics={**view.metrics, **event.values},
+            last_output=event.time,
+        )
 
 
 def fresh_attempt(attempts: tuple[Attempt, ...], number: int) -> bool:
     """No attempt of that number is among them."""
     return all(attempt.number != number for attempt in attempts)
-
-
-def _failure(record: Mapping[str, Any] | None) -> Failure | None:
-    if record is None:
-        return None
-    return Failure(
-        TaskId.parse(record["task"]),
-        record["host"],
-        record["how"],
-        record["time"],
-        tuple(TaskId.parse(task) for task in record["others"]),
-        tuple(record["tail"]),
-    )

@@ -10,10 +10,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -23,6 +25,7 @@ from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
 from ..homes import runs_home
 from .disk import Disk, OwnDisk
+from .stored_events import Damage, stored_records
 from .worker import Worker
 
 STALLED_SECONDS = 1.0
@@ -72,7 +75,7 @@ class RunFolder:
         Raises:
             RunNotFoundError: no run, or several.
         """
-        if run_id and "/" not in run_id and (runs_home() / run_id / "events.jsonl").is_file():
+        if run_id and "/" not in run_id and not _problem(runs_home() / run_id):
             return cls(runs_home() / run_id)
         found = [folder for folder in cls.all() if run_id and folder.run_id.startswith(run_id)]
         if len(found) == 1:
@@ -84,11 +87,30 @@ class RunFolder:
 
     @classmethod
     def all(cls) -> list[RunFolder]:
-        """All runs, the newest first."""
-        if not runs_home().is_dir():
-            return []
-        paths = [path for path in runs_home().iterdir() if (path / "cluster.toml").is_file()]
-        return [cls(path) for path in sorted(paths, key=_age, reverse=True)]
+        """All runs that can be looked at, the newest first."""
+        return cls.scan()[0]
+
+    @classmethod
+    def scan(cls) -> tuple[list[RunFolder], list[UnreadableRun]]:
+        """All runs, the newest first, and what stands among them and cannot be looked at."""
+        found: list[tuple[float, RunFolder]] = []
+        unreadable = []
+        try:
+            names = sorted(os.listdir(runs_home()))
+        except FileNotFoundError:
+            names = []
+        except OSError as error:
+            names = []
+            unreadable.append(UnreadableRun(str(runs_home()), error.strerror or str(error)))
+        for name in names:
+            path = runs_home() / name
+            problem = _problem(path)
+            if problem is None:
+                found.append((_age(path), cls(path)))
+            elif problem:
+                unreadable.append(UnreadableRun(name, problem))
+        found.sort(key=lambda one: one[0], reverse=True)
+        return [folder for _, folder in found], unreadable
 
     @property
     def cluster_file(self) -> Path:
@@ -107,12 +129,9 @@ class RunFolder:
         """The run's events, one JSON object a line."""
         return self.path / "events.jsonl"
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """The events so far; a last line that a crash has cut is left out."""
-        with suppress(FileNotFoundError), self.journal.open("rb") as file:
-            for line in file:
-                with suppress(ValueError):
-                    yield json.loads(line)
+    def records(self, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
+        """The events so far as they stand there; `damage` gets what could not be read."""
+        return stored_records(self.journal, Damage() if damage is None else damage)
 
     def tended(self) -> int | None:
         """The pid of the launcher that tends the run now, or None."""
@@ -121,10 +140,18 @@ class RunFolder:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    return int(file.read() or 0)
-        except (FileNotFoundError, ValueError):
+                    return int(file.read(20) or 0)
+        except (OSError, ValueError):
             return None
         return None
+
+
+@dataclass(frozen=True)
+class UnreadableRun:
+    """Something among the runs that could not be looked at, and why."""
+
+    run_id: str
+    reason: str
 
 
 class Tending:
@@ -237,5 +264,24 @@ class Journal:
         self.unwritten -= 1
 
 
+def _problem(path: Path) -> str | None:
+    """Why this is no folder of a run; empty where nothing was ever launched from it."""
+    try:
+        if not stat.S_ISDIR(path.stat().st_mode):
+            return "it is no folder"
+        if stat.S_ISREG((path / "cluster.toml").stat().st_mode):
+            return None
+        return "its cluster.toml is no file"
+    except FileNotFoundError:
+        with suppress(OSError):
+            # A run's folder is made before its files: it may be about to get them.
+            return "it has no cluster.toml" if os.listdir(path) else ""
+        return "it is a dangling link" if path.is_symlink() else ""
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def _age(path: Path) -> float:
-    return (path / "cluster.toml").stat().st_mtime
+    with suppress(OSError):
+        return (path / "cluster.toml").stat().st_mtime
+    return 0.0

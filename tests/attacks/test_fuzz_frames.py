@@ -109,7 +109,8 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.PROBE, {"id": 1, "what": "room", "paths": ["/"]}),
     (wire.PROBE, {"id": 1, "what": "seen", "path": "/"}),
     (wire.COLLECT, {"id": 1, "paths": [["a", "/nowhere"]]}),
-    (wire.COLLECT, {"open": 4, "from": 0}),
+    (wire.COLLECT, {"open": 4, "from": 0, "upto": 1 << 22}),
+    (wire.COLLECT, {"upto": 1 << 23}),
     (wire.COLLECT, {"id": 1, "done": True}),
 ]
 fixed = settings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -92,3 +93,16 @@ def test_looking_only_writes_nothing(tmp_path: Path) -> None:
     log = LogStore(tmp_path, read_only=True).open(TaskId("worker", 0))
     assert log.newlines == 2000
     assert not (tmp_path / "worker-0.idx").exists()
+
+
+def test_reading_keeps_nothing_open_and_a_removed_log_reads_as_empty(tmp_path: Path) -> None:
+    """A hundred logs that were read cost no descriptor; one that was removed under a screen that
+    shows it costs no exception."""
+    store = LogStore(tmp_path, read_only=True)
+    before = len(os.listdir("/proc/self/fd"))
+    for index in range(100):
+        (tmp_path / f"worker-{index}.log").write_bytes(b"a line\n")
+        assert store.open(TaskId("worker", index)).read(0, 100) == b"a line\n"
+    assert len(os.listdir("/proc/self/fd")) == before
+    (tmp_path / "worker-7.log").unlink()
+    assert store.open(TaskId("worker", 7)).read(0, 100) == b""

@@ -73,6 +73,9 @@ class ScriptedRun:
     def signal(self, task: TaskId, name: str) -> None:
         self.asked.append(f"signal {task} {name}")
 
+    def close(self) -> None:
+        """Nobody looks any more."""
+
     def detach(self) -> None:
         self.asked.append("detach")
         self.change(state=RunState.ENDED, outcome=Outcome.DETACHED, exit_code=0)

@@ -13,6 +13,7 @@ from textual.pilot import Pilot
 
 from launcher.cluster import clusters
 from launcher.cluster.file import load, loads
+from launcher.homes import runs_home
 from launcher.store.runs import RunFolder, Tending
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
@@ -135,6 +136,24 @@ async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
         assert [path.stem for path in clusters.saved()] == ["mine"]
 
 
+async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
+    """What cannot be read is said in its row, and F9 does not say that nothing is active."""
+    past_run("fine", *ENDED)
+    odd = past_run("odd", *ENDED)
+    with odd.journal.open("a") as journal:
+        journal.write('null\n{"time": 1, "event": "receipt", "hosts": null}\n')
+    (runs_home() / "circle").symlink_to("circle")
+    broken = past_run("broken")
+    broken.cluster_file.write_text("name = [[[")
+    async with home(size=(240, 40)) as pilot:
+        await shows(pilot, "✓ success")
+        await shows(pilot, "2 records of odd-20261120-183002-7f3a could not be read")
+        await shows(pilot, "could not be read: Too many levels of symbolic links")
+        await shows(pilot, "toml:1: ")
+        await pilot.press("f9")
+        await shows(pilot, "could not be looked at")
+
+
 async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     """One that ended, one that failed with its first failure, one whose launcher died."""
     past_run("good", *ENDED)
@@ -229,7 +248,7 @@ async def test_f9_without_a_living_run_says_so() -> None:
     """Nothing to kill, nothing asked."""
     async with home() as pilot:
         await pilot.press("f9")
-        await shows(pilot, "no run lives")
+        await shows(pilot, "no active runs")
 
 
 async def test_launch_kill_and_back_home(tmp_path: Path) -> None:

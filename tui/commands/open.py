@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from launcher.session.session import Session
     from tui.screens.opening import Imported
     from tui.screens.page import Page
-    from tui.sessions import Sessions
+    from tui.sessions import EndedRun, Sessions
 
 
 def home(files: Sequence[Path] = ()) -> int:
@@ -67,20 +67,21 @@ def home(files: Sequence[Path] = ()) -> int:
             code = crash.go_on(alive, error)
     finally:
         # However the screen ended, no run may go on unwatched.
-        ended = [session for sessions in opened for session in sessions.close()]
+        ended = [run for sessions in opened for run in sessions.close()]
     from tui.report import report
 
-    ended = [session for session in ended if session not in alive]
-    for session in ended:
-        print(report(session.snapshot(), session.folder.path), file=sys.stderr)
+    going_on = {session.folder.run_id for session in alive}
+    ended = [run for run in ended if run.folder.run_id not in going_on]
+    for run in ended:
+        print(report(run.snapshot, run.folder.path), file=sys.stderr)
     if error is not None:
         return code
-    codes = [_code(session) for session in ended]
+    codes = [_code(run) for run in ended]
     if Exit.UNCONFIRMED in codes:
         return Exit.UNCONFIRMED
     return codes[-1] if files and codes else Exit.SUCCESS
 
 
-def _code(session: Session) -> int:
-    code = session.snapshot().exit_code
+def _code(run: EndedRun) -> int:
+    code = run.snapshot.exit_code
     return Exit.FAILED if code is None else code

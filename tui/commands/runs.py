@@ -7,15 +7,18 @@ import asyncio
 import json
 import sys
 import time
+from pathlib import Path
 
-from launcher.errors import TfmuxError
+from launcher.errors import RunNotFoundError, TfmuxError
 from launcher.ids import TaskId
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome
 from launcher.session.attach import stored
 from launcher.session.killing import Killing
-from launcher.session.living import LivingRun, living_runs
+from launcher.session.living import LivingRun, LivingRuns, living_runs
+from launcher.session.wishes import wish
+from launcher.store.runs import RunFolder
 from tui.commands.launch import show
 from tui.detaching import detach_command
 from tui.exits import Exit
@@ -31,11 +34,12 @@ def ps(*, as_json: bool) -> int:
     ``--json``: ``[{"run", "name", "state", "launcher": pid | null, "hosts": [{"host", "agent":
     bool, "tasks": ["ps:0"], "unreachable": reason}]}]``.
     """
-    runs = asyncio.run(living_runs())
+    found = asyncio.run(living_runs())
+    _tell_unreadable(found)
     if as_json:
-        sys.stdout.write(json.dumps([_as_json(run) for run in runs], indent=2) + "\n")
+        sys.stdout.write(json.dumps([_as_json(run) for run in found.runs], indent=2) + "\n")
         return Exit.SUCCESS
-    for run in runs:
+    for run in found.runs:
         tended = f"launcher {run.launcher}" if run.launcher else "unsupervised: no launcher"
         sys.stdout.write(f"{printable(run.run_id)}  {run.state}  {tended}\n")
         for host in run.hosts:
@@ -45,14 +49,16 @@ def ps(*, as_json: bool) -> int:
                 said = f"{tasks}: left over, no agent; tfmux kill {run.run_id} ends it"
             if host.agent or host.left or host.unreachable:
                 sys.stdout.write(f"  {host.name}  {said}\n")
-    if not runs:
-        print("tfmux: no run lives", file=sys.stderr)
+    if not found.runs and not found.unreadable:
+        print("tfmux: no active runs", file=sys.stderr)
     return Exit.SUCCESS
 
 
 def attach(arguments: argparse.Namespace) -> int:
     """Takes a run over; returns its exit code."""
     run = stored(arguments.run, arguments.file)
+    if run.damage:
+        _say(run.damage.told(run.folder.run_id))
     if run.over:
         outcome = run.replay.snapshot.outcome
         print(f"tfmux: {run.folder.run_id} has ended ({outcome})", file=sys.stderr)
@@ -71,20 +77,59 @@ def kill(arguments: argparse.Namespace) -> int:
     Raises:
         TfmuxError: neither a run nor `--all` was named.
     """
+    code: int = Exit.SUCCESS
     if arguments.all:
-        found = [stored(run.run_id) for run in asyncio.run(living_runs())]
+        found = asyncio.run(living_runs())
+        _tell_unreadable(found)
+        code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
+        if not found.runs and not found.unreadable:
+            print("tfmux: no active runs", file=sys.stderr)
+        kills = [_begin_listed(run.run_id) for run in found.runs]
     elif arguments.run:
-        found = [stored(arguments.run, arguments.file)]
+        kills = [_begin(arguments.run, arguments.file)]
     else:
         raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
-    kills = [Killing(run) for run in found if not run.over]
-    for run in found:
-        if run.over:
-            print(f"tfmux: {run.folder.run_id} has ended already, confirmed", file=sys.stderr)
-    codes = [_tell_end(kill.receipt()) for kill in kills]
+    code = max([code, *(_end(kill) for kill in kills)])
     for kill in kills:
-        kill.wait()
-    return max(codes, default=Exit.SUCCESS)
+        if not isinstance(kill, int):
+            kill.wait()
+    return code
+
+
+def _begin(run_id: str, file: Path | None) -> Killing | int:
+    """Begins to end a run; the exit code where there is nothing to wait for."""
+    try:
+        run = stored(run_id, file)
+        if run.damage:
+            _say(run.damage.told(run.folder.run_id))
+        if run.over:
+            _say(f"{run.folder.run_id} has ended already, confirmed")
+            return Exit.SUCCESS
+        return Killing(run)
+    except (TfmuxError, OSError) as error:
+        if file is not None or isinstance(error, RunNotFoundError):
+            raise
+        folder = RunFolder.find(run_id)
+        launcher = folder.tended()
+        if launcher is not None and wish(folder.run_id, wish="kill"):
+            _say(f"{folder.run_id}: its launcher (pid {launcher}) was told to kill it")
+        _say(f"{folder.run_id} could not be killed from here: {error}")
+        return Exit.UNCONFIRMED
+
+
+def _begin_listed(run_id: str) -> Killing | int:
+    """The same of one among many: whatever is wrong with it must not hold up the others."""
+    try:
+        return _begin(run_id, None)
+    except Exception as error:
+        _say(f"{run_id} could not be killed from here: {error!r}")
+        return Exit.UNCONFIRMED
+
+
+def _end(kill: Killing | int) -> int:
+    if isinstance(kill, int):
+        return kill
+    return _tell_end(kill.receipt())
 
 
 def logs(arguments: argparse.Namespace) -> int:
@@ -122,6 +167,18 @@ def logs(arguments: argparse.Namespace) -> int:
             return Exit.SUCCESS
         if not more:
             time.sleep(_PACE)
+
+
+def _tell_unreadable(found: LivingRuns) -> None:
+    for run in found.runs:
+        if run.problem:
+            _say(run.problem)
+    for unreadable in found.unreadable:
+        _say(f"{unreadable.run_id} could not be read: {unreadable.reason}")
+
+
+def _say(text: str) -> None:
+    print(f"tfmux: {text}", file=sys.stderr)
 
 
 def _tell_end(snapshot: Snapshot) -> int:

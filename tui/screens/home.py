@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -23,8 +24,8 @@ from launcher.cluster.file import load
 from launcher.errors import TfmuxError
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
-from launcher.session.history import PastRun
-from launcher.session.living import LivingRun, living_runs
+from launcher.session.history import PastRun, RunSummary
+from launcher.session.living import LivingRun, LivingRuns, living_runs
 from launcher.store.runs import RunFolder
 from tui.screens.ask import AskText
 from tui.screens.editor.screen import EditorScreen
@@ -73,6 +74,7 @@ class HomeScreen(Page):
         self._runs: list[RunEntry] = []
         self._demos: list[DemoEntry] = []
         self._living: dict[str, LivingRun] = {}
+        self._unreadable: dict[str, str] = {}
         self._asked: set[str] = set()
         """Runs whose hosts have said how they stand."""
         self._new: str | None = None
@@ -133,9 +135,12 @@ class HomeScreen(Page):
         self._clusters, self._runs, self._demos = found, runs, demos
         self._show()
 
-    def _take_living(self, asked: set[str], found: list[LivingRun]) -> None:
+    def _take_living(self, asked: set[str], found: LivingRuns) -> None:
         self._asked = asked
-        self._living = {run.run_id: run for run in found}
+        self._living = {run.run_id: run for run in found.runs}
+        self._unreadable = {
+            run.run_id: f"could not be read: {run.reason}" for run in found.unreadable
+        }
         self._show()
 
     # showing
@@ -144,10 +149,10 @@ class HomeScreen(Page):
         """Title, what is said when there is none, and the rows."""
         runs = [
             RunEntry(
-                run.summary,
+                self._told(run.summary),
                 run.launcher,
                 self._living.get(run.summary.run_id),
-                run.summary.run_id in self._asked,
+                run.asked or run.summary.run_id in self._asked,
             )
             for run in self._runs
         ]
@@ -157,6 +162,10 @@ class HomeScreen(Page):
             ("Past runs", "", [run for run in runs if not run.lives]),
             ("Demos", "", list(self._demos)),
         ]
+
+    def _told(self, told: RunSummary) -> RunSummary:
+        problem = self._unreadable.get(told.run_id)
+        return told if problem is None else replace(told, problem=f"could not be read: {problem}")
 
     def _show(self) -> None:
         if not self._demos:
@@ -369,7 +378,9 @@ class HomeScreen(Page):
 
     def _kill(self, runs: list[RunEntry]) -> None:
         if not runs:
-            self.notify("no run lives")
+            count = len(self._unreadable)
+            doubt = f" found; {count} could not be looked at, tfmux ps names them" if count else ""
+            self.notify(f"no active runs{doubt}")
             return
         self.app.push_screen(KillLiving(runs, self.sessions, self.asker))
 
@@ -393,7 +404,7 @@ class HomeScreen(Page):
     def _open_past(self, entry: RunEntry) -> None:
         try:
             run = PastRun(StoredRun(entry.summary.folder))
-        except (TfmuxError, KeyError, ValueError) as error:
+        except (TfmuxError, OSError) as error:
             self.app.call_from_thread(self._complain, error)
             return
         self.app.call_from_thread(self._open, run)

@@ -92,6 +92,8 @@ class Rows:
         parts.append(Part(2, f"{clock((told.ended or told.last) - told.started):>7}"))
         parts += self._figures(entry)
         parts.append(Part(3, f"{age(self.now - told.started)} ago", "dim"))
+        if told.problem:
+            parts.append(Part(4, f"⚠ {told.problem}", self.colours[Mood.BAD]))
         if told.first_failure:
             parts.append(Part(4, told.first_failure, self.colours[Mood.BAD]))
         return self._line(*parts)
@@ -167,6 +169,8 @@ def detail(entry: Entry, now: float, colours: Colours) -> Text:
                 pair("outcome", f"{told.outcome}, exit code {told.exit_code}")
             elif not entry.lives:
                 pair("outcome", "no end was written down: its launcher died", colours[Mood.BAD])
+            if told.problem:
+                pair("record", told.problem, colours[Mood.BAD])
             if told.step is not None:
                 pair("step", thousands(told.step))
             if told.loss is not None:

@@ -8,10 +8,9 @@ from launcher.cluster.spec import Cluster
 from launcher.hosts.credentials import Ask
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
-from launcher.session.session import Session
 from launcher.session.viewing import Viewer
 from launcher.store.runs import RunFolder
-from tui.sessions import Sessions
+from tui.sessions import EndedRun, Sessions
 from tui.web.launches import Launches
 
 
@@ -55,9 +54,8 @@ class ServedSessions(Sessions):
             rescue=lambda: self._launches.attach(folder),
             ask=ask,
         )
-        self._viewers.append(viewer)
-        return viewer
+        return self._keep(viewer)
 
-    def close(self) -> list[Session]:
+    def close(self) -> list[EndedRun]:
         """Looks no more. Nothing is ended: there are no sessions in here."""
         return super().close()

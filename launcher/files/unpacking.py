@@ -1,0 +1,280 @@
+"""Unpacking of results (`agent.collect` describes the stream), from a host that may lie.
+
+Files are made relative to descriptors of their folders, each opened without following links, so
+nothing is written outside the target whatever a name says. Links come last, and only those that
+stay inside. Devices, pipes and hard links do not exist in the stream.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..agent.collect import LENGTH
+from ..errors import TfmuxError
+from ..printable import printable
+
+_HEAD_BYTES = 64 * 1024
+_NAME_BYTES = 255
+_PATH_BYTES = 4095
+_LINK_BYTES = 16 << 20
+"""Names and targets of links that are remembered until all files are there."""
+_SHOWN = 200
+_MOST_REFUSED = 100
+_LATEST = 1 << 40
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class UnpackError(TfmuxError):
+    """The stream is not what was announced, or asks for what is refused."""
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What a host says will come: bytes of the stream, files, links, and paths without anything."""
+
+    size: int
+    files: int
+    links: int
+    absent: tuple[str, ...] = ()
+
+
+class Unpacker:
+    """Writes a stream of members into a folder, chunk after chunk."""
+
+    def __init__(self, folder: Path, announced: Announcement) -> None:
+        """`folder` exists and is empty.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        self.refused: list[str] = []
+        """Links that were left out, and why; not more than a hundred."""
+        self._announced = announced
+        self._received = self._files = self._links = 0
+        self._link_bytes = 0
+        self._head = bytearray()
+        self._head_bytes = 0
+        """The length of the member's head that comes; 0 while its length itself comes."""
+        self._ended = False
+        self._left = 0
+        """Bytes of the open file that have not come."""
+        self._mtime = 0
+        self.name = ""
+        """The member that came last."""
+        self._file = -1
+        self._later: list[tuple[tuple[str, ...], str]] = []
+        self._parent: tuple[str, ...] = ()
+        self._root = os.open(folder, _FOLDER)
+        self._parent_fd = os.dup(self._root)
+
+    def feed(self, data: bytes) -> None:
+        """Takes the next bytes.
+
+        Raises:
+            UnpackError: they are not what was announced.
+            OSError: they cannot be stored.
+        """
+        self._received += len(data)
+        if self._received > self._announced.size:
+            raise UnpackError("more came than was announced")
+        view = memoryview(data)
+        while view:
+            if self._ended:
+                raise UnpackError("something came behind the end")
+            if self._file >= 0:
+                view = view[self._write(view[: self._left]) :]
+                if not self._left:
+                    self._close_file()
+                continue
+            wanted = self._head_bytes or LENGTH.size
+            count = wanted - len(self._head)
+            self._head += view[:count]
+            view = view[count:]
+            if len(self._head) == wanted:
+                raw = bytes(self._head)
+                self._head.clear()
+                self._take_head(raw)
+
+    def finish(self) -> None:
+        """Makes the links, and sees that everything that was announced is there.
+
+        Raises:
+            UnpackError: something is missing.
+            OSError: a link cannot be made.
+        """
+        if not self._ended or self._received != self._announced.size:
+            raise UnpackError("less came than was announced")
+        if (self._files, self._links) != (self._announced.files, self._announced.links):
+            raise UnpackError(
+                f"{self._files} files and {self._links} links came, "
+                f"{self._announced.files} and {self._announced.links} were announced"
+            )
+        for parts, target in self._later:
+            self._link(parts, target)
+
+    def close(self) -> None:
+        """Closes what is open."""
+        for fd in (self._file, self._parent_fd, self._root):
+            if fd >= 0:
+                os.close(fd)
+        self._file = self._parent_fd = self._root = -1
+
+    # --- members --------------------------------------------------------------------------
+
+    def _take_head(self, raw: bytes) -> None:
+        if not self._head_bytes:
+            (self._head_bytes,) = LENGTH.unpack(raw)
+            self._ended = not self._head_bytes
+            if self._head_bytes > _HEAD_BYTES:
+                raise UnpackError(f"a member's head of {self._head_bytes} bytes")
+            return
+        self._head_bytes = 0
+        try:
+            head = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise UnpackError("a member's head is no JSON") from error
+        if not isinstance(head, dict):
+            raise UnpackError("a member's head is no JSON object")
+        self._member(head)
+
+    def _member(self, head: dict[str, Any]) -> None:
+        parts = _parts(_text(head, "name"))
+        kind = head.get("kind")
+        self.name = "/".join(parts)
+        if kind == "folder":
+            os.mkdir(parts[-1], _number(head, "mode") & 0o755 | 0o700, dir_fd=self._folder(parts))
+        elif kind == "file":
+            self._files += 1
+            if self._files > self._announced.files:
+                raise UnpackError("more files came than were announced")
+            self._left = _number(head, "size")
+            if self._left > self._announced.size:
+                raise UnpackError(f"{shown(self.name)} is longer than all that was announced")
+            self._mtime = min(_number(head, "mtime"), _LATEST)
+            mode = _number(head, "mode") & 0o755 | 0o600
+            self._file = os.open(parts[-1], _FILE, mode, dir_fd=self._folder(parts))
+            if not self._left:
+                self._close_file()
+        elif kind == "link":
+            self._links += 1
+            target = _text(head, "target")
+            self._link_bytes += len(target) + len(self.name)
+            if self._links > self._announced.links or self._link_bytes > _LINK_BYTES:
+                raise UnpackError("more links came than were announced or can be remembered")
+            self._later.append((parts, target))
+        else:
+            raise UnpackError(f"{shown(self.name)} is neither a file, a folder nor a link")
+
+    def _folder(self, parts: tuple[str, ...]) -> int:
+        """A descriptor of the folder that a member stands in."""
+        if parts[:-1] != self._parent:
+            fd = self._open(parts[:-1])
+            os.close(self._parent_fd)
+            self._parent, self._parent_fd = parts[:-1], fd
+        return self._parent_fd
+
+    def _open(self, parts: tuple[str, ...]) -> int:
+        """A folder, opened step by step without following a link.
+
+        Raises:
+            OSError: it is not there, or is a link.
+        """
+        fd = os.dup(self._root)
+        for part in parts:
+            try:
+                below = os.open(part, _FOLDER, dir_fd=fd)
+            finally:
+                os.close(fd)
+            fd = below
+        return fd
+
+    def _write(self, data: memoryview) -> int:
+        count = os.write(self._file, data)
+        self._left -= count
+        return count
+
+    def _close_file(self) -> None:
+        fd, self._file = self._file, -1
+        try:
+            os.utime(fd, (self._mtime, self._mtime))
+        finally:
+            os.close(fd)  # raises what a network file system could not store
+
+    # --- links ----------------------------------------------------------------------------
+
+    def _link(self, parts: tuple[str, ...], target: str) -> None:
+        steps = [step for step in target.split("/") if step not in ("", ".")]
+        if not target or target[0] == "/" or not self._stays_inside(parts, steps):
+            if len(self.refused) < _MOST_REFUSED:
+                where = f"{shown('/'.join(parts))} -> {shown(target)}"
+                self.refused.append(f"the link {where} leads outside the results")
+            return
+        self.name = "/".join(parts)
+        os.symlink("/".join(steps) or ".", parts[-1], dir_fd=self._folder(parts))
+
+    def _stays_inside(self, parts: tuple[str, ...], steps: list[str]) -> bool:
+        """Every step on the way to the target is a folder of ours and no link: a chain of links
+        could lead anywhere (`a -> .` and `b -> a/..`)."""
+        if any("\0" in step for step in steps) or sum(map(len, steps)) > _PATH_BYTES // 2:
+            return False
+        way = list(parts[:-1])
+        for number, step in enumerate(steps):
+            if step != "..":
+                way.append(step)
+            elif way:
+                way.pop()
+            else:
+                return False
+            if number < len(steps) - 1 and not self._is_folder(tuple(way)):
+                return False
+        return True
+
+    def _is_folder(self, parts: tuple[str, ...]) -> bool:
+        try:
+            os.close(self._open(parts))
+        except (OSError, ValueError):
+            return False
+        return True
+
+
+def shown(text: str) -> str:
+    """A name from a host, for a person: printable and not too long."""
+    return printable(text, _SHOWN)
+
+
+def _text(head: dict[str, Any], key: str) -> str:
+    value = head.get(key)
+    if not isinstance(value, str):
+        raise UnpackError(f"a member without {key}")
+    try:
+        os.fsencode(value)
+    except UnicodeEncodeError as error:
+        raise UnpackError(f"a member whose {key} is no name: {shown(value)}") from error
+    return value
+
+
+def _number(head: dict[str, Any], key: str) -> int:
+    value = head.get(key)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise UnpackError(f"{key} is no number that can be believed")
+    return value
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """The components of a member's name.
+
+    Raises:
+        UnpackError: it is absolute, leads upwards, or is too long.
+    """
+    parts = tuple(name.split("/"))
+    if len(os.fsencode(name)) > _PATH_BYTES:
+        raise UnpackError(f"the name {shown(name)} is too long")
+    for part in parts:
+        if part in ("", ".", "..") or "\0" in part or len(os.fsencode(part)) > _NAME_BYTES:
+            raise UnpackError(f"the name {shown(name)!r} is refused")
+    return parts

@@ -1,0 +1,162 @@
+"""Any bytes as a run's stored events: nothing that reads them fails, nothing is believed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from launcher.run import events as ev
+from launcher.run.run import Run
+from launcher.session.attach import StoredRun
+from launcher.session.history import PastRun, summary
+from launcher.store.runs import RunFolder
+from tui.report import report
+
+CLUSTER = """
+name = "fuzzed"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["true"]
+"""
+BUDGET = 20.0
+"""Seconds: some four are used on a machine that is not busy."""
+
+_ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["localhost", "worker:0", "ended", "success", "up", "\x1b[2J", "9e999"]),
+    st.lists(st.integers(), max_size=2),
+    st.just({"a": {"b": [None]}}),
+)
+_RECORDS: list[dict[str, object]] = [
+    {"event": "run", "state": "connecting"},
+    {"event": "run", "state": "planned", "ports": {"worker:0": 4711}, "resume": None},
+    {"event": "run", "state": "running", "note": "said once"},
+    {
+        "event": "run",
+        "state": "ended",
+        "outcome": "failed",
+        "exit_code": 1,
+        "first_failure": {
+            "task": "worker:0",
+            "host": "localhost",
+            "how": "failed 1",
+            "time": 1000.0,
+            "others": ["worker:1"],
+            "tail": ["a"],
+        },
+    },
+    {"event": "host", "host": "localhost", "state": "up", "reason": ""},
+    {
+        "event": "task",
+        "task": "worker:0",
+        "host": "localhost",
+        "state": "running",
+        "attempt": 1,
+        "address": "localhost:4711",
+        "log_start": 0,
+        "pid": 1,
+        "exit_code": 0,
+        "signal": None,
+        "reason": "",
+    },
+    {"event": "metric", "task": "worker:0", "step": 3, "loss": 0.5, "task:0": 3},
+    {"event": "metric", "task": "worker:0", "rate": 2.0, "values": {"step": 3, "loss": 0.5}},
+    {
+        "event": "receipt",
+        "clean": True,
+        "hosts": [
+            {
+                "host": "localhost",
+                "signalled": 1,
+                "survivors": [{"pid": 1, "command": "true", "state": "D"}],
+                "confirmed": True,
+                "unreachable_until": 1e9,
+                "seconds": 0.5,
+            }
+        ],
+    },
+]
+
+
+@st.composite
+def _record(draw: st.DrawFn) -> bytes:
+    """A record with some fields exchanged for odd ones, at any depth; or cut."""
+    record: dict[str, object] = {"time": 1000.0, **draw(st.sampled_from(_RECORDS))}
+    record = json.loads(json.dumps(record))
+    for _ in range(draw(st.integers(0, 2))):
+        place: object = record
+        while True:
+            if isinstance(place, dict) and place:
+                key = draw(st.sampled_from(sorted(place)))
+                if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
+                    place = place[key]
+                    continue
+                if draw(st.booleans()):
+                    place[key] = copy.deepcopy(draw(_ODD))  # it may be changed in the next turn
+                else:
+                    del place[key]
+            elif isinstance(place, list) and place and isinstance(place[0], dict):
+                place = place[0]
+                continue
+            break
+    line = json.dumps(record).encode()
+    return line[: draw(st.integers(0, len(line)))] if draw(st.integers(0, 9)) == 0 else line
+
+
+_JOURNAL = st.one_of(
+    st.binary(max_size=200),
+    st.lists(_ODD.map(lambda value: json.dumps(value).encode()), max_size=5).map(b"\n".join),
+    st.lists(_record(), max_size=8).map(lambda lines: b"\n".join(lines) + b"\n"),
+)
+
+
+@pytest.fixture(scope="module")
+def deadline() -> float:
+    """When this module's examples must have ended."""
+    return time.monotonic() + BUDGET
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@given(journal=_JOURNAL)
+def test_any_bytes_are_read(
+    tmp_path_factory: pytest.TempPathFactory, deadline: float, journal: bytes
+) -> None:
+    """Summary, replay, a past run's screen and report, and the state of a run that is taken up to
+    be killed: all are made, and a run is over only where its host confirmed it."""
+    if time.monotonic() > deadline:
+        return  # on a machine that is busy
+    path = tmp_path_factory.getbasetemp() / "fuzzed-1"
+    path.mkdir(exist_ok=True)
+    (path / "cluster.toml").write_text(CLUSTER)
+    folder = RunFolder(path)
+    folder.journal.write_bytes(journal)
+
+    told = summary(folder)
+    run = StoredRun(folder)
+    assert not told.over or run.over, "the list says over, the whole record does not"
+    report(PastRun(run).snapshot(), Path(path))
+    report(run.replay.snapshot, Path(path))
+
+    taken = Run.attach(run.plan, run.replay.snapshot, run.replay.met)
+    taken.handle(ev.Begin(2000.0))
+    instructions = taken.handle(ev.KillAll(2000.0))
+    owed = {"localhost"} if run.replay.met is None else run.replay.met
+    killed = {one.host for one in instructions if isinstance(one, ev.KillHost)}
+    killing = run.replay.snapshot.state.value == "killing"
+    assert killed == owed or killing
+    if run.over and run.damage:
+        receipt = run.replay.snapshot.receipt
+        assert receipt is not None and [one.host for one in receipt.hosts] == ["localhost"]
