@@ -21,6 +21,7 @@ from .folders import FolderError, Folders
 from .guardian import end_everything, guard
 from .notes import say_traceback
 from .proc import AGENT_TAG, Census, read_process, send, variable
+from .reaper import close_others
 from .server import Agent
 
 ANSWER_SECONDS = 12.0
@@ -50,7 +51,7 @@ def main(config: dict[str, Any]) -> None:
     # Our own 0 and 1 keep sshd's side open meanwhile.
     if not _let_go(link):
         _end_frozen(link, config["run_id"])
-        end_everything(_census(config["run_id"], folders))
+        end_everything(_census(config["run_id"], folders), ours=False)
 
 
 def _let_go(link: socket.socket) -> bool:
@@ -160,6 +161,7 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
     try:
         os.setsid()
         os.chdir("/")
+        config["umask"] = os.umask(0o077)  # the login's, for tasks; what is ours is private
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         null = os.open("/dev/null", os.O_RDWR)
@@ -168,7 +170,7 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
         os.dup2(null, 0)
         os.dup2(errors, 1)
         os.dup2(errors, 2)
-        _close_others(keep=(0, 1, 2, listener.fileno()))
+        close_others((0, 1, 2, listener.fileno()))
         guard(config, listener, lambda pulse: _agent(config, folders, listener, pulse))
     except BaseException:
         say_traceback()
@@ -193,12 +195,3 @@ def _agent(config: dict[str, Any], folders: Folders, listener: socket.socket, pu
     except BaseException:
         say_traceback()  # the guardian then ends what is left
         os._exit(1)
-
-
-def _close_others(keep: tuple[int, ...]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            try:
-                os.close(int(name))
-            except OSError:
-                continue  # the listing's own descriptor

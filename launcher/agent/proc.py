@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import signal
-from typing import Iterable, NamedTuple, Tuple
+import threading
+from typing import Any, Callable, Iterable, NamedTuple, Tuple
 
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
@@ -20,6 +21,7 @@ class Process(NamedTuple):
     names a process for good, since pids are used again."""
 
     pid: int
+    name: str
     ppid: int
     pgid: int
     sid: int
@@ -49,6 +51,7 @@ def read_process(pid: int) -> Process | None:
     fields = raw[raw.rindex(b")") + 2 :].split()  # the name in brackets may hold anything
     return Process(
         pid=pid,
+        name=printable(raw[raw.index(b"(") + 1 : raw.rindex(b")")]),
         ppid=int(fields[1]),
         pgid=int(fields[2]),
         sid=int(fields[3]),
@@ -73,17 +76,32 @@ def table() -> dict[int, Process]:
 
 def variable(pid: int, name: bytes) -> bytes | None:
     """The value of an environment variable of another process, None when it has none or may
-    not be read."""
+    not be read. `name` ends with `=`."""
+    return variables(pid, (name,))[0]
+
+
+def variables(pid: int, names: Iterable[bytes]) -> list[bytes | None]:
+    """The values of several environment variables of another process."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environ = file.read()
+            environ = b"\0" + file.read()
     except OSError:
-        return None
-    at = 0 if environ.startswith(name) else environ.find(b"\0" + name) + 1
-    if at == 0 and not environ.startswith(name):
+        environ = b""
+    return [_variable(environ, name) for name in names]
+
+
+def _variable(environ: bytes, name: bytes) -> bytes | None:
+    at = environ.find(b"\0" + name) + 1
+    if at == 0:
         return None
     end = environ.find(b"\0", at)
     return environ[at + len(name) : end if end >= 0 else None]
+
+
+def printable(words: bytes) -> str:
+    """At most 400 characters of something that another process has said of itself."""
+    text = words.decode(errors="replace")[:400]
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def command_line(pid: int) -> str:
@@ -97,38 +115,101 @@ def command_line(pid: int) -> str:
                 words = b"[" + file.read().strip() + b"]"
     except OSError:
         return ""
-    text = words.decode(errors="replace")[:400]
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+    return printable(words)
+
+
+_READ_SECONDS = 0.1
+
+
+def command_lines(processes: list[Process]) -> list[str]:
+    """The command lines of processes that may be stuck in the kernel, where reading one may
+    hang: what cannot be read in time is given by its short name."""
+    found = {process.pid: f"[{process.name}]" for process in processes}
+
+    def read() -> None:
+        for process in processes:
+            found[process.pid] = command_line(process.pid) or found[process.pid]
+
+    if processes:
+        _bounded(read)
+    return [found[process.pid] for process in processes]
+
+
+def _bounded(work: Callable[[], None]) -> bool:
+    """Works in a thread; False when it has not come to an end in time."""
+    thread = threading.Thread(target=work, name="proc", daemon=True)
+    thread.start()
+    thread.join(_READ_SECONDS)
+    return not thread.is_alive()
+
+
+class _Marks:
+    """What processes' environments say: the run's task (None when it is none), and whether it is
+    an agent of the run. Each is read once, and one that cannot be read counts as a stranger:
+    `/proc/PID/environ` may hang with a process that waits in the kernel, and a kill must not."""
+
+    def __init__(self, run_id: str) -> None:
+        self._prefix = f"{run_id}/".encode()
+        self._agent = f"{run_id};".encode()
+        self._known: dict[Key, tuple[str | None, bool]] = {}
+        self._at: Key | None = None
+
+    def look(self, processes: dict[int, Process]) -> dict[Key, tuple[str | None, bool]]:
+        """The marks of all these processes."""
+        keys = {(process.pid, process.start) for process in processes.values()}
+        self._known = {key: mark for key, mark in self._known.items() if key in keys}
+        while True:
+            todo = [key for key in keys if key not in self._known]
+            known = self._known
+
+            def read(todo: list[Key] = todo, known: dict[Key, Any] = known) -> None:
+                for key in todo:
+                    self._at = key
+                    known[key] = self._read(key[0])
+
+            if not todo or _bounded(read):
+                return self._known
+            self._known = {**known, (self._at or todo[0]): (None, False)}
+
+    def _read(self, pid: int) -> tuple[str | None, bool]:
+        tag, agent = variables(pid, (TAG, AGENT_TAG))
+        task = None
+        if tag is not None and tag.startswith(self._prefix) and tag.endswith(b";"):
+            task = tag[len(self._prefix) : -1].rpartition(b"/")[0].decode(errors="replace")
+        return task, agent == self._agent
 
 
 class Census:
     """Knows which processes belong to which task of one run.
 
     `who` of a process is the task's name, or "" for one that is the run's but of no task that
-    is known (a daemon that nobody saw being born).
+    is known (a daemon that nobody saw being born). `apart` is the session of the agent itself: what
+    is in it is a reaper or a program that the agent runs for itself (`nvidia-smi`), for a task's
+    processes are in sessions of their own, and none can enter a foreign one.
     """
 
-    def __init__(self, run_id: str) -> None:
-        self._prefix = f"{run_id}/".encode()
-        self._agent = f"{run_id};".encode()
-        self._tags: dict[Key, str | None] = {}
-        self._agents: dict[Key, bool] = {}
+    def __init__(self, run_id: str, apart: int = 0) -> None:
+        self._marks = _Marks(run_id)
+        self._apart = apart
         self.roster: dict[Key, str] = {}
         self.roots: dict[Key, str] = {}
         """The first process of each task that this agent started; its session is the task's."""
+        self.reapers: dict[int, str] = {}
+        """The living reapers, and their tasks."""
+        self.below: set[int] = set()
+        """Our descendants, as the last look saw them."""
 
     def take(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
         """Looks at the process table now: the run's processes and whose they are."""
         everyone = table() if processes is None else processes
         me = os.getpid()
+        marks = self._marks.look(everyone)
         keys = {(p.pid, p.start) for p in everyone.values()}
-        self._tags = {key: tag for key, tag in self._tags.items() if key in keys}
-        self._agents = {key: known for key, known in self._agents.items() if key in keys}
         self.roster = {key: who for key, who in self.roster.items() if key in keys}
         sessions = {key[0]: who for key, who in self.roots.items() if key in keys}
         owned: dict[int, str] = {}
         for process in everyone.values():
-            who = self._own(process, sessions, everyone)
+            who = self._own(process, sessions, everyone, marks)
             if who is not None:
                 owned[process.pid] = who
         children: dict[int, list[int]] = {}
@@ -141,12 +222,18 @@ class Census:
                 if child not in owned:
                     owned[child] = owned[pid]
                     todo.append(child)
-        for child in self._below(me, children):
+        for pid, task in self.reapers.items():
+            for child in self._below(pid, children):
+                owned[child] = owned.get(child) or task
+        self.below = self._below(me, children)
+        for child in self.below:
             owned.setdefault(child, "")
         owned.pop(me, None)
         result = {}
         for pid, who in owned.items():
             process = everyone[pid]
+            if process.sid == self._apart:
+                continue
             key = (pid, process.start)
             if who or key not in self.roster:
                 self.roster[key] = who
@@ -154,20 +241,28 @@ class Census:
         return result
 
     def _own(
-        self, process: Process, sessions: dict[int, str], everyone: dict[int, Process]
+        self,
+        process: Process,
+        sessions: dict[int, str],
+        everyone: dict[int, Process],
+        marks: dict[Key, tuple[str | None, bool]],
     ) -> str | None:
         key = (process.pid, process.start)
         if self.roster.get(key):
             return self.roster[key]
         if process.sid in sessions:
             return sessions[process.sid]
-        if key not in self._tags:
-            self._tags[key] = self._read_tag(process.pid)
-        if self._tags[key] is not None and not self._below_another(process, everyone):
-            return self._tags[key]
+        tag = marks[key][0]
+        if tag is not None and not self._below_another(process, everyone, marks):
+            return tag
         return self.roster.get(key)
 
-    def _below_another(self, process: Process, everyone: dict[int, Process]) -> bool:
+    @staticmethod
+    def _below_another(
+        process: Process,
+        everyone: dict[int, Process],
+        marks: dict[Key, tuple[str | None, bool]],
+    ) -> bool:
         """It belongs to another living agent of the run: two hosts of a cluster may be one
         machine, or containers whose processes this machine sees."""
         found = False
@@ -175,21 +270,9 @@ class Census:
         while parent is not None:
             if parent.pid == os.getpid():
                 return False
-            found = found or self._is_agent(parent)
+            found = found or marks[(parent.pid, parent.start)][1]
             parent = everyone.get(parent.ppid)
         return found
-
-    def _is_agent(self, process: Process) -> bool:
-        key = (process.pid, process.start)
-        if key not in self._agents:
-            self._agents[key] = variable(process.pid, AGENT_TAG) == self._agent
-        return self._agents[key]
-
-    def _read_tag(self, pid: int) -> str | None:
-        value = variable(pid, TAG)
-        if value is None or not value.startswith(self._prefix) or not value.endswith(b";"):
-            return None
-        return value[len(self._prefix) : -1].rpartition(b"/")[0].decode(errors="replace")
 
     @staticmethod
     def _below(root: int, children: dict[int, list[int]]) -> set[int]:

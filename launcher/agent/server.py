@@ -17,6 +17,7 @@ import time
 from typing import Any, Callable
 
 from . import ports, probe, proc, requests, stage, state, stats, wire
+from .attempts import Attempts
 from .channel import Channel
 from .channels import Channels
 from .files import Files
@@ -24,7 +25,7 @@ from .folders import FolderError, Folders
 from .kills import Kill
 from .notes import reason, say
 from .outputs import Outputs
-from .tasks import Attempt, spawn
+from .tasks import Attempt
 
 _LOOK_LISTENING = 0.03
 _ROSTER = 1.0
@@ -56,8 +57,9 @@ class Agent:
         self._folders = folders
         self._listener = listener
         self._guardian = guardian
-        self._census = proc.Census(config["run_id"])
-        self._attempts, self._was = state.load(folders, self._census)
+        self._umask = int(config["umask"])
+        self._census = proc.Census(config["run_id"], apart=os.getsid(0))
+        known, self._was = state.load(folders, self._census)
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
@@ -70,9 +72,19 @@ class Agent:
         self._outputs = Outputs(
             folders,
             self._channels,
-            {attempt.task: attempt.log for attempt in self._attempts},
+            {attempt.task: attempt.log for attempt in known},
             self._wake,
             local=bool(config["local"]),
+        )
+        self._attempts = Attempts(
+            known,
+            self._selector,
+            self._channels,
+            self._outputs,
+            self._census,
+            self._do_later,
+            self._reaper_killed,
+            self._save,
         )
         self._woken = 0.0
         self._signalled = 0
@@ -98,10 +110,11 @@ class Agent:
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._outputs.start()
+        self._attempts.begin()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
-        state.save(self._folders, self._attempts, self._census, self._ending)
+        state.save(self._folders, self._attempts.all, self._census, self._ending)
         self._say_goodbye()
 
     def _turn(self) -> None:
@@ -115,7 +128,7 @@ class Agent:
         self._channels.read()
         for work in self._take_later():
             work()
-        self._reap()
+        self._attempts.hear()
         self._look_at_kills()
         now = time.monotonic()
         if self._due("listening", now, _LOOK_LISTENING):
@@ -134,9 +147,9 @@ class Agent:
         now = time.monotonic()
         waits = [self._next["guardian"] - now, self._next["roster"] - now]
         waits += [kill.next_look - now for kill in self._kills]
-        if any(a.port and not a.ended and not a.listening for a in self._attempts):
+        if any(a.port and not a.ended and not a.listening for a in self._attempts.all):
             waits.append(self._next["listening"] - now)
-        if any(a.ended and not a.told for a in self._attempts) or self._ending:
+        if any(a.ended and not a.told for a in self._attempts.all) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._outputs.has_grown():
             waits.append(self._next["sizes"] - now)
@@ -157,13 +170,14 @@ class Agent:
             return False
         if time.monotonic() - self._ending_since > _WAIT_FOR_OUTPUT:
             return True  # a launcher that does not read, a survivor that holds its output open
-        if any(not attempt.eof for attempt in self._attempts):
+        if any(not attempt.eof for attempt in self._attempts.all):
             return False
         return not self._channels.wants_to_write
 
     def _say_goodbye(self) -> None:
         self._listener.close()
         self._probe.close()
+        self._stats.close()
         if self._remove or not self._attempts:  # without a task there is nothing to collect
             self._files.put_aside()
             self._folders.remove()
@@ -190,10 +204,17 @@ class Agent:
     def _drain_wakeups(self) -> None:
         self._woken = time.monotonic()
         try:
-            while os.read(self._wake_read, 4096):
-                continue
+            while data := os.read(self._wake_read, 4096):
+                if signal.SIGCHLD in data:
+                    for kill in self._kills:
+                        kill.look_soon()
         except BlockingIOError:
             return
+
+    def _do_later(self, work: Callable[[], None]) -> None:
+        """Has the loop do it; called by threads."""
+        self._later.append(work)
+        self._wake()
 
     def _take_later(self) -> list[Callable[[], None]]:
         later, self._later = self._later, []
@@ -264,42 +285,13 @@ class Agent:
                 "time": time.time(),
                 "environ": {k: os.environ[k] for k in said["names"] if k in os.environ},
                 "was": self._was,
-                "tasks": [attempt.facts() for attempt in self._attempts],
+                "tasks": [a.facts() for a in self._attempts.all if a.announced],
             },
         )
 
-    def _start(self, channel: Channel, said: dict[str, Any]) -> None:
-        task, number = said["task"], said["attempt"]
-        for attempt in self._attempts:
-            if attempt.task == task and attempt.attempt == number:  # asked again after a cut
-                channel.send(wire.STARTED, attempt.facts())
-                return
-        log = self._outputs.log(task, said["log_limit"])
-        attempt = Attempt(task, number, log, said.get("port"))
-        self._attempts.append(attempt)
-        doomed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
-        if doomed or self._ending:
-            attempt.ended = attempt.eof = attempt.told = True
-            attempt.error = "the run is being ended"
-            channel.send(wire.STARTED, attempt.facts())
-            return
-        held = ports.holder(attempt.port) if attempt.port else None
-        env = {k: v for k, v in os.environ.items() if k != "TFMUX_AGENT"}
-        env.update(said["env"])
-        try:
-            self._outputs.begin(log, task)
-            spawned = spawn(said["argv"], env, said["cwd"], said.get("pty", False))
-        except (OSError, ValueError) as error:
-            attempt.ended = attempt.eof = attempt.told = True
-            attempt.error = reason(error)
-        else:
-            attempt.pid = spawned.pid
-            process = proc.read_process(spawned.pid)
-            attempt.start = process.start if process else 0
-            self._census.roots[(attempt.pid, attempt.start)] = task
-            self._outputs.take(spawned.output, log)
-        channel.send(wire.STARTED, {**attempt.facts(), "held": held})
-        self._save()
+    def _start(self, _: Channel, said: dict[str, Any]) -> None:
+        doomed = any(kill.tasks is None or said["task"] in kill.tasks for kill in self._kills)
+        self._attempts.start(said, self._umask, doomed or bool(self._ending))
 
     @staticmethod
     def _credit(channel: Channel, said: dict[str, Any]) -> None:
@@ -313,8 +305,17 @@ class Agent:
                 if said["grace"] <= 0:
                     kill.hurry()
                 return
-        self._kills.append(Kill([said["id"]], tasks, said["grace"], self._census))
+        self._begin_kill([said["id"]], tasks, said["grace"])
+
+    def _begin_kill(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
+        self._kills.append(Kill(ids, tasks, grace, self._census, self._attempts))
         self._look_at_kills()  # the signal goes out in this very turn
+
+    def _reaper_killed(self, attempt: Attempt) -> None:
+        """A task may kill its parent. The kernel has ended its first process with the reaper; what
+        else it had is ours now, and ends, too: nobody could say any more whose it is."""
+        say(f"the reaper of {attempt.task} was killed")
+        self._kills.append(Kill([], {attempt.task}, 0.0, self._census, self._attempts))
 
     def _ports(self, channel: Channel, said: dict[str, Any]) -> None:
         holders = [ports.holder(port) for port in said["look"]]
@@ -351,49 +352,11 @@ class Agent:
                 answer.update(work())
             except (stage.StageError, FolderError, OSError, LookupError, ValueError) as error:
                 answer["error"] = reason(error)
-            self._later.append(lambda: channel.send(wire.REPLY, answer))
-            self._wake()
+            self._do_later(lambda: channel.send(wire.REPLY, answer))
 
         threading.Thread(target=act, name="apart", daemon=True).start()
 
     # --- what happens by itself -----------------------------------------------------------
-
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            for kill in self._kills:
-                kill.look_soon()
-            for attempt in self._attempts:
-                if attempt.pid == pid and not attempt.ended:
-                    attempt.end(status)
-        self._tell_ends()
-
-    def _tell_ends(self) -> None:
-        """An end is told when the task's own output is in its file: the last lines before an
-        exit are the ones that matter. A grandchild that holds the pipe delays it no longer
-        than a second."""
-        changed = False
-        for attempt in self._attempts:
-            if not attempt.ended or attempt.eof:
-                continue
-            attempt.eof = self._outputs.ended(attempt.log)
-            late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if not attempt.told and (attempt.eof or late or self._outputs.settled(attempt.log)):
-                attempt.told = changed = True
-                facts = attempt.facts()
-                if attempt.port and not attempt.listening:
-                    facts["held"] = ports.holder(attempt.port)
-                self._channels.tell(wire.EXITED, facts)
-            if attempt.eof:
-                changed = True
-                self._channels.tell(wire.EOF, attempt.facts())
-        if changed:
-            self._save()
 
     def _look_at_kills(self) -> None:
         now = time.monotonic()
@@ -401,17 +364,22 @@ class Agent:
             if now < kill.next_look:
                 continue
             receipt = kill.look()
-            if receipt is not None:
-                self._kills.remove(kill)
-                self._ending_since = now
-                self._reap()
-                if kill.tasks is None:
-                    receipt["signalled"] += self._signalled
-                    self._signalled = receipt["signalled"]
+            if receipt is None:
+                continue
+            self._kills.remove(kill)
+            if not self._kills:
+                self._attempts.killed()
+            self._ending_since = now
+            self._attempts.give_up(kill.tasks)
+            self._attempts.hear()
+            if kill.tasks is None:
+                receipt["signalled"] += self._signalled
+                self._signalled = receipt["signalled"]
+            if kill.ids or kill.tasks is None:
                 self._channels.tell(wire.RECEIPT, receipt)
 
     def _look_for_listeners(self) -> None:
-        waiting = [a for a in self._attempts if a.port and not a.ended and not a.listening]
+        waiting = [a for a in self._attempts.all if a.port and not a.ended and not a.listening]
         if not waiting:
             return
         sockets = ports.listeners()
@@ -433,7 +401,7 @@ class Agent:
 
     def _save(self) -> None:
         self._saved_roster = set(self._census.roster)
-        state.save(self._folders, self._attempts, self._census, self._ending)
+        state.save(self._folders, self._attempts.all, self._census, self._ending)
 
     def _look_at_lease(self, now: float) -> None:
         if self._term:
@@ -449,7 +417,7 @@ class Agent:
             return
         if self._config["on_disconnect"] == "stop":
             self._act_alone(f"no launcher for {silent:.0f} s")
-        elif not any(a.pid and not a.ended for a in self._attempts):
+        elif not any(not a.ended for a in self._attempts.all):
             self._end("all tasks have ended")  # kept alive, and nothing is left to keep
 
     def _act_alone(self, why: str) -> None:
@@ -459,7 +427,7 @@ class Agent:
         self._channels.tell(wire.NOTE, {"text": f"the agent ends everything: {why}"})
         self._end(why)
         self._was = why
-        self._kills.append(Kill([], None, float(self._config["grace"]), self._census))
+        self._begin_kill([], None, float(self._config["grace"]))
 
     def _launcher_died(self) -> None:
         if self._config["local"] and not self._ending:

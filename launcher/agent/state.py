@@ -32,6 +32,7 @@ def save(folders: Folders, attempts: list[Attempt], census: Census, ended: str) 
         "attempts": [
             {**attempt.facts(), "start": attempt.start, "port": attempt.port}
             for attempt in attempts
+            if attempt.announced
         ],
         "roster": [[pid, start, who] for (pid, start), who in census.roster.items()],
     }
@@ -71,7 +72,7 @@ def _attempts(body: dict[str, Any], folders: Folders, census: Census) -> list[At
         attempt.pid, attempt.start = facts["pid"], facts["start"]
         attempt.began_at = facts["began_at"]
         attempt.error = facts["error"]
-        attempt.ended = attempt.eof = True
+        attempt.ended = attempt.eof = attempt.announced = True
         attempt.status, attempt.signal = facts["status"], facts["signal"]
         attempts.append(attempt)
     return attempts
