@@ -85,8 +85,16 @@ class Folders:
     def remove(self) -> None:
         """Takes the run's folder off this host."""
         shutil.rmtree(self.run, ignore_errors=True)
-        for path in (self.socket, self.lock):
-            try:
-                os.unlink(path)
-            except FileNotFoundError:
-                continue
+        self.unlink_socket()
+        _unlink(self.lock)
+
+    def unlink_socket(self) -> None:
+        """Nobody listens any more."""
+        _unlink(self.socket)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return  # another agent's bridge, or a cleaner of /tmp, has

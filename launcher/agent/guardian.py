@@ -21,6 +21,7 @@ from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0
 STRANGER_SECONDS = 0.25
+_LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
@@ -67,6 +68,8 @@ def _watch(pulse: int) -> bool:
                 return clean
             clean = clean or b"Q" in data
             last = now
+        if clean and now - last > _LAST_SECONDS:
+            return True  # a thread of it still waits for a disk that hangs
         reap()
         if now - last > FROZEN:
             return False

@@ -1,8 +1,8 @@
 """The agent's loop: input, kills, lease, logs — in this order.
 
-One thread and one selector; the only other thread drains task output. Nothing in here waits:
-a kill is a state, a log is read a chunk at a time, and building a staged tree goes to a thread
-so that beats are answered meanwhile.
+One thread and one selector for all that beats, kills and reaps. Nothing in here waits: a kill is a
+state, and whatever touches a disk (which may hang for minutes) is done by threads: draining task
+output, reading logs, opening them, staged files, the state, `agent.log`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 from . import ports, probe, proc, requests, stage, state, stats, wire
 from .attempts import Attempts
@@ -23,9 +23,11 @@ from .channels import Channels
 from .files import Files
 from .folders import FolderError, Folders
 from .kills import Kill
-from .notes import reason, say
+from .log_reader import LogReader
+from .notes import reason, say, write_in_background
 from .outputs import Outputs
 from .tasks import Attempt
+from .workers import Newest
 
 _LOOK_LISTENING = 0.03
 _ROSTER = 1.0
@@ -36,6 +38,7 @@ _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
 _MOST_QUEUED = 4096
 """Answers that wait for a launcher; each is some hundred bytes."""
+_WAIT_FOR_DISK = 5.0
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and never started anything."""
 
@@ -64,9 +67,16 @@ class Agent:
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
         self._probe = probe.Probe(folders)
-        self._files = Files(folders, self._apart)
         self._selector = selectors.DefaultSelector()
-        self._channels = Channels(self._selector, listener, self._handle, self._launcher_died)
+        self._channels = Channels(
+            self._selector,
+            listener,
+            LogReader(self._do_later),
+            self._handle,
+            self._launcher_died,
+        )
+        self._files = Files(folders, self._channels, self._apart, self._do_later)
+        self._state = Newest[Dict[str, Any]]("state", lambda body: state.write(folders, body))
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
         self._outputs = Outputs(
@@ -109,13 +119,21 @@ class Agent:
         signal.signal(signal.SIGTERM, self._on_term)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
+        write_in_background()
         self._outputs.start()
         self._attempts.begin()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
-        state.save(self._folders, self._attempts.all, self._census, self._ending)
-        self._say_goodbye()
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        last = threading.Thread(target=self._clean_up, name="clean up", daemon=True)
+        last.start()
+        until = time.monotonic() + _WAIT_FOR_DISK
+        while last.is_alive() and time.monotonic() < until:
+            self._turn()
+        self._channels.close()
+        self._beat_guardian(b"Q")
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
@@ -172,22 +190,22 @@ class Agent:
             return True  # a launcher that does not read, a survivor that holds its output open
         if any(not attempt.eof for attempt in self._attempts.all):
             return False
-        return not self._channels.wants_to_write
+        return not self._channels.is_behind
 
-    def _say_goodbye(self) -> None:
-        self._listener.close()
-        self._probe.close()
-        self._stats.close()
-        if self._remove or not self._attempts:  # without a task there is nothing to collect
-            self._files.put_aside()
-            self._folders.remove()
-        else:
-            try:
-                os.unlink(self._folders.socket)
-            except FileNotFoundError:
-                pass  # another agent's bridge has cleaned up
-        self._channels.close()
-        self._beat_guardian(b"Q")
+    def _clean_up(self) -> None:
+        """The last of the disk, in a thread: it may hang."""
+        try:
+            self._probe.close()
+            self._stats.close()
+            if self._remove or not self._attempts:  # without a task there is nothing to collect
+                self._files.put_aside()
+                self._folders.remove()
+            else:
+                body = state.collect(self._attempts.all, self._census, self._ending)
+                state.write(self._folders, body)
+                self._folders.unlink_socket()
+        finally:
+            self._wake()
 
     def _beat_guardian(self, word: bytes) -> None:
         try:
@@ -318,14 +336,12 @@ class Agent:
         self._kills.append(Kill([], {attempt.task}, 0.0, self._census, self._attempts))
 
     def _ports(self, channel: Channel, said: dict[str, Any]) -> None:
-        holders = [ports.holder(port) for port in said["look"]]
-        try:
+        def look() -> dict[str, Any]:
+            holders = [ports.holder(port) for port in said["look"]]
             picked = self._picker.pick(said["pick"], said["avoid"])
-        except OSError as error:
-            channel.send(wire.REPLY, {"id": said["id"], "error": str(error)})
-            return
-        held = [holder for holder in holders if holder]
-        channel.send(wire.REPLY, {"id": said["id"], "picked": picked, "held": held})
+            return {"picked": picked, "held": [holder for holder in holders if holder]}
+
+        self._apart(channel, said["id"], look)
 
     def _tell_stats(self, channel: Channel, said: dict[str, Any]) -> None:
         figures = self._stats.look(self._census.take())
@@ -401,7 +417,7 @@ class Agent:
 
     def _save(self) -> None:
         self._saved_roster = set(self._census.roster)
-        state.save(self._folders, self._attempts.all, self._census, self._ending)
+        self._state.put(state.collect(self._attempts.all, self._census, self._ending))
 
     def _look_at_lease(self, now: float) -> None:
         if self._term:
