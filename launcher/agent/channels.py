@@ -25,13 +25,11 @@ class Channels:
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        listener: socket.socket,
         reader: LogReader,
         handle: Callable[[Channel, wire.Frame], None],
         lost: Callable[[], None],
     ) -> None:
         self._selector = selector
-        self._listener = listener
         self._reader = reader
         self._handle = handle
         self._lost = lost
@@ -46,9 +44,9 @@ class Channels:
 
     # --- coming and going -----------------------------------------------------------------
 
-    def accept(self) -> None:
+    def accept(self, listener: socket.socket) -> None:
         """A bridge knocks; nobody else's is let in."""
-        link, _ = self._listener.accept()
+        link, _ = listener.accept()
         link.setblocking(False)
         uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         if uid != os.getuid():

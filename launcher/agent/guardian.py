@@ -25,10 +25,12 @@ _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int], None]) -> None:
+def guard(
+    config: dict[str, Any], listeners: list[socket.socket], agent: Callable[[int], None]
+) -> None:
     """Forks the agent, watches it, and cleans up after it. Returns when nothing is left.
 
-    The agent alone keeps `listener`: with a copy here, a bridge could still connect after the
+    The agent alone keeps the `listeners`: with a copy here, a bridge could still connect after the
     agent's death and would wait for an answer for ever.
     """
     become_subreaper()
@@ -46,7 +48,8 @@ def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int]
         finally:
             os._exit(0)
     os.close(beats)
-    listener.close()
+    for listener in listeners:
+        listener.close()
     if not _watch(pulse):
         end_everything(Census(config["run_id"]), last=pid, ours=True)
         say("guardian: the agent died or froze; everything was ended")

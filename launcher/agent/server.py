@@ -27,7 +27,7 @@ from .log_reader import LogReader
 from .notes import reason, say, write_in_background
 from .outputs import Outputs
 from .tasks import Attempt
-from .workers import Newest
+from .workers import Newest, Worker
 
 _LOOK_LISTENING = 0.03
 _ROSTER = 1.0
@@ -39,6 +39,7 @@ _WAIT_FOR_OUTPUT = 1.0
 _MOST_QUEUED = 4096
 """Answers that wait for a launcher; each is some hundred bytes."""
 _WAIT_FOR_DISK = 5.0
+_TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and never started anything."""
 
@@ -54,11 +55,15 @@ class Agent:
     """
 
     def __init__(
-        self, config: dict[str, Any], folders: Folders, listener: socket.socket, guardian: int
+        self,
+        config: dict[str, Any],
+        folders: Folders,
+        listeners: list[socket.socket],
+        guardian: int,
     ) -> None:
         self._config = config
         self._folders = folders
-        self._listener = listener
+        self._listeners = listeners
         self._guardian = guardian
         self._umask = int(config["umask"])
         self._census = proc.Census(config["run_id"], apart=os.getsid(0))
@@ -70,12 +75,12 @@ class Agent:
         self._selector = selectors.DefaultSelector()
         self._channels = Channels(
             self._selector,
-            listener,
             LogReader(self._do_later),
             self._handle,
             self._launcher_died,
         )
         self._files = Files(folders, self._channels, self._apart, self._do_later)
+        self._keeper = Worker("keeper")
         self._state = Newest[Dict[str, Any]]("state", lambda body: state.write(folders, body))
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
@@ -100,7 +105,7 @@ class Agent:
         self._signalled = 0
         """Processes signalled by kills of everything: who asks again, after a cut, has not heard
         the receipt of the first."""
-        self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0}
+        self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0, "touch": 0.0}
         self._saved_roster: set[proc.Key] = set()
         self._ending = ""
         self._ending_since = 0.0
@@ -118,15 +123,17 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_term)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        for listener in self._listeners:
+            self._selector.register(listener, selectors.EVENT_READ, None)
         write_in_background()
         self._outputs.start()
         self._attempts.begin()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
-        self._selector.unregister(self._listener)
-        self._listener.close()
+        for listener in self._listeners:
+            self._selector.unregister(listener)
+            listener.close()
         last = threading.Thread(target=self._clean_up, name="clean up", daemon=True)
         last.start()
         until = time.monotonic() + _WAIT_FOR_DISK
@@ -137,8 +144,8 @@ class Agent:
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
-            if key.fileobj is self._listener:
-                self._channels.accept()
+            if key.fileobj in self._listeners:
+                self._channels.accept(key.fileobj)
             elif key.fd == self._wake_read:
                 self._drain_wakeups()
             elif isinstance(key.data, socket.socket):
@@ -156,6 +163,8 @@ class Agent:
         if self._due("guardian", now, _BEAT_GUARDIAN):
             self._beat_guardian(b"b")
         self._look_at_lease(now)
+        if self._due("touch", now, _TOUCH_SOCKET):
+            self._keeper.do(self._folders.touch)
         if self._due("sizes", now, _SIZE_PACE):
             self._outputs.tell_sizes()
         self._outputs.tell_losses()
