@@ -35,6 +35,7 @@ _CLAIM_SECONDS = 3.0
 def main(config: dict[str, Any]) -> None:
     """Connects the channel on descriptors 0 and 1 with the agent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    config["umask"] = os.umask(0o077)  # the login's, for tasks; what is ours is private
     try:
         folders = Folders(config["run_id"], config["host"], config.get("logs"), dict(os.environ))
         link = _reach(config, folders)
@@ -181,7 +182,6 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
     try:
         os.setsid()
         os.chdir("/")
-        config["umask"] = os.umask(0o077)  # the login's, for tasks; what is ours is private
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
         null = os.open("/dev/null", os.O_RDWR)
