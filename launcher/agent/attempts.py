@@ -17,10 +17,10 @@ import time
 from typing import Any, Callable
 
 from . import children, ports, reaper, wire
+from .census import Census
 from .channels import Channels
 from .notes import reason
 from .outputs import Outputs
-from .proc import Census
 from .tasks import Attempt, Program, open_output, start_error
 
 _WAIT_FOR_OUTPUT = 1.0
@@ -57,6 +57,8 @@ class Attempts:
         self._requests: queue.SimpleQueue[tuple[Attempt, Program]] = queue.SimpleQueue()
         self._agent = os.getpid()
         self._killer: children.Killer | None = None
+        self.stirred = False
+        """A child has ended, or a reaper has something to say."""
         self.has_orphans = False
         """A process that a reaper should have has become the agent's own child."""
 
@@ -118,7 +120,7 @@ class Attempts:
         def act() -> None:
             attempt.reaper = started.reaper
             self._census.reapers[started.reaper.pid] = attempt.task
-            self._selector.register(started.reaper.link, selectors.EVENT_READ, None)
+            self._selector.register(started.reaper.link, selectors.EVENT_READ, attempt)
             self._outputs.take(started.output, attempt.log)
             if attempt.doomed:
                 started.reaper.kill()
@@ -150,9 +152,11 @@ class Attempts:
             for attempt in self.all:
                 if attempt.pid == pid and not attempt.ended:
                     attempt.end(status)
-        for attempt in self.all:
-            if attempt.reaper is not None and not attempt.reaper.exited:
-                self._hear(attempt)
+        if self.stirred:
+            self.stirred = False
+            for attempt in self.all:
+                if attempt.reaper is not None and not attempt.reaper.exited:
+                    self._hear(attempt)
         self._tell_ends()
 
     def _hear(self, attempt: Attempt) -> None:

@@ -17,10 +17,11 @@ import time
 from typing import Any
 
 from . import state, wire
+from .census import Census
 from .folders import FolderError, Folders
 from .guardian import end_everything, guard
 from .notes import say_traceback
-from .proc import AGENT_TAG, Census, read_process, send, variable
+from .proc import AGENT_TAG, read_process, send, variable
 from .reaper import close_others
 from .server import Agent
 
@@ -53,6 +54,7 @@ def main(config: dict[str, Any]) -> None:
     # Our own 0 and 1 keep sshd's side open meanwhile.
     if not _let_go(link):
         _end_frozen(link, config["run_id"])
+        end_everything(Census(config["run_id"]), ours=False)  # what has a tag, before any disk
         end_everything(_census(config["run_id"], folders), ours=False)
 
 

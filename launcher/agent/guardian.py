@@ -14,9 +14,10 @@ import socket
 import time
 from typing import Any, Callable
 
+from .census import Census
 from .children import Killer, reap
 from .notes import say
-from .proc import Census, send
+from .proc import send
 from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0

@@ -13,7 +13,8 @@ import time
 from typing import Any
 
 from .attempts import Attempts
-from .proc import Census, Key, Process, command_lines, send, table
+from .census import Census
+from .proc import Key, Process, command_lines, send, table
 
 TERM_SCAN = 0.02
 KILL_SCAN = 0.005

@@ -83,7 +83,14 @@ def fork(program: Program, output: tuple[int, int], agent: int) -> Started:
     ours, theirs = output
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mine.setblocking(False)
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:  # too many processes
+        for fd in output:
+            os.close(fd)
+        mine.close()
+        its.close()
+        raise
     if pid == 0:
         try:
             _Process(program, theirs, its, agent).run()
@@ -119,7 +126,11 @@ class _Process:
         self._told_start = False
         me = os.getpid()
         wait, go = os.pipe()
-        self._first = os.fork()
+        try:
+            self._first = os.fork()
+        except OSError as error:  # too many processes
+            self._tell({"error": f"{error.errno}:{program.argv[0]}"})
+            os._exit(NONE_LEFT)
         if self._first == 0:
             os.close(go)
             os.read(wait, 1)  # until the agent knows our pid: we might kill the reaper

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict
 
 from . import ports, probe, proc, requests, stage, state, stats, wire
 from .attempts import Attempts
+from .census import Census
 from .channel import Channel
 from .channels import Channels
 from .files import Files
@@ -66,7 +67,7 @@ class Agent:
         self._listeners = listeners
         self._guardian = guardian
         self._umask = int(config["umask"])
-        self._census = proc.Census(config["run_id"], apart=os.getsid(0))
+        self._census = Census(config["run_id"], apart=os.getsid(0))
         known, self._was = state.load(folders, self._census)
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
@@ -150,6 +151,8 @@ class Agent:
                 self._drain_wakeups()
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
+            elif isinstance(key.data, Attempt):
+                self._attempts.stirred = True
         self._channels.read()
         for work in self._take_later():
             work()
@@ -233,6 +236,7 @@ class Agent:
         try:
             while data := os.read(self._wake_read, 4096):
                 if signal.SIGCHLD in data:
+                    self._attempts.stirred = True
                     for kill in self._kills:
                         kill.look_soon()
         except BlockingIOError:

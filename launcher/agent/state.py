@@ -12,10 +12,10 @@ import json
 import os
 from typing import Any
 
+from .census import Census
 from .drain import Log
 from .folders import Folders
 from .notes import say
-from .proc import Census
 from .tasks import Attempt
 
 

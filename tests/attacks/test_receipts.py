@@ -183,14 +183,3 @@ def test_a_program_of_the_agents_own_holds_up_no_receipt(
 def hanging(client: Client) -> list[proc.Process]:
     """The programs of the agent's own."""
     return [p for p in family(client.run_id) if p.argv == ("sleep", "3000")]
-
-
-def test_a_program_on_a_hanging_pipe_holds_up_nobody(client: Client, tmp_path: Path) -> None:
-    """A start that hangs in `exec` (here a FIFO as the interpreter's script cannot, but a folder on
-    a hung mount would): beats and kills go on, and the kill ends it."""
-    os.mkfifo(tmp_path / "fifo")
-    started = client.start("w:0", ["sh", str(tmp_path / "fifo")])
-    assert started["pid"]
-    client.send(wire.BEAT)
-    client.get(wire.PONG)
-    assert client.kill()["confirmed"]
