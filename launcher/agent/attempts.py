@@ -112,7 +112,7 @@ class Attempts:
                     output = open_output(program.terminal)
                     started = reaper.fork(program, output, self._agent)
                     self._later(self._forked(attempt, started))
-            except OSError as error:
+            except Exception as error:  # with this thread all reapers would end
                 attempt.forking = False
                 self._later(self._failed(attempt, reason(error)))
 

@@ -47,7 +47,7 @@ class Kill:
         self._strangers_until = 0.0
         self._newest_stranger = 0
         self._strangers_bred = False
-        self._forced = False
+        self._forced = self._gone = False
         self.next_look = self._began
         attempts.doom(tasks)
 
@@ -55,14 +55,14 @@ class Kill:
         """KILL now instead of after the grace."""
         self.deadline = self.next_look = min(self.deadline, time.monotonic())
 
-    def look_soon(self) -> None:
-        """A child has ended: look at once."""
-        self.next_look = time.monotonic()
+    def is_due(self, now: float) -> bool:
+        """It is time for the next look, or the kernel has just given its word."""
+        return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
     def look(self) -> dict[str, Any] | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
         now = time.monotonic()
-        gone = self._attempts.gone(self.tasks)
+        gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
         members = self._members(everyone, now)
         self._left = members

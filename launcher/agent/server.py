@@ -235,10 +235,7 @@ class Agent:
         self._woken = time.monotonic()
         try:
             while data := os.read(self._wake_read, 4096):
-                if signal.SIGCHLD in data:
-                    self._attempts.stirred = True
-                    for kill in self._kills:
-                        kill.look_soon()
+                self._attempts.stirred |= signal.SIGCHLD in data
         except BlockingIOError:
             return
 
@@ -390,7 +387,7 @@ class Agent:
     def _look_at_kills(self) -> None:
         now = time.monotonic()
         for kill in list(self._kills):
-            if now < kill.next_look:
+            if not kill.is_due(now):
                 continue
             receipt = kill.look()
             if receipt is None:
