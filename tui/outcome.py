@@ -92,6 +92,8 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         return f"none   ✓ confirmed after {host.seconds:.1f} s", colours[Mood.GOOD]
     if host.confirmed:
         return f"{len(host.survivors)}      ✗ SURVIVED", bad
+    if host.seconds:
+        return "?      ✗ not confirmed; the notes say why", bad
     if host.unreachable_until is not None:
         when = time.strftime("%H:%M:%S", time.localtime(host.unreachable_until))
         return f"?      ✗ unreachable; it kills by itself when its lease ends, {when}", bad

@@ -76,6 +76,8 @@ def _verdict(host: HostReceipt) -> str:
         left = f"{len(host.survivors)} left" if host.survivors else "none left"
         count = f"{host.signalled} process{'' if host.signalled == 1 else 'es'} signalled"
         return f"{count}, {left}, confirmed in {host.seconds:.2f} s"
+    if host.seconds:
+        return "not confirmed; the notes say why"
     if host.unreachable_until is not None:
         until = time.strftime("%H:%M:%S", time.localtime(host.unreachable_until))
         return f"unreachable; its agent acts by itself at {until} at the latest"

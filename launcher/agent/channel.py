@@ -1,8 +1,8 @@
 """One launcher's channel: frames in, frames out, log bytes by credit.
 
-Control frames go first; log bytes are read from their files only when nothing else waits, a
-chunk at a time in turn for all logs, and never past the credit. So a receipt never queues
-behind more than one chunk of ours, and nothing piles up in memory when the launcher is slow.
+Control frames go first; log bytes are read from their files (in a thread) a few chunks ahead, in
+turn for all logs, and never past the credit. So a receipt never queues behind more than one chunk
+of ours, and nothing piles up in memory when the launcher is slow.
 """
 
 from __future__ import annotations
@@ -14,24 +14,16 @@ from collections import deque
 from typing import Any
 
 from . import wire
-from .collect import Archive
-from .drain import Log
+from .log_reader import LogReader, OpenLog
 
-
-class OpenLog:
-    """A log (or an archive of results) that the launcher reads: `position` is the next byte to
-    send."""
-
-    def __init__(self, number: int, log: Log | Archive, position: int) -> None:
-        self.number = number
-        self.log = log
-        self.position = position
+_AHEAD = 4
+"""Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
 
 
 class Channel:
     """The descriptors that a bridge has handed over, and what is on its way through them."""
 
-    def __init__(self, link: socket.socket, source: int, sink: int) -> None:
+    def __init__(self, link: socket.socket, source: int, sink: int, reader: LogReader) -> None:
         self.link = link
         self.source = source
         self.sink = sink
@@ -43,12 +35,17 @@ class Channel:
         self.leaving = False
         """Its launcher goes because another one comes."""
         self.closed = False
+        self.paused = False
+        """Nothing is read from it for now."""
         self.open_logs: dict[int, OpenLog] = {}
         self.credit = 0
         self.sent = 0
         self._control: deque[bytes] = deque()
         self._partial = memoryview(b"")
         self._turn = 0
+        self._reader = reader
+        self._reading = 0
+        self._data: deque[tuple[OpenLog, bytes]] = deque()
 
     def send(self, kind: int, body: dict[str, Any] | None = None) -> None:
         """Queues a control frame."""
@@ -70,7 +67,12 @@ class Channel:
 
     def wants_to_write(self) -> bool:
         """Something can be sent."""
-        return bool(self._partial or self._control or self._next_log())
+        return bool(self._partial or self._control or self._data)
+
+    @property
+    def is_behind(self) -> bool:
+        """There is something to be sent, or to be read for it."""
+        return bool(self.wants_to_write() or self._reading or self._next_log())
 
     def pump(self) -> None:
         """Sends what the channel takes now.
@@ -80,17 +82,17 @@ class Channel:
         """
         for _ in range(16):  # then input gets its turn
             if not self._partial:
-                chunk = self._control.popleft() if self._control else self._data()
-                if not chunk:
-                    return
-                self._partial = memoryview(chunk)
+                self._partial = memoryview(self._next_frame())
+                if not self._partial:
+                    break
             try:
                 written = os.write(self.sink, self._partial)
             except OSError as error:
                 if error.errno in (errno.EAGAIN, errno.EWOULDBLOCK):
-                    return
+                    break
                 raise
             self._partial = self._partial[written:]
+        self._read_ahead()
 
     def close(self) -> None:
         """Lets go of everything; the bridge at the other end of `link` then leaves."""
@@ -99,26 +101,37 @@ class Channel:
             os.close(fd)
         self.link.close()
 
+    def _next_frame(self) -> bytes:
+        if self._control:
+            return self._control.popleft()
+        while self._data:
+            log, frame = self._data.popleft()
+            if self.open_logs.get(log.number) is log:  # else it was opened anew elsewhere
+                return frame
+        return b""
+
+    def _read_ahead(self) -> None:
+        while len(self._data) + self._reading < _AHEAD:
+            log = self._next_log()
+            if log is None:
+                return
+            self._reading += 1
+            self.sent += self._reader.read(log, self.credit - self.sent, self._take)
+
+    def _take(self, log: OpenLog, frames: list[bytes], unread: int) -> None:
+        """What has been read; `unread` bytes of the credit were not needed for it."""
+        self._reading -= 1
+        self.sent -= unread
+        if not self.closed:
+            self._data.extend((log, frame) for frame in frames)
+
     def _next_log(self) -> OpenLog | None:
         if self.sent >= self.credit:
             return None
         logs = list(self.open_logs.values())
         for step in range(len(logs)):
             log = logs[(self._turn + step) % len(logs)]
-            if log.position < log.log.size:
+            if not (log.reading or log.failed) and log.position < log.log.size:
                 self._turn += step + 1
                 return log
         return None
-
-    def _data(self) -> bytes:
-        log = self._next_log()
-        if log is None:
-            return b""
-        limit = min(wire.DATA_BYTES, self.credit - self.sent, log.log.size - log.position)
-        chunk = log.log.pread(limit, log.position)
-        if not chunk:
-            return b""
-        frame = wire.encode_data(log.number, log.position, chunk)
-        log.position += len(chunk)
-        self.sent += len(chunk)
-        return frame

@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 from . import wire
 from .channel import Channel
+from .log_reader import LogReader
 from .notes import say
 
 
@@ -24,12 +25,12 @@ class Channels:
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        listener: socket.socket,
+        reader: LogReader,
         handle: Callable[[Channel, wire.Frame], None],
         lost: Callable[[], None],
     ) -> None:
         self._selector = selector
-        self._listener = listener
+        self._reader = reader
         self._handle = handle
         self._lost = lost
         self._all: list[Channel] = []
@@ -43,9 +44,9 @@ class Channels:
 
     # --- coming and going -----------------------------------------------------------------
 
-    def accept(self) -> None:
+    def accept(self, listener: socket.socket) -> None:
         """A bridge knocks; nobody else's is let in."""
-        link, _ = self._listener.accept()
+        link, _ = listener.accept()
         link.setblocking(False)
         uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         if uid != os.getuid():
@@ -67,7 +68,7 @@ class Channels:
                     descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
             source, sink = descriptors
             link.send(b"k")
-            channel = Channel(link, source, sink)
+            channel = Channel(link, source, sink, self._reader)
             self._selector.register(source, selectors.EVENT_READ, channel)
         except (OSError, ValueError) as error:
             say(f"no channel: {error}")
@@ -135,18 +136,34 @@ class Channels:
         return any(channel.queued for channel in self._all)
 
     @property
-    def wants_to_write(self) -> bool:
-        """Something can be sent."""
-        return any(channel.wants_to_write() for channel in self._all)
+    def is_behind(self) -> bool:
+        """There is something that a launcher has not been sent."""
+        return any(channel.is_behind for channel in self._all)
+
+    def pause(self, channel: Channel) -> None:
+        """Reads nothing from a channel until `resume`."""
+        if not channel.paused and not channel.closed:
+            channel.paused = True
+            self._selector.unregister(channel.source)
+
+    def resume(self, channel: Channel) -> None:
+        """Reads from it again."""
+        if channel.paused and not channel.closed:
+            channel.paused = False
+            self._selector.register(channel.source, selectors.EVENT_READ, channel)
 
     def read(self) -> None:
         """Handles what has come."""
         for channel in list(self._all):
-            if not channel.closed:  # one launcher's greeting closes the other's channel
+            if (
+                not channel.closed and not channel.paused
+            ):  # one launcher's greeting closes the other's channel
                 self._read(channel)
 
     def _read(self, channel: Channel) -> None:
         for _ in range(4):
+            if channel.paused:
+                return
             data = channel.receive()
             if data is None:
                 return

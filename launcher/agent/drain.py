@@ -26,7 +26,7 @@ class Log:
     """One task's log file on this host; attempts follow each other in it.
 
     `size` is the bytes written, `lost` those that found no room on the disk, `cut` those
-    beyond the limit. Changed by the drain thread, read by the loop.
+    beyond the limit. Changed by the drain thread, read by the loop, which never opens it.
     """
 
     def __init__(self, path: str, limit: int) -> None:
@@ -37,21 +37,20 @@ class Log:
         self.lost = 0
         self.cut = 0
         self._splices = _splice is not None
-        try:
-            self.open()
-        except OSError:
-            return  # tried again at each write; who must know why calls `open`
+        self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Opens the file if it is not open yet.
+        """Opens the file if it is not open yet. May hang with its disk.
 
         Raises:
             OSError: a link stands in its place, or there is no room for even an empty file.
         """
-        if self.fd < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-            self.fd = os.open(self.path, flags, 0o600)
-            self.size = os.fstat(self.fd).st_size
+        with self._lock:
+            if self.fd < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                fd = os.open(self.path, flags, 0o600)
+                self.size = os.fstat(fd).st_size
+                self.fd = fd
 
     def pread(self, limit: int, offset: int) -> bytes:
         """At most `limit` bytes from `offset` on."""
@@ -64,9 +63,12 @@ class Log:
         The kernel copies them once, where Python, file system and limit let it; else they are
         read into `buffer` and written, and what finds no room is counted.
         """
-        if self._splices and self.limit - self.size >= _CHUNK:
+        try:
+            self.open()
+        except OSError:
+            pass  # tried again at each write; who must know why has called `open`
+        if self._splices and self.fd >= 0 and self.limit - self.size >= _CHUNK:
             try:
-                self.open()
                 moved = int(_splice(fd, self.fd, _CHUNK, offset_dst=self.size))
             except OSError as error:
                 self._splices = error.errno != errno.EINVAL  # else this file system cannot
@@ -87,7 +89,6 @@ class Log:
             data = data[: max(0, room)]
         while data:
             try:
-                self.open()
                 written = os.pwrite(self.fd, data, self.size)
             except OSError:
                 self.lost += len(data)

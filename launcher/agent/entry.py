@@ -17,10 +17,12 @@ import time
 from typing import Any
 
 from . import state, wire
+from .census import Census
 from .folders import FolderError, Folders
 from .guardian import end_everything, guard
 from .notes import say_traceback
-from .proc import AGENT_TAG, Census, read_process, send, variable
+from .proc import AGENT_TAG, read_process, send, variable
+from .reaper import close_others
 from .server import Agent
 
 ANSWER_SECONDS = 12.0
@@ -28,11 +30,13 @@ ANSWER_SECONDS = 12.0
 that it froze, so that only an agent that nobody guards any more is replaced."""
 
 _SLICE = 1.0
+_CLAIM_SECONDS = 3.0
 
 
 def main(config: dict[str, Any]) -> None:
     """Connects the channel on descriptors 0 and 1 with the agent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    config["umask"] = os.umask(0o077)  # the login's, for tasks; what is ours is private
     try:
         folders = Folders(config["run_id"], config["host"], config.get("logs"), dict(os.environ))
         link = _reach(config, folders)
@@ -50,7 +54,8 @@ def main(config: dict[str, Any]) -> None:
     # Our own 0 and 1 keep sshd's side open meanwhile.
     if not _let_go(link):
         _end_frozen(link, config["run_id"])
-        end_everything(_census(config["run_id"], folders))
+        end_everything(Census(config["run_id"]), ours=False)  # what has a tag, before any disk
+        end_everything(_census(config["run_id"], folders), ours=False)
 
 
 def _let_go(link: socket.socket) -> bool:
@@ -102,36 +107,49 @@ def _hand_over(link: socket.socket) -> bool:
 
 def _end_frozen(link: socket.socket, run_id: str) -> None:
     """Kills the agent behind a link: it does not answer, and no guardian has ended it."""
-    pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    pid = _peer(link)[0]
     link.close()
     agent = read_process(pid)
     if agent is not None and variable(pid, AGENT_TAG) == f"{run_id};".encode():
         send(agent, (signal.SIGKILL,))
-        while (left := read_process(pid)) and left.start == agent.start and not left.dead:
+        deadline = time.monotonic() + ANSWER_SECONDS  # a thread of it may wait in the kernel
+        while (
+            time.monotonic() < deadline
+            and (left := read_process(pid))
+            and left.start == agent.start
+            and not left.dead
+        ):
             time.sleep(0.01)
 
 
 def _reach(config: dict[str, Any], folders: Folders) -> socket.socket | None:
-    """A connection to the agent's socket; two bridges at once make one agent. None when there
-    is none and none shall be made."""
+    """A connection to the agent; two bridges at once make one agent. None when there is none and
+    none shall be made."""
     with open(folders.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         link = _connect(folders)
-        if link is None and not config.get("make", True):
-            return None
-        if link is None:
-            link = _make_agent(config, folders)
-        return link
+        if link is not None or not config.get("make", True):
+            return link
+        return _make_agent(config, folders)
 
 
 def _connect(folders: Folders) -> socket.socket | None:
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        link.connect(folders.socket)
-    except OSError:
+    for address in (folders.socket, folders.name):
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            link.connect(address)
+            if _peer(link)[1] == os.getuid():  # the second address anybody could have taken
+                return link
+        except OSError:
+            pass  # nobody listens there
         link.close()
-        return None
-    return link
+    return None
+
+
+def _peer(link: socket.socket) -> tuple[int, int, int]:
+    """The pid, uid and gid of who listens."""
+    pid, uid, gid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid, gid
 
 
 def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
@@ -143,19 +161,25 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
     Raises:
         OSError: the agent did not start.
     """
+    second, link = _claim(folders)
+    if link is not None:
+        return link
     try:
         os.unlink(folders.socket)
     except FileNotFoundError:
         pass  # the usual case: no agent was here before
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listeners = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
     old = os.umask(0o177)
-    listener.bind(folders.socket)
+    listeners[0].bind(folders.socket)
     os.umask(old)
+    if second is not None:
+        listeners.append(second)
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
-        listener.close()
+        for listener in listeners:
+            listener.close()
         return _await_agent(folders, pid)
     try:
         os.setsid()
@@ -168,12 +192,31 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
         os.dup2(null, 0)
         os.dup2(errors, 1)
         os.dup2(errors, 2)
-        _close_others(keep=(0, 1, 2, listener.fileno()))
-        guard(config, listener, lambda pulse: _agent(config, folders, listener, pulse))
+        close_others((0, 1, 2, *(listener.fileno() for listener in listeners)))
+        guard(config, listeners, lambda pulse: _agent(config, folders, listeners, pulse))
     except BaseException:
         say_traceback()
     finally:
         os._exit(0)
+
+
+def _claim(folders: Folders) -> tuple[socket.socket | None, socket.socket | None]:
+    """The second address, bound: the kernel gives it to one process only and as long as that
+    lives, so there are no two agents even where a cleaner has taken sockets and locks away. Or a
+    connection to the agent that has it; or nothing, when it is somebody else's."""
+    deadline = time.monotonic() + _CLAIM_SECONDS
+    while time.monotonic() < deadline:
+        second = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            second.bind(folders.name)
+            return second, None
+        except OSError:
+            second.close()
+        link = _connect(folders)
+        if link is not None:
+            return None, link
+        time.sleep(0.005)
+    return None, None
 
 
 def _await_agent(folders: Folders, guardian: int) -> socket.socket:
@@ -186,19 +229,13 @@ def _await_agent(folders: Folders, guardian: int) -> socket.socket:
         time.sleep(0.002)
 
 
-def _agent(config: dict[str, Any], folders: Folders, listener: socket.socket, pulse: int) -> None:
-    listener.listen(8)
+def _agent(
+    config: dict[str, Any], folders: Folders, listeners: list[socket.socket], pulse: int
+) -> None:
+    for listener in listeners:
+        listener.listen(8)
     try:
-        Agent(config, folders, listener, pulse).run()
+        Agent(config, folders, listeners, pulse).run()
     except BaseException:
         say_traceback()  # the guardian then ends what is left
         os._exit(1)
-
-
-def _close_others(keep: tuple[int, ...]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            try:
-                os.close(int(name))
-            except OSError:
-                continue  # the listing's own descriptor

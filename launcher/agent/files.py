@@ -6,21 +6,42 @@ import os
 from typing import Any, Callable
 
 from . import collect, stage, tree, wire
-from .channel import Channel, OpenLog
+from .channel import Channel
+from .channels import Channels
 from .folders import FolderError, Folders
+from .log_reader import OpenLog
 from .notes import reason
+from .workers import Worker
 
 Apart = Callable[[Channel, int, Callable[[], "dict[str, Any]"]], None]
 """Does what may block (a disk, a name server) in a thread, and replies with what it says."""
 
 
-class Files:
-    """What the launcher asks about a host's files; the work itself is in `stage` and
-    `collect`."""
+_MOST_WAITING = 16 << 20
+_FEW_WAITING = 4 << 20
+"""Bytes of staged files that wait for the disk: beyond the first no more are read from the
+channel until it is less than the second."""
 
-    def __init__(self, folders: Folders, apart: Apart) -> None:
+
+class Files:
+    """What the launcher asks about a host's files; the work itself is in `stage` and `collect`.
+
+    Staging is done by a thread, in the order in which its frames have come.
+    """
+
+    def __init__(
+        self,
+        folders: Folders,
+        channels: Channels,
+        apart: Apart,
+        later: Callable[[Callable[[], None]], None],
+    ) -> None:
         self._folders = folders
+        self._channels = channels
         self._apart = apart
+        self._later = later
+        self._staging = Worker("staging")
+        self._waiting = 0
         self._stage: stage.Stage | None = None
         self._archive: collect.Archive | None = None
 
@@ -32,6 +53,10 @@ class Files:
     def manifest(self, channel: Channel, said: dict[str, Any]) -> None:
         """Parts of a manifest; with the last one it is told what is missing, and where nothing
         is, the trees are built at once: an unchanged launch costs one round trip."""
+        self._staging.do(lambda: self._manifest(channel, said))
+
+    def _manifest(self, channel: Channel, said: dict[str, Any]) -> None:
+        answer: dict[str, Any] | None = None
         try:
             if said.get("first"):
                 if self._stage is not None:
@@ -41,28 +66,51 @@ class Files:
                 self._stage = stage.Stage(cache, self._folders.stage, said["key"])
             work = self._stage
             if work is None:
-                raise wire.WireError("a manifest that never began")
+                raise stage.StageError("a manifest that never began")
             for fields in said["entries"]:
                 entry = tree.Entry(*fields)
                 stage.check(entry)
                 work.entries.append(entry)
-        except (stage.StageError, FolderError) as error:
-            self._stage = None
-            channel.send(wire.REPLY, {"id": said["id"] or "stage", "error": reason(error)})
-            return
-        if said.get("build"):
-            self._apart(channel, said["id"], work.build)
-        elif said.get("last"):
-            self._apart(channel, said["id"], work.begin)
+            if said.get("build"):
+                answer = work.build()
+            elif said.get("last"):
+                answer = work.begin()
+        except (
+            stage.StageError,
+            FolderError,
+            OSError,
+            LookupError,
+            ValueError,
+            TypeError,
+        ) as error:
+            if not said.get("build"):
+                self._stage = None
+            answer = {"error": reason(error)}
+        if answer is not None:
+            self._reply(channel, {"id": said["id"] or "stage", **answer})
 
     def contents(self, channel: Channel, data: bytes) -> None:
         """Bytes of staged files."""
-        if self._stage is None:
-            return  # what was on its way when staging failed
+        self._waiting += len(data)
+        if self._waiting > _MOST_WAITING:
+            self._channels.pause(channel)
+        self._staging.do(lambda: self._contents(channel, data))
+
+    def _contents(self, channel: Channel, data: bytes) -> None:
         try:
-            self._stage.feed(data)
+            if self._stage is not None:  # else it was on its way when staging failed
+                self._stage.feed(data)
         except (stage.StageError, OSError) as error:
-            channel.send(wire.REPLY, {"id": "stage", "error": reason(error)})
+            self._reply(channel, {"id": "stage", "error": reason(error)})
+        self._later(lambda: self._written(channel, len(data)))
+
+    def _written(self, channel: Channel, count: int) -> None:
+        self._waiting -= count
+        if self._waiting < _FEW_WAITING:
+            self._channels.resume(channel)
+
+    def _reply(self, channel: Channel, answer: dict[str, Any]) -> None:
+        self._later(lambda: channel.send(wire.REPLY, answer))
 
     def collect(self, channel: Channel, said: dict[str, Any]) -> None:
         """Results for the launcher: it asks for an archive, opens it, and says when it has all."""
@@ -72,13 +120,10 @@ class Files:
                 number = said["open"]
                 channel.open_logs[number] = OpenLog(number, self._archive, said["from"])
         elif said.get("done"):
-            problems = []
-            if self._archive is not None:
-                problems = self._archive.problems
-                for number in [n for n, o in channel.open_logs.items() if o.log is self._archive]:
-                    del channel.open_logs[number]
-                self._archive.close()
-            channel.send(wire.REPLY, {"id": said["id"], "problems": problems})
+            archive = self._archive
+            for number in [n for n, o in channel.open_logs.items() if o.log is archive]:
+                del channel.open_logs[number]
+            self._apart(channel, said["id"], lambda: _closed(archive))
         elif "paths" in said:
             self._apart(channel, said["id"], lambda: self._archived(said["paths"]))
 
@@ -90,3 +135,10 @@ class Files:
         if archive is None or archive.wanted != wanted:
             self._archive = archive = collect.Archive(wanted)
         return archive.announcement
+
+
+def _closed(archive: collect.Archive | None) -> dict[str, Any]:
+    if archive is None:
+        return {"problems": []}
+    archive.close()
+    return {"problems": archive.problems}

@@ -6,10 +6,17 @@ and the socket never lies in it.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import re
 import shutil
 import stat
+import tempfile
+import time
+
+_TEMPORARY = "/tmp"
+_LOCK_SECONDS = 0.5
 
 
 class FolderError(Exception):
@@ -40,15 +47,71 @@ def private(path: str) -> str:
     return path
 
 
+def local_folder() -> str:
+    """The user's folder for sockets on this host: `/tmp/tfmux-UID`, or `/tmp/tfmux-UID-RANDOM`
+    where somebody else has made that first. It is found again by its name and its owner, so nobody
+    can lock us out of it or put another in its place. Not in `$XDG_RUNTIME_DIR`: that goes with
+    the user's last login here, and agents and launchers stay.
+
+    Raises:
+        FolderError: it cannot be made.
+    """
+    try:
+        found = _own_folders()
+        if found:
+            return private(found[0])
+        directory = os.open(_TEMPORARY, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _lock(directory)  # of two that come at once, both must find the same
+            found = _own_folders()
+            if found:
+                return private(found[0])
+            path = os.path.join(_TEMPORARY, f"tfmux-{os.getuid()}")
+            try:
+                os.mkdir(path, 0o700)
+            except FileExistsError:
+                return tempfile.mkdtemp(prefix=f"tfmux-{os.getuid()}-", dir=_TEMPORARY)
+            return path
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise FolderError(f"{_TEMPORARY}: {error.strerror}") from error
+
+
+def _own_folders() -> list[str]:
+    name = re.compile(rf"tfmux-{os.getuid()}(-\w+)?")
+    with os.scandir(_TEMPORARY) as listing:
+        return sorted(
+            entry.path
+            for entry in listing
+            if name.fullmatch(entry.name)
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.getuid()
+        )
+
+
+def _lock(descriptor: int) -> None:
+    """Locks, unless somebody else (it is a folder of everybody) does not let go of it."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.005)
+
+
 class Folders:
-    """The places of one run on this host."""
+    """The places of one run on this host. `name` is the agent's second address, in the kernel's
+    own ("abstract") space of names, where no cleaner of `/tmp` comes."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
-        self.local = private(f"/tmp/tfmux-{os.getuid()}")
+        self.local = local_folder()
         digest = hashlib.sha256(name.encode()).hexdigest()[:24]
         self.socket = os.path.join(self.local, digest + ".sock")
         self.lock = os.path.join(self.local, digest + ".lock")
+        self.name = f"\0tfmux-{os.getuid()}-{digest}"
         self.home = os.path.expanduser("~")
         state = environ.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
         base = self._writable(os.path.join(state, "tfmux"), "state")
@@ -85,8 +148,24 @@ class Folders:
     def remove(self) -> None:
         """Takes the run's folder off this host."""
         shutil.rmtree(self.run, ignore_errors=True)
-        for path in (self.socket, self.lock):
+        self.unlink_socket()
+        _unlink(self.lock)
+
+    def touch(self) -> None:
+        """Shows cleaners of `/tmp`, which go by age, that these are in use."""
+        for path in (self.local, self.socket, self.lock):
             try:
-                os.unlink(path)
+                os.utime(path)
             except FileNotFoundError:
-                continue
+                continue  # too late; there is the second address
+
+    def unlink_socket(self) -> None:
+        """Nobody listens any more."""
+        _unlink(self.socket)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return  # another agent's bridge, or a cleaner of /tmp, has

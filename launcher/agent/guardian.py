@@ -14,18 +14,24 @@ import socket
 import time
 from typing import Any, Callable
 
+from .census import Census
+from .children import Killer, reap
 from .notes import say
-from .proc import Census, send
+from .proc import send
 from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0
+STRANGER_SECONDS = 0.25
+_LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int], None]) -> None:
+def guard(
+    config: dict[str, Any], listeners: list[socket.socket], agent: Callable[[int], None]
+) -> None:
     """Forks the agent, watches it, and cleans up after it. Returns when nothing is left.
 
-    The agent alone keeps `listener`: with a copy here, a bridge could still connect after the
+    The agent alone keeps the `listeners`: with a copy here, a bridge could still connect after the
     agent's death and would wait for an answer for ever.
     """
     become_subreaper()
@@ -43,10 +49,11 @@ def guard(config: dict[str, Any], listener: socket.socket, agent: Callable[[int]
         finally:
             os._exit(0)
     os.close(beats)
-    listener.close()
+    for listener in listeners:
+        listener.close()
     if not _watch(pulse):
-        say("guardian: the agent died or froze; ending everything")
-        end_everything(Census(config["run_id"]), last=pid)
+        end_everything(Census(config["run_id"]), last=pid, ours=True)
+        say("guardian: the agent died or froze; everything was ended")
 
 
 def _watch(pulse: int) -> bool:
@@ -65,30 +72,39 @@ def _watch(pulse: int) -> bool:
                 return clean
             clean = clean or b"Q" in data
             last = now
-        _reap()
+        if clean and now - last > _LAST_SECONDS:
+            return True  # a thread of it still waits for a disk that hangs
+        reap()
         if now - last > FROZEN:
             return False
 
 
-def end_everything(census: Census, last: int = 0) -> None:
-    """Kills what a census finds, until it finds nothing or all patience is gone. `last` is the
-    pid of a frozen agent below us, whose death signals its children."""
+def end_everything(census: Census, last: int = 0, *, ours: bool) -> None:
+    """Kills all that a census finds, and (where it is `ours`: we are its subreaper) all our
+    children, until nothing is left or all patience is gone. `last` is the pid of a frozen agent
+    below us, whose death signals its children.
+
+    Nothing is left when the kernel says that we have no child, and a look finds nothing; for what
+    others have started there are only looks, which must find nothing for a while.
+    """
     deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
+    empty_since = 0.0
+    killer = Killer()
+    while (now := time.monotonic()) < deadline:
+        reaped, none_left = reap() if ours else ([], True)
         members = [process for process, _ in census.take().values()]
+        if members or not none_left:
+            empty_since = 0.0
+        elif not empty_since:
+            empty_since = now
+        if empty_since and (ours or now - empty_since > STRANGER_SECONDS):
+            return
         for process in sorted(members, key=lambda process: process.pid == last):
             send(process, (signal.SIGKILL,))
-        _reap()
-        if not members:
-            return
-        time.sleep(0.01)
-
-
-def _reap() -> None:
-    while True:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
+        rounds = time.monotonic() + 0.01
+        while ours and not none_left and time.monotonic() < rounds:
+            killer.step(reaped)
+            time.sleep(0.001)
+            reaped, none_left = reap()
+        if not ours:
+            time.sleep(0.01)

@@ -1,7 +1,8 @@
-"""A kill: TERM and CONT, the grace, KILL, and a look that nothing is left.
+"""A kill: TERM and CONT, the grace, KILL, and the proof that nothing is left.
 
-A kill is a state in the agent's loop and never blocks it. Its result is what was *seen*:
-a process that cannot be ended (one that waits in the kernel) is reported, not waited for.
+A kill is a state in the agent's loop and never blocks it. That nothing is left is said only on
+the kernel's word (`Attempts.gone`) *and* after a look at `/proc` that found nothing. A process
+that cannot be ended (one that waits in the kernel) is reported, not waited for.
 """
 
 from __future__ import annotations
@@ -11,56 +12,86 @@ import signal
 import time
 from typing import Any
 
-from .proc import Census, Key, Process, command_line, send, table
+from .attempts import Attempts
+from .census import Census
+from .proc import Key, Process, command_lines, send, table
 
 TERM_SCAN = 0.02
 KILL_SCAN = 0.005
 KILL_PATIENCE = 5.0
+STRANGER_SECONDS = 0.25
+"""How long looks must find nothing when there was something that an earlier agent had started:
+not being our descendants, the kernel has no word for those."""
 
 
 class Kill:
     """One kill of some tasks (or, with `tasks=None`, of everything of the run)."""
 
     def __init__(
-        self, ids: list[int], tasks: set[str] | None, grace: float, census: Census
+        self,
+        ids: list[int],
+        tasks: set[str] | None,
+        grace: float,
+        census: Census,
+        attempts: Attempts,
     ) -> None:
         self.ids = ids
         self.tasks = tasks
         self._census = census
+        self._attempts = attempts
         self._began = time.monotonic()
         self.deadline = self._began + max(0.0, grace)
         self._termed: set[Key] = set()
         self._signalled: set[Key] = set()
         self._left: list[Process] = []
+        self._strangers_until = 0.0
+        self._newest_stranger = 0
+        self._strangers_bred = False
+        self._forced = self._gone = False
         self.next_look = self._began
+        attempts.doom(tasks)
 
     def hurry(self) -> None:
         """KILL now instead of after the grace."""
         self.deadline = self.next_look = min(self.deadline, time.monotonic())
 
-    def look_soon(self) -> None:
-        """A child has ended: look at once."""
-        self.next_look = time.monotonic()
+    def is_due(self, now: float) -> bool:
+        """It is time for the next look, or the kernel has just given its word."""
+        return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
     def look(self) -> dict[str, Any] | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
         now = time.monotonic()
+        gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
-        members = self._members(everyone)
+        members = self._members(everyone, now)
         self._left = members
-        if not members or now >= self.deadline + KILL_PATIENCE:
-            return self._receipt(now)
+        if not members and gone and now >= self._strangers_until:
+            return self._receipt(now, "" if not self._strangers_bred else _STRANGERS)
+        if now >= self.deadline + KILL_PATIENCE:
+            return self._receipt(now, "" if members else _NOT_GONE)
         if now >= self.deadline:
             self._kill(members, everyone)
+            if not self._forced:  # behind our own signals, which are counted
+                self._forced = True
+                self._attempts.kill(self.tasks)
             self.next_look = now + KILL_SCAN
         else:
             self._term(members)
             self.next_look = min(now + TERM_SCAN, self.deadline)
         return None
 
-    def _members(self, everyone: dict[int, Process]) -> list[Process]:
+    def _members(self, everyone: dict[int, Process], now: float) -> list[Process]:
         taken = self._census.take(everyone)
-        return [p for p, who in taken.values() if self.tasks is None or who in self.tasks]
+        members = [p for p, who in taken.values() if self.tasks is None or who in self.tasks]
+        strangers = [p.start for p in members if p.pid not in self._census.below]
+        if strangers:
+            newest = max(strangers)
+            # One that was born behind our first signal: there may always be a next one.
+            self._strangers_bred |= 0 < self._newest_stranger < newest
+            self._newest_stranger = max(self._newest_stranger, newest)
+            self._strangers_until = now + STRANGER_SECONDS
+        return members
 
     def _term(self, members: list[Process]) -> None:
         for process in members:
@@ -86,16 +117,26 @@ class Kill:
             except (ProcessLookupError, PermissionError):
                 continue
 
-    def _receipt(self, now: float) -> dict[str, Any]:
+    def _receipt(self, now: float, doubt: str) -> dict[str, Any]:
+        """`doubt` says why nothing was found and yet something may be left."""
         return {
             "ids": self.ids,
             "tasks": None if self.tasks is None else sorted(self.tasks),
             "signalled": len(self._signalled),
             "survivors": [
-                {"pid": p.pid, "command": command_line(p.pid), "state": p.state} for p in self._left
+                {"pid": p.pid, "command": command, "state": p.state}
+                for p, command in zip(self._left, command_lines(self._left))
             ],
+            "confirmed": not doubt,
+            "doubt": doubt,
             "seconds": round(now - self._began, 3),
         }
+
+
+_NOT_GONE = "the kernel says that a process is left, and no look has found it"
+_STRANGERS = (
+    "processes that an earlier agent had started went on forking while they were being killed"
+)
 
 
 def _groups(members: list[Process], everyone: dict[int, Process]) -> set[int]:

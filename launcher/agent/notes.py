@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import queue
+import threading
+import time
 import traceback
+
+_MOST_WAITING = 1000
+
+_waiting: queue.Queue[str] | None = None
+
+
+def write_in_background() -> None:
+    """From now on lines are written by a thread: `agent.log` may lie on a disk that hangs."""
+    global _waiting
+    lines: queue.Queue[str] = queue.Queue(_MOST_WAITING)
+
+    def write() -> None:
+        while True:
+            _print(lines.get())
+            lines.task_done()
+
+    threading.Thread(target=write, name="notes", daemon=True).start()
+    _waiting = lines
 
 
 def say(text: str) -> None:
     """Writes a line; on a full disk it is lost, and whoever said it goes on."""
+    if _waiting is None:
+        _print(text)
+        return
     try:
-        print(text, flush=True)
-    except OSError:
-        return  # agent.log lies on the disk that is full
+        _waiting.put_nowait(text)
+    except queue.Full:
+        return  # the disk has been hanging for long
 
 
-def say_traceback() -> None:
-    """Writes the exception that is being handled."""
+def say_traceback(patience: float = 1.0) -> None:
+    """Writes the exception that is being handled, and waits a little until it is written."""
     say(traceback.format_exc())
+    deadline = time.monotonic() + patience
+    while _waiting is not None and _waiting.unfinished_tasks and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def reason(error: Exception) -> str:
@@ -23,3 +50,10 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError:
+        return  # agent.log lies on the disk that is full

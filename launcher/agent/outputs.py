@@ -6,10 +6,13 @@ import errno
 from typing import Any, Callable
 
 from . import wire
-from .channel import Channel, OpenLog
+from .channel import Channel
 from .channels import Channels
 from .drain import Drain, Log
 from .folders import Folders
+from .log_reader import OpenLog
+from .notes import reason, say
+from .workers import Worker
 
 _NO_LIMIT = 1 << 62
 
@@ -34,7 +37,9 @@ class Outputs:
         self._channels = channels
         self._logs = logs
         self._local = local
+        self._on_change = on_change
         self._drain = Drain(on_change)
+        self._opener = Worker("log opener")
         self._told_sizes: dict[str, int] = {}
         self._told_losses: set[tuple[str, str]] = set()
 
@@ -51,7 +56,8 @@ class Outputs:
         return log
 
     def begin(self, log: Log, task: str) -> None:
-        """An attempt is about to write to its log, and what it loses will be told anew.
+        """An attempt is about to write to its log, and what it loses will be told anew. May hang
+        with the disk: not for the loop.
 
         A full disk starts a task without a log; a link where its log should be does not.
 
@@ -88,6 +94,15 @@ class Outputs:
             raise wire.WireError(f"OPEN: no log {number} from {start}")
         log = self.log(str(said["task"]), int(said.get("log_limit", _NO_LIMIT)))
         channel.open_logs[number] = OpenLog(number, log, start)
+        if log.fd < 0:
+            self._opener.do(lambda: self._open(log))
+
+    def _open(self, log: Log) -> None:
+        try:
+            log.open()
+        except OSError as error:
+            say(reason(error))
+        self._on_change()  # there may be something to read now
 
     def has_grown(self) -> bool:
         """There are sizes to tell."""

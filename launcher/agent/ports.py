@@ -16,7 +16,7 @@ import socket
 import struct
 from typing import Any, Iterable, TextIO
 
-from .proc import command_line, read_process
+from .proc import TAG, bounded, command_line, read_process, short_name, variable
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
@@ -97,15 +97,14 @@ def holder(port: int) -> dict[str, Any] | None:
     pid = holds((int(name) for name in os.listdir("/proc") if name.isdigit()), inodes)
     if pid is None:
         return {"port": port, "pid": 0, "command": ""}
-    tag = ""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            for entry in file.read().split(b"\0"):
-                if entry.startswith(b"TFMUX_TASK="):
-                    tag = entry[11:].decode(errors="replace").rstrip(";")
-    except OSError:
-        tag = ""
-    return {"port": port, "pid": pid, "command": command_line(pid), "task": tag}
+    said = {"port": port, "pid": pid, "command": short_name(pid), "task": ""}
+
+    def read() -> None:
+        said["command"] = command_line(pid)
+        said["task"] = (variable(pid, TAG) or b"").decode(errors="replace").rstrip(";")
+
+    bounded(read)
+    return dict(said)
 
 
 class Picker:

@@ -140,7 +140,6 @@ def python(interpreter: str, env: dict[str, str], setup: str) -> Answer:
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(env)
     try:
-        # Judged by what it prints: the agent's loop reaps children, so the status may be lost.
         done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,

@@ -1,18 +1,15 @@
-"""/proc: which processes there are, and to which task of the run each belongs.
-
-A task's processes are known by its tag in their environment, by its session, by descent, and
-by memory: once seen as a task's, a process stays the task's (pid and start time), so a daemon
-that empties its environment and leaves its family is still known.
-"""
+"""/proc: which processes there are, what they say of themselves, and signals to exactly one."""
 
 from __future__ import annotations
 
 import os
 import signal
-from typing import Iterable, NamedTuple, Tuple
+import threading
+from typing import Callable, Iterable, NamedTuple, Tuple
 
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
+_READ_SECONDS = 0.1
 
 
 class Process(NamedTuple):
@@ -73,17 +70,32 @@ def table() -> dict[int, Process]:
 
 def variable(pid: int, name: bytes) -> bytes | None:
     """The value of an environment variable of another process, None when it has none or may
-    not be read."""
+    not be read. `name` ends with `=`."""
+    return variables(pid, (name,))[0]
+
+
+def variables(pid: int, names: Iterable[bytes]) -> list[bytes | None]:
+    """The values of several environment variables of another process."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environ = file.read()
+            environ = b"\0" + file.read()
     except OSError:
-        return None
-    at = 0 if environ.startswith(name) else environ.find(b"\0" + name) + 1
-    if at == 0 and not environ.startswith(name):
+        environ = b""
+    return [_variable(environ, name) for name in names]
+
+
+def _variable(environ: bytes, name: bytes) -> bytes | None:
+    at = environ.find(b"\0" + name) + 1
+    if at == 0:
         return None
     end = environ.find(b"\0", at)
     return environ[at + len(name) : end if end >= 0 else None]
+
+
+def printable(words: bytes) -> str:
+    """At most 400 characters of something that another process has said of itself."""
+    text = words.decode(errors="replace")[:400]
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def command_line(pid: int) -> str:
@@ -92,115 +104,40 @@ def command_line(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().rstrip(b"\0").replace(b"\0", b" ")
-        if not words:
-            with open(f"/proc/{pid}/comm", "rb") as file:
-                words = b"[" + file.read().strip() + b"]"
     except OSError:
         return ""
-    text = words.decode(errors="replace")[:400]
-    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+    return printable(words) if words else short_name(pid)
 
 
-class Census:
-    """Knows which processes belong to which task of one run.
+def short_name(pid: int) -> str:
+    """A process's name in brackets: unlike its arguments it can always be read."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return f"[{printable(file.read().strip())}]"
+    except OSError:
+        return ""
 
-    `who` of a process is the task's name, or "" for one that is the run's but of no task that
-    is known (a daemon that nobody saw being born).
-    """
 
-    def __init__(self, run_id: str) -> None:
-        self._prefix = f"{run_id}/".encode()
-        self._agent = f"{run_id};".encode()
-        self._tags: dict[Key, str | None] = {}
-        self._agents: dict[Key, bool] = {}
-        self.roster: dict[Key, str] = {}
-        self.roots: dict[Key, str] = {}
-        """The first process of each task that this agent started; its session is the task's."""
+def command_lines(processes: list[Process]) -> list[str]:
+    """The command lines of processes that may be stuck in the kernel, where reading one may
+    hang: what cannot be read in time is given by its short name."""
+    found = {process.pid: short_name(process.pid) for process in processes}
 
-    def take(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
-        """Looks at the process table now: the run's processes and whose they are."""
-        everyone = table() if processes is None else processes
-        me = os.getpid()
-        keys = {(p.pid, p.start) for p in everyone.values()}
-        self._tags = {key: tag for key, tag in self._tags.items() if key in keys}
-        self._agents = {key: known for key, known in self._agents.items() if key in keys}
-        self.roster = {key: who for key, who in self.roster.items() if key in keys}
-        sessions = {key[0]: who for key, who in self.roots.items() if key in keys}
-        owned: dict[int, str] = {}
-        for process in everyone.values():
-            who = self._own(process, sessions, everyone)
-            if who is not None:
-                owned[process.pid] = who
-        children: dict[int, list[int]] = {}
-        for process in everyone.values():
-            children.setdefault(process.ppid, []).append(process.pid)
-        todo = list(owned)
-        while todo:  # descent: below a task's process everything is the task's
-            pid = todo.pop()
-            for child in children.get(pid, ()):
-                if child not in owned:
-                    owned[child] = owned[pid]
-                    todo.append(child)
-        for child in self._below(me, children):
-            owned.setdefault(child, "")
-        owned.pop(me, None)
-        result = {}
-        for pid, who in owned.items():
-            process = everyone[pid]
-            key = (pid, process.start)
-            if who or key not in self.roster:
-                self.roster[key] = who
-            result[pid] = (process, self.roster[key])
-        return result
+    def read() -> None:
+        for process in processes:
+            found[process.pid] = command_line(process.pid) or found[process.pid]
 
-    def _own(
-        self, process: Process, sessions: dict[int, str], everyone: dict[int, Process]
-    ) -> str | None:
-        key = (process.pid, process.start)
-        if self.roster.get(key):
-            return self.roster[key]
-        if process.sid in sessions:
-            return sessions[process.sid]
-        if key not in self._tags:
-            self._tags[key] = self._read_tag(process.pid)
-        if self._tags[key] is not None and not self._below_another(process, everyone):
-            return self._tags[key]
-        return self.roster.get(key)
+    if processes:
+        bounded(read)
+    return [found[process.pid] for process in processes]
 
-    def _below_another(self, process: Process, everyone: dict[int, Process]) -> bool:
-        """It belongs to another living agent of the run: two hosts of a cluster may be one
-        machine, or containers whose processes this machine sees."""
-        found = False
-        parent = everyone.get(process.ppid)
-        while parent is not None:
-            if parent.pid == os.getpid():
-                return False
-            found = found or self._is_agent(parent)
-            parent = everyone.get(parent.ppid)
-        return found
 
-    def _is_agent(self, process: Process) -> bool:
-        key = (process.pid, process.start)
-        if key not in self._agents:
-            self._agents[key] = variable(process.pid, AGENT_TAG) == self._agent
-        return self._agents[key]
-
-    def _read_tag(self, pid: int) -> str | None:
-        value = variable(pid, TAG)
-        if value is None or not value.startswith(self._prefix) or not value.endswith(b";"):
-            return None
-        return value[len(self._prefix) : -1].rpartition(b"/")[0].decode(errors="replace")
-
-    @staticmethod
-    def _below(root: int, children: dict[int, list[int]]) -> set[int]:
-        found: set[int] = set()
-        todo = [root]
-        while todo:
-            for child in children.get(todo.pop(), ()):
-                if child not in found:
-                    found.add(child)
-                    todo.append(child)
-        return found
+def bounded(work: Callable[[], None]) -> bool:
+    """Works in a thread; False when it has not come to an end in time."""
+    thread = threading.Thread(target=work, name="proc", daemon=True)
+    thread.start()
+    thread.join(_READ_SECONDS)
+    return not thread.is_alive()
 
 
 def send(process: Process, signals: Iterable[int]) -> bool:

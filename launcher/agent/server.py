@@ -1,8 +1,8 @@
 """The agent's loop: input, kills, lease, logs — in this order.
 
-One thread and one selector; the only other thread drains task output. Nothing in here waits:
-a kill is a state, a log is read a chunk at a time, and building a staged tree goes to a thread
-so that beats are answered meanwhile.
+One thread and one selector for all that beats, kills and reaps. Nothing in here waits: a kill is a
+state, and whatever touches a disk (which may hang for minutes) is done by threads: draining task
+output, reading logs, opening them, staged files, the state, `agent.log`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Dict
 
 from . import ports, probe, proc, requests, stage, state, stats, wire
+from .attempts import Attempts
+from .census import Census
 from .channel import Channel
 from .channels import Channels
 from .files import Files
 from .folders import FolderError, Folders
 from .kills import Kill
-from .notes import reason, say
+from .log_reader import LogReader
+from .notes import reason, say, write_in_background
 from .outputs import Outputs
-from .tasks import Attempt, spawn
+from .tasks import Attempt
+from .workers import Newest, Worker
 
 _LOOK_LISTENING = 0.03
 _ROSTER = 1.0
@@ -35,6 +39,8 @@ _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
 _MOST_QUEUED = 4096
 """Answers that wait for a launcher; each is some hundred bytes."""
+_WAIT_FOR_DISK = 5.0
+_TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and never started anything."""
 
@@ -50,35 +56,57 @@ class Agent:
     """
 
     def __init__(
-        self, config: dict[str, Any], folders: Folders, listener: socket.socket, guardian: int
+        self,
+        config: dict[str, Any],
+        folders: Folders,
+        listeners: list[socket.socket],
+        guardian: int,
     ) -> None:
         self._config = config
         self._folders = folders
-        self._listener = listener
+        self._listeners = listeners
         self._guardian = guardian
-        self._census = proc.Census(config["run_id"])
-        self._attempts, self._was = state.load(folders, self._census)
+        self._umask = int(config["umask"])
+        self._census = Census(config["run_id"], apart=os.getsid(0))
+        known, self._was = state.load(folders, self._census)
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
         self._probe = probe.Probe(folders)
-        self._files = Files(folders, self._apart)
         self._selector = selectors.DefaultSelector()
-        self._channels = Channels(self._selector, listener, self._handle, self._launcher_died)
+        self._channels = Channels(
+            self._selector,
+            LogReader(self._do_later),
+            self._handle,
+            self._launcher_died,
+        )
+        self._files = Files(folders, self._channels, self._apart, self._do_later)
+        self._keeper = Worker("keeper")
+        self._state = Newest[Dict[str, Any]]("state", lambda body: state.write(folders, body))
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
         self._outputs = Outputs(
             folders,
             self._channels,
-            {attempt.task: attempt.log for attempt in self._attempts},
+            {attempt.task: attempt.log for attempt in known},
             self._wake,
             local=bool(config["local"]),
+        )
+        self._attempts = Attempts(
+            known,
+            self._selector,
+            self._channels,
+            self._outputs,
+            self._census,
+            self._do_later,
+            self._reaper_killed,
+            self._save,
         )
         self._woken = 0.0
         self._signalled = 0
         """Processes signalled by kills of everything: who asks again, after a cut, has not heard
         the receipt of the first."""
-        self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0}
+        self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0, "touch": 0.0}
         self._saved_roster: set[proc.Key] = set()
         self._ending = ""
         self._ending_since = 0.0
@@ -96,26 +124,39 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_term)
         self._selector.register(self._wake_read, selectors.EVENT_READ, None)
-        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        for listener in self._listeners:
+            self._selector.register(listener, selectors.EVENT_READ, None)
+        write_in_background()
         self._outputs.start()
+        self._attempts.begin()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
-        state.save(self._folders, self._attempts, self._census, self._ending)
-        self._say_goodbye()
+        for listener in self._listeners:
+            self._selector.unregister(listener)
+            listener.close()
+        last = threading.Thread(target=self._clean_up, name="clean up", daemon=True)
+        last.start()
+        until = time.monotonic() + _WAIT_FOR_DISK
+        while last.is_alive() and time.monotonic() < until:
+            self._turn()
+        self._channels.close()
+        self._beat_guardian(b"Q")
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
-            if key.fileobj is self._listener:
-                self._channels.accept()
+            if key.fileobj in self._listeners:
+                self._channels.accept(key.fileobj)
             elif key.fd == self._wake_read:
                 self._drain_wakeups()
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
+            elif isinstance(key.data, Attempt):
+                self._attempts.stirred = True
         self._channels.read()
         for work in self._take_later():
             work()
-        self._reap()
+        self._attempts.hear()
         self._look_at_kills()
         now = time.monotonic()
         if self._due("listening", now, _LOOK_LISTENING):
@@ -125,6 +166,8 @@ class Agent:
         if self._due("guardian", now, _BEAT_GUARDIAN):
             self._beat_guardian(b"b")
         self._look_at_lease(now)
+        if self._due("touch", now, _TOUCH_SOCKET):
+            self._keeper.do(self._folders.touch)
         if self._due("sizes", now, _SIZE_PACE):
             self._outputs.tell_sizes()
         self._outputs.tell_losses()
@@ -134,9 +177,9 @@ class Agent:
         now = time.monotonic()
         waits = [self._next["guardian"] - now, self._next["roster"] - now]
         waits += [kill.next_look - now for kill in self._kills]
-        if any(a.port and not a.ended and not a.listening for a in self._attempts):
+        if any(a.port and not a.ended and not a.listening for a in self._attempts.all):
             waits.append(self._next["listening"] - now)
-        if any(a.ended and not a.told for a in self._attempts) or self._ending:
+        if any(a.ended and not a.told for a in self._attempts.all) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._outputs.has_grown():
             waits.append(self._next["sizes"] - now)
@@ -157,23 +200,24 @@ class Agent:
             return False
         if time.monotonic() - self._ending_since > _WAIT_FOR_OUTPUT:
             return True  # a launcher that does not read, a survivor that holds its output open
-        if any(not attempt.eof for attempt in self._attempts):
+        if any(not attempt.eof for attempt in self._attempts.all):
             return False
-        return not self._channels.wants_to_write
+        return not self._channels.is_behind
 
-    def _say_goodbye(self) -> None:
-        self._listener.close()
-        self._probe.close()
-        if self._remove or not self._attempts:  # without a task there is nothing to collect
-            self._files.put_aside()
-            self._folders.remove()
-        else:
-            try:
-                os.unlink(self._folders.socket)
-            except FileNotFoundError:
-                pass  # another agent's bridge has cleaned up
-        self._channels.close()
-        self._beat_guardian(b"Q")
+    def _clean_up(self) -> None:
+        """The last of the disk, in a thread: it may hang."""
+        try:
+            self._probe.close()
+            self._stats.close()
+            if self._remove or not self._attempts:  # without a task there is nothing to collect
+                self._files.put_aside()
+                self._folders.remove()
+            else:
+                body = state.collect(self._attempts.all, self._census, self._ending)
+                state.write(self._folders, body)
+                self._folders.unlink_socket()
+        finally:
+            self._wake()
 
     def _beat_guardian(self, word: bytes) -> None:
         try:
@@ -190,10 +234,15 @@ class Agent:
     def _drain_wakeups(self) -> None:
         self._woken = time.monotonic()
         try:
-            while os.read(self._wake_read, 4096):
-                continue
+            while data := os.read(self._wake_read, 4096):
+                self._attempts.stirred |= signal.SIGCHLD in data
         except BlockingIOError:
             return
+
+    def _do_later(self, work: Callable[[], None]) -> None:
+        """Has the loop do it; called by threads."""
+        self._later.append(work)
+        self._wake()
 
     def _take_later(self) -> list[Callable[[], None]]:
         later, self._later = self._later, []
@@ -264,42 +313,13 @@ class Agent:
                 "time": time.time(),
                 "environ": {k: os.environ[k] for k in said["names"] if k in os.environ},
                 "was": self._was,
-                "tasks": [attempt.facts() for attempt in self._attempts],
+                "tasks": [a.facts() for a in self._attempts.all if a.announced],
             },
         )
 
-    def _start(self, channel: Channel, said: dict[str, Any]) -> None:
-        task, number = said["task"], said["attempt"]
-        for attempt in self._attempts:
-            if attempt.task == task and attempt.attempt == number:  # asked again after a cut
-                channel.send(wire.STARTED, attempt.facts())
-                return
-        log = self._outputs.log(task, said["log_limit"])
-        attempt = Attempt(task, number, log, said.get("port"))
-        self._attempts.append(attempt)
-        doomed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
-        if doomed or self._ending:
-            attempt.ended = attempt.eof = attempt.told = True
-            attempt.error = "the run is being ended"
-            channel.send(wire.STARTED, attempt.facts())
-            return
-        held = ports.holder(attempt.port) if attempt.port else None
-        env = {k: v for k, v in os.environ.items() if k != "TFMUX_AGENT"}
-        env.update(said["env"])
-        try:
-            self._outputs.begin(log, task)
-            spawned = spawn(said["argv"], env, said["cwd"], said.get("pty", False))
-        except (OSError, ValueError) as error:
-            attempt.ended = attempt.eof = attempt.told = True
-            attempt.error = reason(error)
-        else:
-            attempt.pid = spawned.pid
-            process = proc.read_process(spawned.pid)
-            attempt.start = process.start if process else 0
-            self._census.roots[(attempt.pid, attempt.start)] = task
-            self._outputs.take(spawned.output, log)
-        channel.send(wire.STARTED, {**attempt.facts(), "held": held})
-        self._save()
+    def _start(self, _: Channel, said: dict[str, Any]) -> None:
+        doomed = any(kill.tasks is None or said["task"] in kill.tasks for kill in self._kills)
+        self._attempts.start(said, self._umask, doomed or bool(self._ending))
 
     @staticmethod
     def _credit(channel: Channel, said: dict[str, Any]) -> None:
@@ -313,18 +333,25 @@ class Agent:
                 if said["grace"] <= 0:
                     kill.hurry()
                 return
-        self._kills.append(Kill([said["id"]], tasks, said["grace"], self._census))
+        self._begin_kill([said["id"]], tasks, said["grace"])
+
+    def _begin_kill(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
+        self._kills.append(Kill(ids, tasks, grace, self._census, self._attempts))
         self._look_at_kills()  # the signal goes out in this very turn
 
+    def _reaper_killed(self, attempt: Attempt) -> None:
+        """A task may kill its parent. The kernel has ended its first process with the reaper; what
+        else it had is ours now, and ends, too: nobody could say any more whose it is."""
+        say(f"the reaper of {attempt.task} was killed")
+        self._kills.append(Kill([], {attempt.task}, 0.0, self._census, self._attempts))
+
     def _ports(self, channel: Channel, said: dict[str, Any]) -> None:
-        holders = [ports.holder(port) for port in said["look"]]
-        try:
+        def look() -> dict[str, Any]:
+            holders = [ports.holder(port) for port in said["look"]]
             picked = self._picker.pick(said["pick"], said["avoid"])
-        except OSError as error:
-            channel.send(wire.REPLY, {"id": said["id"], "error": str(error)})
-            return
-        held = [holder for holder in holders if holder]
-        channel.send(wire.REPLY, {"id": said["id"], "picked": picked, "held": held})
+            return {"picked": picked, "held": [holder for holder in holders if holder]}
+
+        self._apart(channel, said["id"], look)
 
     def _tell_stats(self, channel: Channel, said: dict[str, Any]) -> None:
         figures = self._stats.look(self._census.take())
@@ -351,67 +378,34 @@ class Agent:
                 answer.update(work())
             except (stage.StageError, FolderError, OSError, LookupError, ValueError) as error:
                 answer["error"] = reason(error)
-            self._later.append(lambda: channel.send(wire.REPLY, answer))
-            self._wake()
+            self._do_later(lambda: channel.send(wire.REPLY, answer))
 
         threading.Thread(target=act, name="apart", daemon=True).start()
 
     # --- what happens by itself -----------------------------------------------------------
 
-    def _reap(self) -> None:
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            for kill in self._kills:
-                kill.look_soon()
-            for attempt in self._attempts:
-                if attempt.pid == pid and not attempt.ended:
-                    attempt.end(status)
-        self._tell_ends()
-
-    def _tell_ends(self) -> None:
-        """An end is told when the task's own output is in its file: the last lines before an
-        exit are the ones that matter. A grandchild that holds the pipe delays it no longer
-        than a second."""
-        changed = False
-        for attempt in self._attempts:
-            if not attempt.ended or attempt.eof:
-                continue
-            attempt.eof = self._outputs.ended(attempt.log)
-            late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if not attempt.told and (attempt.eof or late or self._outputs.settled(attempt.log)):
-                attempt.told = changed = True
-                facts = attempt.facts()
-                if attempt.port and not attempt.listening:
-                    facts["held"] = ports.holder(attempt.port)
-                self._channels.tell(wire.EXITED, facts)
-            if attempt.eof:
-                changed = True
-                self._channels.tell(wire.EOF, attempt.facts())
-        if changed:
-            self._save()
-
     def _look_at_kills(self) -> None:
         now = time.monotonic()
         for kill in list(self._kills):
-            if now < kill.next_look:
+            if not kill.is_due(now):
                 continue
             receipt = kill.look()
-            if receipt is not None:
-                self._kills.remove(kill)
-                self._ending_since = now
-                self._reap()
-                if kill.tasks is None:
-                    receipt["signalled"] += self._signalled
-                    self._signalled = receipt["signalled"]
+            if receipt is None:
+                continue
+            self._kills.remove(kill)
+            if not self._kills:
+                self._attempts.killed()
+            self._ending_since = now
+            self._attempts.give_up(kill.tasks)
+            self._attempts.hear()
+            if kill.tasks is None:
+                receipt["signalled"] += self._signalled
+                self._signalled = receipt["signalled"]
+            if kill.ids or kill.tasks is None:
                 self._channels.tell(wire.RECEIPT, receipt)
 
     def _look_for_listeners(self) -> None:
-        waiting = [a for a in self._attempts if a.port and not a.ended and not a.listening]
+        waiting = [a for a in self._attempts.all if a.port and not a.ended and not a.listening]
         if not waiting:
             return
         sockets = ports.listeners()
@@ -433,7 +427,7 @@ class Agent:
 
     def _save(self) -> None:
         self._saved_roster = set(self._census.roster)
-        state.save(self._folders, self._attempts, self._census, self._ending)
+        self._state.put(state.collect(self._attempts.all, self._census, self._ending))
 
     def _look_at_lease(self, now: float) -> None:
         if self._term:
@@ -449,7 +443,7 @@ class Agent:
             return
         if self._config["on_disconnect"] == "stop":
             self._act_alone(f"no launcher for {silent:.0f} s")
-        elif not any(a.pid and not a.ended for a in self._attempts):
+        elif not any(not a.ended for a in self._attempts.all):
             self._end("all tasks have ended")  # kept alive, and nothing is left to keep
 
     def _act_alone(self, why: str) -> None:
@@ -459,7 +453,7 @@ class Agent:
         self._channels.tell(wire.NOTE, {"text": f"the agent ends everything: {why}"})
         self._end(why)
         self._was = why
-        self._kills.append(Kill([], None, float(self._config["grace"]), self._census))
+        self._begin_kill([], None, float(self._config["grace"]))
 
     def _launcher_died(self) -> None:
         if self._config["local"] and not self._ending:

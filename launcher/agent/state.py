@@ -1,8 +1,9 @@
 """What an agent leaves on disk for the next one: its tasks' ends and the roster.
 
-Written whenever it changes. With it a fresh agent can tell a launcher that comes back how the
-run went on meanwhile, still has the logs to give, and knows daemons that emptied their
-environment (`roster`: pid and start time name a process; the boot id says of which boot).
+Written whenever it changes, by a thread: the disk may hang. With it a fresh agent can tell a
+launcher that comes back how the run went on meanwhile, still has the logs to give, and knows
+daemons that emptied their environment (`roster`: pid and start time name a process; the boot id
+says of which boot).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import json
 import os
 from typing import Any
 
+from .census import Census
 from .drain import Log
 from .folders import Folders
 from .notes import say
-from .proc import Census
 from .tasks import Attempt
 
 
@@ -24,17 +25,22 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def save(folders: Folders, attempts: list[Attempt], census: Census, ended: str) -> None:
-    """Writes the state; a full disk leaves the old one in place."""
-    body = {
+def collect(attempts: list[Attempt], census: Census, ended: str) -> dict[str, Any]:
+    """The state as it is now."""
+    return {
         "boot": boot_id(),
         "ended": ended,
         "attempts": [
             {**attempt.facts(), "start": attempt.start, "port": attempt.port}
             for attempt in attempts
+            if attempt.announced
         ],
         "roster": [[pid, start, who] for (pid, start), who in census.roster.items()],
     }
+
+
+def write(folders: Folders, body: dict[str, Any]) -> None:
+    """Writes a state; a full disk leaves the old one in place. May hang with the disk."""
     new = folders.state + ".new"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -66,12 +72,21 @@ def _attempts(body: dict[str, Any], folders: Folders, census: Census) -> list[At
     for facts in body["attempts"]:
         task = facts["task"]
         if task not in logs:
-            logs[task] = Log(folders.log(task), 1 << 62)
+            logs[task] = _log(folders.log(task))
         attempt = Attempt(task, facts["attempt"], logs[task], facts["port"])
         attempt.pid, attempt.start = facts["pid"], facts["start"]
         attempt.began_at = facts["began_at"]
         attempt.error = facts["error"]
-        attempt.ended = attempt.eof = True
+        attempt.ended = attempt.eof = attempt.announced = True
         attempt.status, attempt.signal = facts["status"], facts["signal"]
         attempts.append(attempt)
     return attempts
+
+
+def _log(path: str) -> Log:
+    log = Log(path, 1 << 62)
+    try:
+        log.open()
+    except OSError as error:
+        say(f"{path}: {error}")  # then it is an empty one
+    return log

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
 import time
 from typing import Any
 
@@ -21,8 +22,7 @@ class Stats:
         self._at = 0.0
         self._ticks: dict[tuple[int, int], int] = {}
         self._machine: tuple[int, int] | None = None
-        self._gpu: subprocess.Popen[str] | None = None
-        self._gpus: list[str] = []
+        self._gpus = _Gpus()
 
     def look(self, members: dict[int, tuple[Process, str]]) -> dict[str, Any]:
         """CPU in cores (of the machine: 0–1), memory in bytes, GPUs as nvidia-smi prints them."""
@@ -44,7 +44,7 @@ class Stats:
             "cpu": busy,
             "memory_total": total,
             "memory_used": total - available,
-            "gpus": self._gpu_lines(),
+            "gpus": self._gpus.lines(),
             "tasks": {who: [round(cpu, 3), int(rss)] for who, (cpu, rss) in usage.items() if who},
         }
 
@@ -57,21 +57,47 @@ class Stats:
             return None
         return round(1 - (idle - before[0]) / (total - before[1]), 3)
 
-    def _gpu_lines(self) -> list[str]:
-        """Asked for in the background: nvidia-smi takes a second and may hang."""
-        if self._gpu is not None and self._gpu.poll() is not None:
-            assert self._gpu.stdout is not None
-            self._gpus = [line.strip() for line in self._gpu.stdout if line.strip()]
-            self._gpu = None
+    def close(self) -> None:
+        """Ends what still runs."""
+        self._gpus.close()
+
+
+class _Gpus:
+    """What `nvidia-smi` says, asked in a thread of its own: it takes a second and may hang. Being
+    that thread's child, it has no part in what the kernel says of the agent's children."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._thread: threading.Thread | None = None
+        self._process: subprocess.Popen[str] | None = None
+
+    def lines(self) -> list[str]:
+        """The last answer; asks anew unless it is still being waited for."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._ask, name="gpus", daemon=True)
+            self._thread.start()
+        return self._lines
+
+    def close(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _ask(self) -> None:
         program = shutil.which("nvidia-smi")
-        if program and self._gpu is None:
-            self._gpu = subprocess.Popen(
-                [program, _GPU_QUERY, "--format=csv,noheader,nounits"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
-        return self._gpus
+        if program is None:
+            return
+        self._process = subprocess.Popen(
+            [program, _GPU_QUERY, "--format=csv,noheader,nounits"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+        )
+        said, _ = self._process.communicate()
+        self._process = None
+        self._lines = [line.strip() for line in said.splitlines() if line.strip()]
 
 
 def memory() -> tuple[int, int]:

@@ -1,8 +1,7 @@
-"""Starting a task and knowing how it ended.
+"""A task's process: what it executes, and how it ended.
 
 A task gets its own session, `/dev/null` as input, one pipe (or a terminal) for its output, and
-KILL from the kernel when the thread that forked it ends: tasks are therefore started in the
-agent's main thread and nowhere else.
+KILL from the kernel when its reaper ends. Its umask is that of the login.
 """
 
 from __future__ import annotations
@@ -12,18 +11,31 @@ import fcntl
 import os
 import pty
 import signal
-import sys
 import termios
 import time
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
 
 from .drain import Log
+
+if TYPE_CHECKING:
+    from .reaper import Reaper
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _PIPE_BYTES = 256 * 1024
 _DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY")
 """With these bash takes itself for a login over SSH and `bash -c` sources ~/.bashrc."""
+
+DEFAULT_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGPIPE,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals whose handling by an agent or a reaper must not reach a task."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -38,22 +50,24 @@ def become_subreaper() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class Spawned(NamedTuple):
-    """A started process and our end of its output."""
-
-    pid: int
-    output: int
-
-
 class Attempt:
     """One attempt of a task: its process while it lives, its end afterwards."""
 
     def __init__(self, task: str, attempt: int, log: Log, port: int | None) -> None:
+        self.announced = False
+        """The launcher has been told that it has been started, or why not."""
+        self.doomed = False
+        """A kill has come before it was started: it must not be started any more."""
+        self.forking = False
+        """Its reaper is being forked, or has been."""
+        self.reaper: Reaper | None = None
         self.task = task
         self.attempt = attempt
         self.log = log
         self.port = port
         self.began_at = log.size
+        self.held: dict[str, Any] | None = None
+        """Who listened on its port before it was started."""
         self.pid = 0
         self.start = 0
         self.error = ""
@@ -65,6 +79,11 @@ class Attempt:
         self.told = False
         """The launcher has been told of the end."""
         self.ended_at = 0.0
+
+    def refuse(self, error: str) -> None:
+        """Records that it has not been started, and why."""
+        self.ended = self.eof = self.told = self.announced = True
+        self.error = error
 
     def end(self, wait_status: int) -> None:
         """Records how the process ended."""
@@ -102,82 +121,64 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def spawn(argv: Sequence[str], env: Mapping[str, str], cwd: str, terminal: bool = False) -> Spawned:
-    """Forks and executes.
-
-    Raises:
-        OSError: the program or the folder is not there or may not be used. What failed is
-            known to us because the child writes it to a pipe that a successful exec closes.
-    """
-    ours, theirs = pty.openpty() if terminal else os.pipe()
+def open_output(terminal: bool) -> tuple[int, int]:
+    """Our end and the task's end of its output: a terminal or a large pipe."""
     if terminal:
+        ours, theirs = pty.openpty()
         fcntl.ioctl(ours, termios.TIOCSWINSZ, b"\x32\0\xc8\0\0\0\0\0")  # 50 rows, 200 columns
-    else:
-        try:
-            fcntl.fcntl(ours, 1031, _PIPE_BYTES)  # F_SETPIPE_SZ
-        except OSError:
-            pass  # the user's pipe quota is used up: the default size is only slower
-    report, fault = os.pipe()
-    parent = os.getpid()
-    clean = {key: value for key, value in env.items() if key not in _DROPPED}
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        _child(argv, clean, cwd, theirs, fault, parent, terminal)
-    os.close(theirs)
-    os.close(fault)
-    said = _read_all(report)
-    if said:
-        os.close(ours)
-        os.waitpid(pid, 0)
-        number, _, what = said.decode(errors="replace").partition(":")
-        raise OSError(int(number), os.strerror(int(number)), what)
-    return Spawned(pid, ours)
-
-
-def _child(
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: str,
-    output: int,
-    fault: int,
-    parent: int,
-    terminal: bool,
-) -> None:
-    """Never returns."""
-    what = argv[0] if argv else ""
+        return ours, theirs
+    ours, theirs = os.pipe()
     try:
-        set_parent_death_signal(signal.SIGKILL)
-        if os.getppid() != parent:  # the agent died before the line above
+        fcntl.fcntl(ours, 1031, _PIPE_BYTES)  # F_SETPIPE_SZ
+    except OSError:
+        pass  # the user's pipe quota is used up: the default size is only slower
+    return ours, theirs
+
+
+class Program(NamedTuple):
+    """What a task executes."""
+
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str
+    terminal: bool
+    umask: int
+
+    def execute(self, output: int, fault: int, parent: int) -> None:
+        """Becomes the program, in a process that has just been forked by `parent`. Never returns;
+        why it failed goes to `fault`, which a successful exec closes."""
+        what = self.argv[0] if self.argv else ""
+        try:
+            set_parent_death_signal(signal.SIGKILL)
+            if os.getppid() != parent:  # it died before the line above
+                os._exit(127)
+            os.setsid()
+            if self.terminal:
+                fcntl.ioctl(output, termios.TIOCSCTTY, 0)
+            for number in DEFAULT_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+            signal.set_wakeup_fd(-1)
+            os.umask(self.umask)
+            null = os.open("/dev/null", os.O_RDONLY)
+            os.dup2(output if self.terminal else null, 0)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
+            what = self.cwd
+            os.chdir(self.cwd)
+            what = self.argv[0]
+            env = {key: value for key, value in self.env.items() if key not in _DROPPED}
+            os.execvpe(self.argv[0], list(self.argv), env)
+        except OSError as error:
+            os.write(fault, f"{error.errno}:{what}".encode())
+        except (ValueError, IndexError, TypeError) as error:  # a zero byte in an argument
+            os.write(fault, f"0:{what}: {error}".encode())
+        finally:
             os._exit(127)
-        os.setsid()
-        if terminal:
-            fcntl.ioctl(output, termios.TIOCSCTTY, 0)
-        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        os.umask(0o022)
-        null = os.open("/dev/null", os.O_RDONLY)
-        os.dup2(output if terminal else null, 0)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        what = cwd
-        os.chdir(cwd)
-        what = argv[0]
-        os.execvpe(argv[0], list(argv), dict(env))
-    except OSError as error:
-        os.write(fault, f"{error.errno}:{what}".encode())
-    finally:
-        os._exit(127)
 
 
-def _read_all(fd: int) -> bytes:
-    parts: list[bytes] = []
-    while True:
-        part = os.read(fd, 4096)
-        if not part:
-            os.close(fd)
-            return b"".join(parts)
-        parts.append(part)
+def start_error(report: str) -> OSError:
+    """Why a program could not be started, from what `execute` wrote."""
+    number, _, what = report.partition(":")
+    if number == "0":
+        return OSError(what)
+    return OSError(int(number), os.strerror(int(number)), what)

@@ -101,6 +101,8 @@ class Link:
         self._granted = 0
         self._closing = False
         self._leaving = False
+        self._last_words: dict[str, Any] | None = None
+        """How we have left; said again where the connection ended before the agent heard it."""
 
     @property
     def closed(self) -> bool:
@@ -216,7 +218,8 @@ class Link:
     def leave(self, *, remove: bool) -> None:
         """Tells the agent that the run is over; the link ends when the agent has gone."""
         self._leaving = True
-        self.send(wire.LEAVE, {"remove": remove})
+        self._last_words = {"remove": remove}
+        self.send(wire.LEAVE, self._last_words)
 
     def hand_over(self) -> None:
         """Tells the agent that another launcher comes: our end is not to be taken for death."""
@@ -318,6 +321,8 @@ class Link:
                 self._listener.link_up(host, welcome)
                 self.sessions += 1
                 self._grant()
+                if self._last_words is not None:
+                    self.send(wire.LEAVE, self._last_words)
             case Reply(None, _, error):
                 self.stage_error = error
             case Reply(int(ident)) as reply:

@@ -91,7 +91,7 @@ class Ending:
         """A host has looked."""
         views = self._views
         self._receipts[receipt.host] = receipt
-        if not receipt.survivors:
+        if receipt.confirmed and not receipt.survivors:
             for view in views.on_host(receipt.host):
                 if view.state.live or view.state is TaskState.BACKOFF:
                     views.task(view.id, state=self.task_state, ended=views.now)

@@ -408,6 +408,8 @@ class Engine:
             confirmed=said.confirmed,
             seconds=said.seconds,
         )
+        if said.doubt:
+            self.feed(ev.Noted(time.time(), f"{host}: not confirmed: {said.doubt}"))
         if said.tasks is None and not said.ids:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         if said.tasks is None:

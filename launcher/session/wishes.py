@@ -24,7 +24,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from ..agent.folders import private
+from ..agent.folders import local_folder
 from ..ids import TaskId
 from ..run.snapshot import Snapshot
 from .control import RunControl
@@ -47,7 +47,7 @@ _PACE = 0.2
 def door(run_id: str) -> Path:
     """The socket of a run's launcher, in a folder that only its user may enter."""
     digest = hashlib.sha256(run_id.encode()).hexdigest()[:24]
-    return Path(private(f"/tmp/tfmux-{os.getuid()}")) / f"{digest}.door"
+    return Path(local_folder()) / f"{digest}.door"
 
 
 def wish(run_id: str, **what: Any) -> bool:

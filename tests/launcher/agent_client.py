@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from launcher.agent import wire
+from launcher.agent.folders import local_folder
 from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
 from tests.beds import proc
@@ -37,10 +38,13 @@ class Client:
 
     Args:
         run_id: the run.
+        before: a command in front of the bridge's.
         settings: what differs from a local run with a lease of 60 s and a grace of 1 s.
     """
 
-    def __init__(self, run_id: str, *, host: str = "here", **settings: Any) -> None:
+    def __init__(
+        self, run_id: str, *, host: str = "here", before: Sequence[str] = (), **settings: Any
+    ) -> None:
         self.run_id = run_id
         self.token = secrets.token_hex(4)
         self.config: dict[str, Any] = {
@@ -60,7 +64,7 @@ class Client:
         self._ids = itertools.count(1)
         nonce = secrets.token_hex(4)
         self.process = subprocess.Popen(
-            bootstrap.argv(sys.executable, run_id, nonce),
+            [*before, *bootstrap.argv(sys.executable, run_id, nonce)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -264,7 +268,7 @@ def state_folder(run_id: str, host: str = "here") -> Path:
 def socket_path(run_id: str, host: str = "here") -> str:
     """Where the run's agent listens on this machine."""
     digest = hashlib.sha256(f"{run_id}.{host}".encode()).hexdigest()[:24]
-    return f"/tmp/tfmux-{os.getuid()}/{digest}.sock"
+    return f"{local_folder()}/{digest}.sock"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.agent.folders import local_folder
 from tests.beds import proc
 from tests.beds.proc import Process
 from tests.launcher.agent_client import (
@@ -609,7 +610,7 @@ def test_folders_and_socket_are_private(client: Client) -> None:
     """The run's folder on a host is 0700, its socket 0600."""
     run = state_folder(client.run_id)
     assert run.stat().st_mode & 0o777 == 0o700
-    local = Path(f"/tmp/tfmux-{os.getuid()}")
+    local = Path(local_folder())
     assert local.stat().st_mode & 0o777 == 0o700
     for socket in local.glob("*.sock"):
         assert socket.stat().st_mode & 0o777 == 0o600

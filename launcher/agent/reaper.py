@@ -1,0 +1,200 @@
+"""The reaper: one process a task, the parent of the task and of all that the task leaves behind.
+
+It is a child-subreaper and goes by itself only when `waitpid` has told it that it has no child
+(ECHILD), with the exit status `NONE_LEFT`. That is the kernel's word that nothing of the task is
+left: whatever a task forks, however it leaves its family, stays below its reaper. It dies with
+the agent, and the task dies with it.
+
+The agent forks it and does not wait: a program or folder on a disk that hangs holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+from typing import Any, NamedTuple
+
+from . import children
+from .proc import read_process
+from .tasks import Program, become_subreaper, set_parent_death_signal
+
+NONE_LEFT = 86
+_KILL = b"kill"
+_ROUND = 0.005
+
+
+class Reaper:
+    """The agent's side of a task's reaper."""
+
+    def __init__(self, pid: int, link: socket.socket) -> None:
+        self.pid = pid
+        self.link = link
+        self.exited = False
+        self.none_left = False
+        """It has said so by its exit status; else somebody killed it."""
+
+    def reports(self) -> list[dict[str, Any]]:
+        """What it has reported since: `pid` and `start` of the task's first process, whether it has
+        `started` the program or why not (`error`), and the wait `status` of that process."""
+        found: list[dict[str, Any]] = []
+        while True:
+            try:
+                data = self.link.recv(1 << 16)
+            except OSError:
+                return found
+            if not data:
+                return found
+            found.append(json.loads(data))
+
+    def kill(self) -> None:
+        """Has it kill everything below it, until nothing is left."""
+        if self.exited:
+            return
+        try:
+            os.kill(self.pid, signal.SIGCONT)  # the pid is its own until we have reaped it
+            self.link.send(_KILL)
+        except OSError:
+            return  # it has just gone
+
+    def look(self) -> bool:
+        """Whether it has exited."""
+        if not self.exited:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.exited = True
+                self.none_left = os.WIFEXITED(status) and os.WEXITSTATUS(status) == NONE_LEFT
+        return self.exited
+
+
+class Started(NamedTuple):
+    """A reaper that has been forked, and our end of its task's output."""
+
+    reaper: Reaper
+    output: int
+
+
+def fork(program: Program, output: tuple[int, int], agent: int) -> Started:
+    """Forks a reaper, which starts the program. Call it in a thread that outlives the task: the
+    kernel ends the reaper with the thread that forked it."""
+    ours, theirs = output
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mine.setblocking(False)
+    try:
+        pid = os.fork()
+    except OSError:  # too many processes
+        for fd in output:
+            os.close(fd)
+        mine.close()
+        its.close()
+        raise
+    if pid == 0:
+        try:
+            _Process(program, theirs, its, agent).run()
+        finally:
+            os._exit(1)
+    os.close(theirs)
+    its.close()
+    return Started(Reaper(pid, mine), ours)
+
+
+class _Process:
+    """The reaper itself."""
+
+    def __init__(self, program: Program, output: int, link: socket.socket, agent: int) -> None:
+        set_parent_death_signal(signal.SIGKILL)
+        if os.getppid() != agent:
+            os._exit(1)
+        become_subreaper()
+        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)  # sent to us by nobody who means us
+        # Copies of the agent's sockets and pipes would hide its end from those who wait for it.
+        close_others((0, 1, 2, output, link.fileno()))
+        wake, wakeup = os.pipe()
+        os.set_blocking(wake, False)
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._wake = wake
+        self._link = link
+        self._killer: children.Killer | None = None
+        gc.disable()  # what the agent has left in our memory is nothing to us
+        self._fault, fault = os.pipe()
+        self._told_start = False
+        me = os.getpid()
+        wait, go = os.pipe()
+        try:
+            self._first = os.fork()
+        except OSError as error:  # too many processes
+            self._tell({"error": f"{error.errno}:{program.argv[0]}"})
+            os._exit(NONE_LEFT)
+        if self._first == 0:
+            os.close(go)
+            os.read(wait, 1)  # until the agent knows our pid: we might kill the reaper
+            program.execute(output, fault, me)
+        os.close(output)
+        os.close(fault)
+        os.close(wait)
+        process = read_process(self._first)
+        self._tell({"pid": self._first, "start": process.start if process else 0})
+        os.close(go)
+
+    def run(self) -> None:
+        """Reaps, reports, and kills when told to, until no child is left."""
+        while True:
+            waiting = [self._wake, self._link.fileno()]
+            if not self._told_start:
+                waiting.append(self._fault)
+            patience = _ROUND if self._killer else None
+            ready, _, _ = select.select(waiting, [], [], patience)
+            if self._fault in ready:
+                self._tell_start()
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            if self._link.fileno() in ready:
+                self._obey()
+            reaped, none_left = children.reap()
+            for pid, status in reaped:
+                if pid == self._first:
+                    if not self._told_start:
+                        self._tell_start()
+                    self._tell({"status": status})
+            if none_left:
+                os._exit(NONE_LEFT)
+            if self._killer:
+                self._killer.step(reaped)
+
+    def _tell_start(self) -> None:
+        self._told_start = True
+        report = os.read(self._fault, 4096).decode(errors="replace")
+        if report:
+            self._tell({"error": report})
+        else:
+            self._tell({"started": True})
+
+    def _obey(self) -> None:
+        if not self._link.recv(64):
+            os._exit(1)  # the agent has gone, and the kernel is about to say so
+        if self._killer is None:
+            self._killer = children.Killer()
+            if children.is_child(self._first):
+                os.kill(self._first, signal.SIGKILL)
+
+    def _tell(self, report: dict[str, Any]) -> None:
+        try:
+            self._link.send(json.dumps(report).encode())
+        except OSError:
+            os._exit(1)
+
+
+def close_others(keep: tuple[int, ...]) -> None:
+    """Closes all descriptors but these."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            try:
+                os.close(int(name))
+            except OSError:
+                continue  # the listing's own descriptor

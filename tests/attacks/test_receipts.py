@@ -1,0 +1,185 @@
+"""No false receipt: fork chains that ignore TERM, against the real agent.
+
+A process of such a chain lives for milliseconds: no look at `/proc` proves that there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import wire
+from tests.beds import proc
+from tests.launcher.agent_client import Client, family, guardian_and_agent, wait_until
+
+PAUSES = (500, 2_000, 5_000, 50_000)
+"""Microseconds that a process of a chain lives."""
+
+KILLS = 50
+GRACES = (0.0, 0.05, 0.2)
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """A greeted channel to a fresh agent."""
+    with Client(f"t-{os.urandom(4).hex()}") as channel:
+        channel.hello()
+        yield channel
+        if channel.process.poll() is None:
+            channel.kill()
+            channel.leave()
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[Path]:
+    """The program, under a name that nothing else on this machine has; what is left of it is
+    ended."""
+    program = tmp_path / f"c{os.urandom(5).hex()}"
+    source = Path(__file__).with_name("chain.c")
+    subprocess.run(["gcc", "-O1", "-o", program, source], check=True)
+    try:
+        yield program
+    finally:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and alive(program, looks=20):
+            for pid in alive(program):
+                os.kill(pid, signal.SIGKILL)
+
+
+def alive(program: Path, looks: int = 1) -> set[int]:
+    """Living processes of a program. One look may miss one that is just being forked."""
+    found: set[int] = set()
+    for _ in range(looks):
+        for name in os.listdir("/proc"):
+            if name.isdigit():
+                try:
+                    stat = Path("/proc", name, "stat").read_bytes()
+                except OSError:
+                    continue
+                if f"({program.name}) ".encode() in stat and stat.split(b") ")[-1][:1] not in b"ZX":
+                    found.add(int(name))
+    return found
+
+
+def start(client: Client, task: str, attempt: int, program: Path, *words: str | int) -> None:
+    """Starts a chain, and waits until it forks."""
+    argv = [str(program), *map(str, words)]
+    assert client.start(task, argv, attempt=attempt)["error"] == ""
+    client.get(wire.EXITED, task=task, attempt=attempt)  # its first process has
+
+
+def judge(receipt: dict[str, object], program: Path, left: set[int]) -> None:
+    """A receipt that says that nothing is left must be right; another names a survivor."""
+    if receipt["confirmed"] and not receipt["survivors"]:
+        assert not left, f"a false receipt: {sorted(left)} live, {receipt}"
+    else:
+        assert receipt["survivors"] or receipt["doubt"], receipt
+        wait_until(lambda: not alive(program, looks=5), "the survivors have gone", 2.0)
+
+
+@pytest.mark.parametrize("words", [(), ("setsid",), ("empty",), ("setsid", "empty")], ids=str)
+def test_chains_are_gone_when_the_receipt_says_so(
+    client: Client, chain: Path, words: tuple[str, ...]
+) -> None:
+    """Kill of everything: chains of four speeds at once, fifty times."""
+    confirmed = 0
+    for attempt in range(1, KILLS + 1):
+        for number, pause in enumerate(PAUSES):
+            start(client, f"w:{number}", attempt, chain, pause, *words)
+        receipt = client.kill(grace=GRACES[attempt % len(GRACES)])
+        judge(receipt, chain, alive(chain, looks=3))
+        confirmed += receipt["confirmed"] and not receipt["survivors"]
+    assert confirmed == KILLS
+    assert not alive(chain, looks=10)
+    assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
+
+
+@pytest.mark.parametrize("words", [(), ("setsid", "empty")], ids=str)
+def test_a_single_kill_is_proven_beside_a_neighbour(
+    client: Client, chain: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Kill of one task: its chain is gone, a quiet neighbour and a neighbour's chain live on."""
+    other = tmp_path / f"n{os.urandom(5).hex()}"
+    other.write_bytes(chain.read_bytes())
+    other.chmod(0o755)
+    quiet = client.start("quiet:0", ["sleep", "1000"])
+    start(client, "chain:0", 1, other, 2_000, *words)
+    for attempt in range(1, KILLS + 1):
+        pause = PAUSES[attempt % len(PAUSES)]
+        start(client, "w:0", attempt, chain, pause, *words)
+        receipt = client.kill(["w:0"], grace=GRACES[attempt % len(GRACES)])
+        judge(receipt, chain, alive(chain, looks=3))
+        assert receipt["confirmed"] and not receipt["survivors"], receipt
+    assert not alive(chain, looks=10)
+    neighbour = proc.look(quiet["pid"])
+    assert neighbour is not None and neighbour.alive
+    wait_until(lambda: alive(other), "the neighbour's chain lives on")
+    receipt = client.kill()
+    assert receipt["confirmed"] and not receipt["survivors"]
+    assert not alive(other, looks=10)
+
+
+@pytest.mark.parametrize("words", [(), ("setsid", "empty")], ids=str)
+def test_a_task_that_kills_its_parent(client: Client, chain: Path, words: tuple[str, ...]) -> None:
+    """Its orphans are the agent's then: they are ended, the task has ended by KILL, no receipt is
+    false, and a neighbour lives on."""
+    quiet = client.start("quiet:0", ["sleep", "1000"])
+    for attempt in range(1, 11):
+        pause = PAUSES[attempt % len(PAUSES)]
+        argv = [str(chain), str(pause), "parent", *words]
+        client.start("w:0", argv, attempt=attempt)
+        assert client.get(wire.EXITED, task="w:0", attempt=attempt)["signal"] == "KILL"
+        receipt = client.kill(["w:0"], grace=0.05)
+        judge(receipt, chain, alive(chain, looks=3))
+        assert receipt["confirmed"] and not receipt["survivors"], receipt
+    assert not alive(chain, looks=10)
+    neighbour = proc.look(quiet["pid"])
+    assert neighbour is not None and neighbour.alive
+    assert client.kill()["confirmed"]
+
+
+def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:
+    """The agent is killed: the watchdog, too, goes only when the kernel says that nothing is
+    left, chains of every speed included."""
+    for number, pause in enumerate(PAUSES):
+        start(client, f"w:{number}", 1, chain, pause, "setsid", "empty")
+    watchdog, agent = guardian_and_agent(client.run_id)
+    proc.signal_process(agent, signal.SIGKILL)
+    assert proc.wait_gone(watchdog, 20)
+    assert not alive(chain, looks=10)
+    client.everything()
+
+
+def test_a_program_of_the_agents_own_holds_up_no_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An `nvidia-smi` that hangs is neither a member nor a survivor, and its end is not taken
+    for a task's."""
+    script = tmp_path / "nvidia-smi"
+    script.write_text("#!/bin/sh\nexec sleep 3000\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with Client(f"t-{os.urandom(4).hex()}") as client:
+        client.hello()
+        client.start("w:0", ["sleep", "1000"])
+        client.ask(wire.STATS, {})
+        wait_until(lambda: hanging(client), "nvidia-smi runs")
+        for _ in range(3):
+            client.ask(wire.STATS, {})
+        assert len(hanging(client)) == 1
+        receipt = client.kill()
+        assert receipt["survivors"] == [] and receipt["confirmed"] and receipt["signalled"] == 1
+        assert hanging(client), "it is not the kill's business"
+        client.leave()
+        wait_until(lambda: not hanging(client), "it goes with the agent")
+
+
+def hanging(client: Client) -> list[proc.Process]:
+    """The programs of the agent's own."""
+    return [p for p in family(client.run_id) if p.argv == ("sleep", "3000")]
