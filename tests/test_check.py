@@ -228,7 +228,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         tag = f"{run_id};"
         doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
         launcher = proc.look(up.process.pid)
-        assert launcher is not None and len(doomed) == 3
+        assert launcher is not None and len(doomed) == 4  # bridge, guardian, agent, reaper
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
             for each in (launcher, *doomed):
                 proc.signal_process(each, number)

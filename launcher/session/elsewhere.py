@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from contextlib import suppress
@@ -16,6 +15,7 @@ from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunState
 from ..store.replay import Replay
 from ..store.runs import RunFolder
+from ..store.stored_events import Damage, ReceiptEvent, RunEvent, events, open_regular, records
 from ..store.worker import Worker
 
 GOING_ON_SECONDS = 1.0
@@ -70,14 +70,15 @@ def _stored(plan: Plan, folder: Path, since: float) -> Snapshot:
     """What the end of the events says: state and receipt. An end among them is none of ours, and
     nothing that we have written after it counts."""
     replay = Replay(plan, ())
-    with RunFolder(folder).journal.open("rb") as file:
+    damage = Damage()
+    with open_regular(RunFolder(folder).journal) as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(max(0, size - _END_BYTES))
-        for line in file:
-            with suppress(ValueError, KeyError, TypeError, AttributeError):
-                record = json.loads(line)
-                ended = replay.snapshot.outcome is not None
-                if record["time"] >= since and record["event"] in ("run", "receipt"):
-                    if not ended or "outcome" in record or record["event"] == "receipt":
-                        replay.read(record)
+        found = records(file.read().split(b"\n"), damage)
+    for event in events(found, damage):
+        if event.time < since or not isinstance(event, RunEvent | ReceiptEvent):
+            continue
+        ended = replay.snapshot.outcome is not None
+        if not ended or isinstance(event, ReceiptEvent) or event.outcome is not None:
+            replay.read(event)
     return replay.snapshot

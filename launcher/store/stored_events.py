@@ -13,13 +13,14 @@ import math
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from ..ids import TaskId
+from ..printable import printable
 from ..run.snapshot import Failure, HostReceipt, Receipt
 from ..run.states import HostState, Outcome, RunState, TaskState
 
@@ -39,13 +40,18 @@ def _task(value: object) -> TaskId:
     raise ValueError("not a task")
 
 
-def _dated(receipt: HostReceipt) -> HostReceipt:
+def _receipt(receipt: HostReceipt) -> HostReceipt:
     until = receipt.unreachable_until
     if until is not None and not 0 <= until <= _LAST_TIME:
         raise ValueError("not a time")
-    return receipt
+    survivors = tuple(
+        replace(one, command=printable(one.command), state=printable(one.state))
+        for one in receipt.survivors
+    )
+    return replace(receipt, host=printable(receipt.host), survivors=survivors)
 
 
+Text = Annotated[str, AfterValidator(printable)]
 Time = Annotated[float, Field(ge=0, le=_LAST_TIME)]
 Task = Annotated[TaskId, BeforeValidator(_task)]
 Count = Annotated[int, Field(ge=0, le=_LARGEST)]
@@ -65,11 +71,11 @@ class FailureRecord(BaseModel):
     """The first task that failed."""
 
     task: Task
-    host: str
-    how: str
+    host: Text
+    how: Text
     time: Time = 0.0
     others: tuple[Task, ...] = ()
-    tail: tuple[str, ...] = ()
+    tail: tuple[Text, ...] = ()
 
     @property
     def failure(self) -> Failure:
@@ -84,7 +90,7 @@ class RunEvent(_Event):
     outcome: Outcome | None = None
     exit_code: Annotated[int, Field(ge=0, le=255)] | None = None
     first_failure: FailureRecord | None = None
-    note: str | None = None
+    note: Text | None = None
     ports: dict[Task, Port] = Field(default_factory=dict)
     resume: str | None = None
 
@@ -92,9 +98,9 @@ class RunEvent(_Event):
 class HostEvent(_Event):
     """A host's state."""
 
-    host: str
+    host: Text
     state: HostState
-    reason: str = ""
+    reason: Text = ""
 
 
 class TaskEvent(_Event):
@@ -103,12 +109,12 @@ class TaskEvent(_Event):
     task: Task
     state: TaskState
     attempt: Count
-    address: str = ""
+    address: Text = ""
     log_start: Count | None = None
     pid: Count | None = None
     exit_code: Status | None = None
-    signal: str | None = None
-    reason: str = ""
+    signal: Text | None = None
+    reason: Text = ""
 
 
 class MetricEvent(_Event):
@@ -145,7 +151,7 @@ class MetricEvent(_Event):
 class ReceiptEvent(_Event):
     """What the hosts saw after a kill."""
 
-    hosts: tuple[Annotated[HostReceipt, AfterValidator(_dated)], ...]
+    hosts: tuple[Annotated[HostReceipt, AfterValidator(_receipt)], ...]
 
     @property
     def receipt(self) -> Receipt:
