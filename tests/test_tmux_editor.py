@@ -84,7 +84,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.keys("BSpace", "Enter")
     window.wait_until(lambda s: "Enter take it" not in s, "the table")
     window.keys("5")
-    window.wait_for("starts ps:0", "then worker:0", "--steps=200", "TF_CONFIG")
+    window.wait_for("starts ps:0", "then worker:0", "--steps=200", "environment")
     window.keys("C-s")
     window.wait_for("saved in", "✓")
     text = path_of("mission").read_text()

@@ -8,40 +8,48 @@ that empties its environment and leaves its family is still known.
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Optional, Tuple
 
 from .proc import AGENT_TAG, TAG, Key, Process, bounded, table, variables
+
+_Mark = Tuple[Optional[str], bool]
 
 
 class _Marks:
     """What processes' environments say: the run's task (None when it is none), and whether it is
-    an agent of the run. Each is read once, and one that cannot be read counts as a stranger:
-    `/proc/PID/environ` may hang with a process that waits in the kernel, and a kill must not."""
+    an agent of the run. Each is read once. `/proc/PID/environ` may hang with a process that waits
+    in the kernel, and a kill must not: such a process is `unread`, and counts as a stranger until
+    the reading comes to an end."""
 
     def __init__(self, run_id: str) -> None:
         self._prefix = f"{run_id}/".encode()
         self._agent = f"{run_id};".encode()
-        self._known: dict[Key, tuple[str | None, bool]] = {}
-        self._at: Key | None = None
+        self._known: dict[Key, _Mark] = {}
+        self._at: Key = (0, 0)
+        self.unread: set[Key] = set()
 
-    def look(self, processes: dict[int, Process]) -> dict[Key, tuple[str | None, bool]]:
+    def look(self, processes: dict[int, Process]) -> dict[Key, _Mark]:
         """The marks of all these processes."""
         keys = {(process.pid, process.start) for process in processes.values()}
         self._known = {key: mark for key, mark in self._known.items() if key in keys}
+        self.unread &= keys
         while True:
-            todo = [key for key in keys if key not in self._known]
-            known = self._known
+            todo = [key for key in keys if key not in self._known and key not in self.unread]
+            if not todo or bounded(lambda todo=todo: self._read_all(todo)):  # type: ignore[misc]
+                return {**dict.fromkeys(self.unread, (None, False)), **self._known}
+            self.unread.add(self._at)
 
-            def read(todo: list[Key] = todo, known: dict[Key, Any] = known) -> None:
-                for key in todo:
-                    self._at = key
-                    known[key] = self._read(key[0])
+    def _read_all(self, todo: list[Key]) -> None:
+        known = self._known
+        for key in todo:
+            self._at = key
+            mark = self._read(key[0])
+            if key in self.unread:  # we were left behind, and another thread does the rest
+                self.unread.discard(key)
+                return
+            known[key] = mark
 
-            if not todo or bounded(read):
-                return self._known
-            self._known = {**known, (self._at or todo[0]): (None, False)}
-
-    def _read(self, pid: int) -> tuple[str | None, bool]:
+    def _read(self, pid: int) -> _Mark:
         tag, agent = variables(pid, (TAG, AGENT_TAG))
         task = None
         if tag is not None and tag.startswith(self._prefix) and tag.endswith(b";"):
@@ -68,6 +76,11 @@ class Census:
         """The living reapers, and their tasks."""
         self.below: set[int] = set()
         """Our descendants, as the last look saw them."""
+
+    @property
+    def unread(self) -> list[int]:
+        """Processes of which cannot be said whose they are: they wait in the kernel."""
+        return sorted(pid for pid, _ in self._marks.unread)
 
     def take(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
         """Looks at the process table now: the run's processes and whose they are."""
@@ -115,7 +128,7 @@ class Census:
         process: Process,
         sessions: dict[int, str],
         everyone: dict[int, Process],
-        marks: dict[Key, tuple[str | None, bool]],
+        marks: dict[Key, _Mark],
     ) -> str | None:
         key = (process.pid, process.start)
         if self.roster.get(key):
@@ -131,7 +144,7 @@ class Census:
     def _below_another(
         process: Process,
         everyone: dict[int, Process],
-        marks: dict[Key, tuple[str | None, bool]],
+        marks: dict[Key, _Mark],
     ) -> bool:
         """It belongs to another living agent of the run: two hosts of a cluster may be one
         machine, or containers whose processes this machine sees."""

@@ -66,10 +66,12 @@ class Kill:
         everyone = table()
         members = self._members(everyone, now)
         self._left = members
-        if not members and gone and now >= self._strangers_until:
+        unread = self._census.unread
+        if not members and gone and not unread and now >= self._strangers_until:
             return self._receipt(now, "" if not self._strangers_bred else _STRANGERS)
         if now >= self.deadline + KILL_PATIENCE:
-            return self._receipt(now, "" if members else _NOT_GONE)
+            doubt = _UNREAD.format(", ".join(map(str, unread[:10]))) if unread else _NOT_GONE
+            return self._receipt(now, "" if members else doubt)
         if now >= self.deadline:
             self._kill(members, everyone)
             if not self._forced:  # behind our own signals, which are counted
@@ -134,6 +136,7 @@ class Kill:
 
 
 _NOT_GONE = "the kernel says that a process is left, and no look has found it"
+_UNREAD = "whose processes these are cannot be read, they wait in the kernel: {}"
 _STRANGERS = (
     "processes that an earlier agent had started went on forking while they were being killed"
 )

@@ -9,7 +9,8 @@ from typing import Callable, Iterable, NamedTuple, Tuple
 
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
-_READ_SECONDS = 0.1
+_READ_SECONDS = 0.03
+_ASLEEP_LOOKS = 3
 
 
 class Process(NamedTuple):
@@ -133,11 +134,26 @@ def command_lines(processes: list[Process]) -> list[str]:
 
 
 def bounded(work: Callable[[], None]) -> bool:
-    """Works in a thread; False when it has not come to an end in time."""
+    """Works in a thread; False when that is left behind, because it sleeps in the kernel and no
+    signal could wake it. A machine that is merely busy is waited for."""
     thread = threading.Thread(target=work, name="proc", daemon=True)
     thread.start()
-    thread.join(_READ_SECONDS)
-    return not thread.is_alive()
+    asleep = 0
+    while asleep < _ASLEEP_LOOKS:
+        thread.join(_READ_SECONDS)
+        if not thread.is_alive():
+            return True
+        asleep = asleep + 1 if _sleeps_in_kernel(thread.native_id or 0) else 0
+    return False
+
+
+def _sleeps_in_kernel(thread: int) -> bool:
+    try:
+        with open(f"/proc/self/task/{thread}/stat", "rb") as file:
+            raw = file.read()
+    except OSError:
+        return False
+    return raw[raw.rindex(b")") + 2 :][:1] == b"D"
 
 
 def send(process: Process, signals: Iterable[int]) -> bool:

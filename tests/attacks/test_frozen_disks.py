@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import wire
+from launcher.agent import census, wire
+from launcher.agent.proc import table
+from launcher.agent.proc import variables as variables_of
 from tests.beds import proc
 from tests.beds.frozen import FreezableDisk
 from tests.launcher.agent_client import Client, family, guardian_and_agent, wait_until
@@ -223,3 +225,50 @@ def test_how_soon_the_first_signal_comes(
     p99 = delays[int(len(delays) * 0.99)]
     print(f"kill to signal: median {statistics.median(delays):.3f} s, p99 {p99:.3f} s")
     assert p99 < 2.0
+
+
+def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
+    tmp_path: Path, bed_possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading one process's environment hangs in the kernel: the others are known all the same,
+    and so is that one as soon as the reading ends."""
+    stuck, everyone = os.getpid(), table()
+    read = variables_of
+    with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
+
+        def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
+            if pid == stuck:  # what waits on a frozen disk sleeps as one that waits for a lock does
+                (disk.mountpoint / "file").write_text("text")
+            return read(pid, names)
+
+        monkeypatch.setattr("launcher.agent.census.variables", variables)
+        looks = census.Census("nobody-20260101-000000-abcd")
+        disk.freeze()
+        began = time.monotonic()
+        looks.take(everyone)
+        assert looks.unread == [stuck]
+        assert time.monotonic() - began < 20
+        looks.take(everyone)
+        assert looks.unread == [stuck], "it is not asked twice"
+        disk.thaw()
+
+        def is_read() -> bool:
+            looks.take(everyone)
+            return not looks.unread
+
+        wait_until(is_read, "the reading has ended")
+
+
+def test_a_busy_machine_makes_no_process_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading environments takes long because the machine is busy: each is waited for."""
+    marked: list[int] = []
+
+    def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
+        time.sleep(0.01)
+        marked.append(pid)
+        return [b"busy-20260101-000000-abcd/w:0/1;", None]
+
+    monkeypatch.setattr("launcher.agent.census.variables", variables)
+    everyone = dict(list(table().items())[:50])
+    found = census.Census("busy-20260101-000000-abcd", apart=-1).take(everyone)
+    assert set(found) == set(everyone) - {os.getpid()} and set(marked) == set(everyone)

@@ -96,10 +96,12 @@ def test_the_kernels_row_counts_only_while_both_ends_are_open() -> None:
 
 
 def test_a_half_closed_connection_is_refused(loopback: Serve) -> None:
-    """It could still read the answer: there is none, or a refusal."""
+    """Another user, with a stolen cookie, could still read the answer: there is none, or a
+    refusal."""
     cookie = {"Cookie": loopback.log_in()}
-    for uid in (None, OTHER_USER):
-        assert loopback.request("/", headers=cookie, close="half", uid=uid).status in (0, 403)
+    for _ in range(5):
+        reply = loopback.request("/", headers=cookie, close="half", uid=OTHER_USER)
+        assert reply.status in (0, 403)
 
 
 def test_a_connection_that_is_closed_at_once_starts_nothing(loopback: Serve) -> None:

@@ -580,7 +580,7 @@ def test_no_byte_is_sent_beyond_the_credit(client: Client) -> None:
 
 def test_what_is_beyond_the_limit_is_cut_and_said(client: Client) -> None:
     """A task at its `log_limit` goes on; the launcher is told at once and how much at the end."""
-    script = "import time; print('y' * 5000, flush=True); time.sleep(1000)"
+    script = "import os, time; os.write(1, b'y' * 5001); time.sleep(1000)"
     client.python("w:0", script, log_limit=1000)
     assert "w:0" in (said := client.get(wire.NOTE)["text"]) and "limit" in said
     client.kill()

@@ -18,6 +18,7 @@ import pytest
 from launcher.agent import probe, reach, state
 from launcher.agent.folders import Folders
 from tests.beds import proc
+from tests.launcher.agent_client import wait_until
 
 SECONDS = 2.0
 
@@ -203,7 +204,9 @@ def test_a_tagged_process_without_an_agent_is_left_over(folders: Folders) -> Non
     base = os.path.dirname(folders.run)
     run = "old-20261120-183002-1234"
     with process({"TFMUX_TASK": f"{run}/worker:1/2;"}) as left:
-        assert [run, "worker:1", left.pid, "sleep 1000"] in probe.leftovers(base)
+        row = [run, "worker:1", left.pid, "sleep 1000"]
+        # Between the success of `exec` and its end a process has no environment yet.
+        wait_until(lambda: row in probe.leftovers(base), "it is found")
         with process({"TFMUX_AGENT": f"{run};"}):
             assert not [row for row in probe.leftovers(base) if row[0] == run]
     assert not [row for row in probe.leftovers(base) if row[0] == run]
