@@ -7,8 +7,10 @@ BIN := .venv/bin
 demo: .venv/ready
 	@$(BIN)/tfmux demo
 
+# Most tests wait for something: four at a time keep two processors busy. JOBS=0 runs one at a time.
+JOBS ?= 4
 test: .venv/ready
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n $(JOBS) --dist worksteal
 
 check: .venv/ready
 	@$(BIN)/ruff check .
