@@ -75,9 +75,6 @@ class Session:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready = threading.Event()
         self._done = threading.Event()
-        self.unfinished = False
-        """A thread of the launcher still waits for a disk that does not answer: the process must
-        not wait for it when it ends."""
         self._detach_command: Sequence[str] = ()
         self._thread = threading.Thread(target=self._run, name="launcher", daemon=True)
 
@@ -203,7 +200,7 @@ class Session:
             error = caught
         try:
             self._snapshot = self._engine.final(error)
-            self.unfinished = _end(loop)
+            _end(loop)
             self._close_files()
         finally:
             self._ready.set()
@@ -266,8 +263,8 @@ class Session:
             self._feed(ev.Noted(time.time(), text))
 
 
-def _end(loop: asyncio.AbstractEventLoop) -> bool:
-    """Ends what is left of a loop; True when a thread of it still works."""
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends what is left of a loop; threads of it that wait for a disk are left behind."""
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -278,4 +275,3 @@ def _end(loop: asyncio.AbstractEventLoop) -> bool:
     threads = [t for t in threading.enumerate() if t.name.startswith("asyncio_")]
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
-    return any(thread.is_alive() for thread in threads)
