@@ -3,14 +3,13 @@
 TfmuxError                 str() is ready to be shown
 ├── ClusterFileError       the cluster file is wrong (exit 2); holds all its problems
 ├── RunNotFoundError       no run of that name
-├── HostError              something about one host; names it and says why
-│   ├── UnreachableError   no answer, no route, no such name
-│   ├── HostKeyError       the host's key is unknown or has changed
-│   ├── AuthError          every key or password was refused
-│   ├── InterpreterError   no usable Python there
-│   └── AgentError         the agent did not start, or speaks another language
-│       └── ProtocolError  the agent said what no agent may say
-└── TaskError              a task failed; holds its last lines
+└── HostError              something about one host; names it and says why
+    ├── UnreachableError   no answer, no route, no such name
+    ├── HostKeyError       the host's key is unknown or has changed
+    ├── AuthError          every key or password was refused
+    ├── InterpreterError   no usable Python there
+    └── AgentError         the agent did not start, or speaks another language
+        └── ProtocolError  the agent said what no agent may say
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .ids import TaskId
 from .printable import printable
 
 
@@ -119,14 +117,3 @@ class ProtocolError(AgentError):
     def __init__(self, host: str, rule: str) -> None:
         todo = "not connecting to it again"
         super().__init__(host, f"{host} broke the protocol: {printable(rule, 300)}", todo=todo)
-
-
-class TaskError(TfmuxError):
-    """A task failed; `output` is its last lines, already safe to print."""
-
-    def __init__(self, task: TaskId, host: str, reason: str, output: str = "") -> None:
-        self.task = task
-        self.host = host
-        self.reason = reason
-        self.output = output
-        super().__init__(f"{task} on {host}: {reason}" + (f"\n{output}" if output else ""))

@@ -61,11 +61,6 @@ class RunSummary:
         return self.ended is not None and self.proven and not self.problem
 
 
-def summaries(limit: int) -> list[RunSummary]:
-    """The newest runs of this machine, the newest first."""
-    return [summary(folder) for folder in RunFolder.all()[:limit]]
-
-
 def summary(folder: RunFolder) -> RunSummary:
     """What both ends of a run's journal tell."""
     started = ended = None
