@@ -19,6 +19,7 @@ from tests import command
 from tests.command import python_task, write
 from tests.conftest import REPOSITORY
 from tests.faults.scene import Scene, ready
+from tests.launcher.agent_client import wait_until
 
 SECRET = "hunter2-4f1c9a7e"
 NASTY = (
@@ -56,6 +57,8 @@ def test_no_secret_on_a_command_line_or_in_a_file(
     )
     with scene.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
+        # A log line takes another way than the port that is seen to be open.
+        wait_until(lambda: len(up.of("log")) >= 3, "all have printed")
         digest = [e["text"] for e in up.of("log")]
         assert len(set(digest)) == 1 and len(digest) == 3, digest
         holders = scene.of("tf3", "worker:0")

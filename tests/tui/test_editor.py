@@ -216,7 +216,7 @@ async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> N
     path.chmod(0o444)
     async with editor(path) as pilot:
         await pilot.press("x", "ctrl+s")
-        await shows(pilot, "is read-only")
+        await shows(pilot, "read-only")
         await pilot.press("S")
         await shows(pilot, "a name, or the path of a .toml file")
         await pilot.press("enter")

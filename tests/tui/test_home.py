@@ -145,7 +145,7 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
     (runs_home() / "circle").symlink_to("circle")
     broken = past_run("broken")
     broken.cluster_file.write_text("name = [[[")
-    async with home(size=(240, 40)) as pilot:
+    async with home(size=(500, 40)) as pilot:
         await shows(pilot, "✓ success")
         await shows(pilot, "2 records of odd-20261120-183002-7f3a could not be read")
         await shows(pilot, "could not be read: Too many levels of symbolic links")

@@ -165,7 +165,7 @@ class HomeScreen(Page):
 
     def _told(self, told: RunSummary) -> RunSummary:
         problem = self._unreadable.get(told.run_id)
-        return told if problem is None else replace(told, problem=f"could not be read: {problem}")
+        return told if problem is None else replace(told, problem=problem)
 
     def _show(self) -> None:
         if not self._demos:

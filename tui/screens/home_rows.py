@@ -93,7 +93,7 @@ class Rows:
         parts += self._figures(entry)
         parts.append(Part(3, f"{age(self.now - told.started)} ago", "dim"))
         if told.problem:
-            parts.append(Part(4, f"⚠ {told.problem}", self.colours[Mood.BAD]))
+            parts.append(Part(0, f"⚠ {told.problem}", self.colours[Mood.BAD]))
         if told.first_failure:
             parts.append(Part(4, told.first_failure, self.colours[Mood.BAD]))
         return self._line(*parts)
