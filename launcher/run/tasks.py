@@ -35,6 +35,8 @@ class Tasks:
         """Tasks whose next attempt only waits for such a receipt."""
         self._by_person: set[TaskId] = set()
         self._hung: set[TaskId] = set()
+        self._served: set[TaskId] = set()
+        """Workers that only served a chief, which is done: the rule ends them."""
         self._watched: set[TaskId] = set()
 
     # --- the ordered start ----------------------------------------------------------------
@@ -169,6 +171,9 @@ class Tasks:
         if task in self._restarting:
             self._views.task(task, state=TaskState.BACKOFF)
             return []
+        if task in self._served:
+            self._views.task(task, state=TaskState.STOPPED)
+            return self._look_at_end()
         if task in self._hung:
             return self._failed(task, self._views.tasks[task].reason, event.tail)
         if self._views.state is RunState.KILLING:
@@ -279,10 +284,23 @@ class Tasks:
             return []
         if view.state is TaskState.LOST:  # it is we who hear nothing
             return [ev.WatchSilence(event.task, self._views.plan.settings.finish_timeout)]
+        if self._only_serves(event.task):
+            self._served.add(event.task)
+            return [self._kill_task(event.task, self._views.plan.settings.grace)]
         self._hung.add(event.task)
         reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
         self._views.task(event.task, reason=reason)
         return [self._kill_task(event.task, self._views.plan.settings.grace)]
+
+    def _only_serves(self, task: TaskId) -> bool:
+        """A worker beside a chief of another job that has ended well, as TensorFlow's parameter
+        server training has it: it `join()`s, and none of its job has ended by itself."""
+        chief = self._views.plan.chief
+        if self._views.state is not RunState.FINISHING or chief is None or chief.job == task.job:
+            return False
+        ended = (view.id.job for view in self._views.tasks.values() if view.state.ended)
+        stopped = (served.job for served in self._served)
+        return list(ended).count(task.job) <= list(stopped).count(task.job)
 
     def is_gone(self, task: TaskId) -> list[Instruction]:
         """The receipt of a kill of this task alone: nothing of the attempt lives."""

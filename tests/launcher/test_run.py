@@ -274,6 +274,36 @@ def test_a_program_that_hangs_at_its_end_is_named_and_has_failed() -> None:
     assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.FAILED, 1)]
 
 
+def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
+    """Beside a chief of a job of its own, workers that `join()` never end by themselves."""
+    jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
+    story = Story(settings='success = "chief"\n', jobs=jobs)
+    story.staged()
+    story.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
+    story.exited("chief:0")
+    for worker, host in (("worker:0", "a"), ("worker:1", "b"), ("worker:2", "b")):
+        out = story.tell(ev.Silent, name(worker), 60.0)
+        assert kills(out) == [(host, [worker], 5.0)]
+        out = story.exited(worker, None, "TERM")
+        assert story.state(worker) is TaskState.STOPPED
+    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.SUCCESS, 0)]
+
+
+def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
+    """Where one worker has ended by itself, its like are expected to."""
+    jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
+    story = Story(settings='success = "chief"\n', jobs=jobs)
+    story.staged()
+    story.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
+    story.exited("chief:0")
+    story.exited("worker:0")
+    story.tell(ev.Silent, name("worker:1"), 60.0)
+    assert "hangs at its end" in story.task("worker:1").reason
+    story.exited("worker:1", None, "TERM")
+    assert story.state("worker:1") is TaskState.FAILED
+
+
 def test_silence_of_a_lost_host_is_not_a_hang() -> None:
     """It is we who hear nothing; the watch goes on."""
     story = Story()
