@@ -46,6 +46,7 @@ def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
     """What the Compose file says, before it is YAML."""
     cuda = gpus and any(host.gpus for host in cluster.hosts.values())
     services: dict[str, Any] = {}
+    next_gpu = 0
     for name, (service, port) in containers(cluster).items():
         services[service] = {
             "image": "tfmux-host",
@@ -63,7 +64,10 @@ def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
         }
         entry = cluster.hosts.get(name)
         if gpus and entry is not None and entry.gpus:
-            device = {"driver": "nvidia", "count": entry.gpus, "capabilities": ["gpu"]}
+            # Not `count`: Docker would give every service the same first GPUs.
+            ids = [str(number) for number in range(next_gpu, next_gpu + entry.gpus)]
+            next_gpu += entry.gpus
+            device = {"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}
             reserved = {"reservations": {"devices": [device]}}
             services[service]["deploy"] = {"resources": reserved}
     return {
@@ -135,8 +139,9 @@ docker compose down                            # the hosts are gone, and what wa
 | --- | --- |
 {lines}
 
-GPUs are reserved through the NVIDIA container toolkit; hosts with as many GPUs as this machine has
-share them. On a machine without, export with `--no-gpus`.
+GPUs are reserved through the NVIDIA container toolkit, by number: each host has its own, in the
+order of the cluster file. On a machine with fewer, share them under `device_ids`; on one without,
+export with `--no-gpus`.
 """
 
 

@@ -59,7 +59,8 @@ def test_the_compose_file_is_valid() -> None:
     assert set(document["services"]) == {"tf1", "tf2", "node"}
     ports = [service["ports"][0] for service in document["services"].values()]
     assert len(set(ports)) == 3 and all(port.startswith("127.0.0.1:") for port in ports)
-    assert gpus(document, "tf1") == 2 and gpus(document, "tf2") == 4
+    assert gpus(document, "tf1") == ["0", "1"]
+    assert gpus(document, "tf2") == ["2", "3", "4", "5"]
     assert "deploy" not in document["services"]["node"]
     assert "$" not in text
     build = document["services"]["tf1"]["build"]["dockerfile_inline"]
@@ -108,12 +109,12 @@ def test_a_cluster_of_this_machine_becomes_one_container(tmp_path: Path) -> None
     assert [str(place) for place in made.jobs["worker"].tasks] == ["node:auto", "node:1"]
 
 
-def gpus(document: dict[str, Any], service: str) -> int:
-    """How many GPUs a service reserves."""
+def gpus(document: dict[str, Any], service: str) -> list[str]:
+    """Which GPUs a service reserves: no two services the same."""
     deploy = document["services"][service]["deploy"]
-    count = deploy["resources"]["reservations"]["devices"][0]["count"]
-    assert isinstance(count, int)
-    return count
+    (device,) = deploy["resources"]["reservations"]["devices"]
+    assert "count" not in device
+    return list(device["device_ids"])
 
 
 SRUN = """#!/bin/sh
