@@ -33,7 +33,7 @@ def main() -> None:
         tf.distribute.Server(cluster, job_name=flags.job_name, task_index=flags.task_index).join()
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
-    train = data.load(flags.data).train
+    train = data.load(flags.data, in_memory=True).train
     with strategy.scope():
         weights = [tf.Variable(value) for value in MLP.initial(1)]
 

@@ -1,5 +1,5 @@
 # ruff: noqa: T201
-"""Speed of the trainer beside classic scripts: `python -m bench.trainer`.
+"""Speed of the trainer beside its `classic` mode: `python -m bench.trainer`.
 
 Every program trains the same network on the same data on this machine, one program after the
 other, 1 ps and 2 workers, batch 100. Counted are global steps per second from the moment when all
@@ -48,23 +48,27 @@ class Program:
         return ("chief:0",) if self.jobs == COORDINATED else ("worker:0", "worker:1")
 
 
+CLASSIC = "classic"
+CLASSIC_SYNC = "classic, synchronous"
+COORDINATOR = "minimal coordinator loop"
+DOWNPOUR = ("--fetch-every=8", "--push-every=8", "--log-every=48")
 PROGRAMS = (
-    Program("classic", ("bench.classic", NEVER)),
+    Program(CLASSIC, ("trainer", "classic", NEVER)),
     Program("async", ("trainer", "async", NEVER, "--log-every=50")),
     Program(
-        "async, fetch and push every 8",
-        ("trainer", "async", NEVER, "--fetch-every=8", "--push-every=8", "--log-every=48"),
-    ),
-    Program("sync", ("trainer", "sync", NEVER, "--log-every=20")),
-    Program(
-        "minimal coordinator loop",
-        ("bench.coordinator", NEVER),
-        COORDINATED,
-        "minimal coordinator loop",
+        "async, one step a call",
+        ("trainer", "async", NEVER, "--log-every=50", "--steps-per-call=1"),
     ),
     Program(
-        "ps-strategy", ("trainer", "ps-strategy", NEVER), COORDINATED, "minimal coordinator loop"
+        "async, bfloat16 wire",
+        ("trainer", "async", NEVER, "--log-every=50", "--wire=bfloat16"),
+        beside="async",
     ),
+    Program("async, fetch and push every 8", ("trainer", "async", NEVER, *DOWNPOUR)),
+    Program(CLASSIC_SYNC, ("trainer", "classic", "--sync", NEVER), beside=CLASSIC_SYNC),
+    Program("sync", ("trainer", "sync", NEVER, "--log-every=50"), beside=CLASSIC_SYNC),
+    Program(COORDINATOR, ("bench.coordinator", NEVER), COORDINATED, COORDINATOR),
+    Program("ps-strategy", ("trainer", "ps-strategy", NEVER), COORDINATED, COORDINATOR),
 )
 
 
@@ -172,8 +176,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.trainer")
     parser.add_argument("--data", default=_data(), help="IDX files (default: %(default)s)")
     parser.add_argument("--only", nargs="*", default=names, choices=names, help="these rows")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of training, a row")
-    parser.add_argument("--rounds", type=int, default=1, help="all rows so often; the medians")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of training, a row")
+    parser.add_argument("--rounds", type=int, default=3, help="all rows so often; the medians")
     options = parser.parse_args()
     print(f"data: {options.data or 'embedded digits'}")
     print(f"import of TensorFlow, 3 processes at once: {_import_time(3):.1f} s", flush=True)

@@ -6,7 +6,6 @@ not looked at, so no `trainer/` or `queue.py` that lies there takes the place of
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import traceback
@@ -14,7 +13,7 @@ import traceback
 if not __package__:  # a folder was run: its modules belong to `trainer` all the same
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-from trainer import flags
+from trainer import flags, modes
 from trainer.errors import TrainerError, reason
 
 
@@ -25,14 +24,14 @@ def main() -> None:
     """
     status = 0
     try:
-        mode, options = flags.parse(sys.argv[1:])
-        module = importlib.import_module(mode.module)
-        status = module.run(options) or 0
+        status = modes.run(*flags.parse(sys.argv[1:]))
     except TrainerError as error:
         status = error.exit_status
         print(f"trainer: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         status = 130
+    except SystemExit as error:
+        status = int(error.code or 0)
     except Exception as error:
         status = 1
         tensorflow = sys.modules.get("tensorflow")

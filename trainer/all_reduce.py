@@ -1,4 +1,8 @@
-"""A worker of a `MultiWorkerMirroredStrategy`: all weights here, the gradients averaged by all."""
+"""`all-reduce`: `MultiWorkerMirroredStrategy`: no ps, every worker has all weights.
+
+Each worker computes the gradients of its own batch; they average them among themselves and all make
+the same update.
+"""
 
 from __future__ import annotations
 
@@ -6,121 +10,155 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from trainer import data
+from trainer import data, server
 from trainer.checkpoint import Checkpoints
+from trainer.chief import Chief
 from trainer.errors import TrainerError
-from trainer.mirror import Mirror
-from trainer.model import MLP
-from trainer.progress import Progress, Summaries
-from trainer.schedule import Schedule
-from trainer.server import threads
+from trainer.inputs import cut
+from trainer.model import MLP, Schedule, average_share
+from trainer.network import Layout, Values, local_devices, mean, subtract, tower_gradients
+from trainer.progress import Progress, Step, Summaries
 
 if TYPE_CHECKING:
+    from trainer.data import Dataset
     from trainer.flags import Options
     from trainer.role import Role
     from trainer.stop import Stop
 
 
-class AllReduce:
-    """Trains in step with the other workers until the step limit.
+LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError)
+
+
+def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
+    """Trains in step with the other workers until the step limit; the chief saves and tests.
 
     Raises:
         CheckpointError: The chief's log directory belongs to another run.
+        TrainerError: Another worker was lost, or was told to end: that ends the training of all.
     """
+    checkpoints = Checkpoints.of(options)
+    if role.is_chief:
+        checkpoints.find()
+    _set_devices(role, options)
+    others = [task for task in role.clients if task != (role.job, role.index)]
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        server.cluster_spec(role), task_type=role.job, task_id=role.index, rpc_layer="grpc"
+    )
 
-    def __init__(self, role: Role, options: Options, dataset: data.Dataset) -> None:
-        self._role = role
-        self._options = options
-        self._dataset = dataset
-        self._checkpoints = Checkpoints.of(options)
-        if role.is_chief:
-            self._checkpoints.find()
-        self._examples = options.batch * role.trainers
-        self._schedule = Schedule(
-            options.learning_rate,
-            options.learning_rate_decay,
-            len(dataset.train) / self._examples,
+    def waits() -> str:
+        text = server.waiting_text(role, others)
+        return f"{text}; a worker cannot come back alone: all of them start together"
+
+    try:
+        with stop.waiting(waits):
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+        print(f"{role} is one of {role.trainers}", flush=True)
+        _train(role, options, dataset, stop, strategy, checkpoints, waits)
+    except (tf.errors.OpError, RuntimeError) as error:
+        if not isinstance(error, LOSS) and not server.any_refuses(role, others):
+            raise
+        raise TrainerError(f"{role}: lost {server.lost_task(role, others, error)}") from None
+
+
+def _set_devices(role: Role, options: Options) -> None:
+    """One batch a device: as many GPUs, or logical CPU devices where there are fewer."""
+    tf.config.threading.set_intra_op_parallelism_threads(server.threads(role, options))
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) >= options.devices:
+        tf.config.set_visible_devices(gpus[:1], "GPU")  # one replica; its towers take the others
+    elif options.devices > 1:
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(options.devices)]
+        tf.config.set_logical_device_configuration(cpu, parts)
+
+
+def _train(
+    role: Role,
+    options: Options,
+    dataset: Dataset,
+    stop: Stop,
+    strategy: Any,
+    checkpoints: Checkpoints,
+    waits: Any,
+) -> None:
+    summaries = Summaries(checkpoints.directory if role.is_chief else None)
+    chief = Chief(MLP, options, checkpoints, dataset.test, summaries) if role.is_chief else None
+    first = MLP.initial(options.seed)
+    values = chief.start() if chief else Values(0, first, first)
+    layout = Layout(MLP, 1)
+    with strategy.scope(), stop.waiting(waits):
+        # Made everywhere with the chief's values: creation broadcasts the first worker's.
+        flat, average = (
+            tf.Variable(layout.join_arrays(arrays)[0], trainable=False)
+            for arrays in (values.weights, values.averages)
         )
-        self._batches = data.batches(
-            len(dataset.train), options.batch, options.seed + role.trainer_number
-        )
+        start = tf.Variable(values.step, trainable=False, dtype=tf.int64)
+    step = int(start.numpy())
+    local = options.batch * options.devices
+    examples = local * role.trainers
+    schedule = Schedule(
+        options.learning_rate or MLP.learning_rate,
+        options.learning_rate_decay,
+        len(dataset.train) / examples,
+    )
+    call = _step(strategy, layout, flat, average, options, dataset)
+    batches = data.batches(len(dataset.train), local, options.seed + role.trainer_number)
+    progress = Progress(options.log_every, examples, summaries)
+    print(f"{role} starts at global step {step}", flush=True)
+    progress.begin(step)
 
-    def train(self, stop: Stop) -> None:
-        """Trains; the chief saves, and prints a last line with the test accuracy.
+    def fetch() -> Values:
+        parts = [layout.split_arrays([one.numpy()]) for one in (flat, average)]
+        return Values(step, *parts)
 
-        Raises:
-            TrainerError: Another worker was told to end, which ends the training of all.
-        """
-        tf.config.threading.set_intra_op_parallelism_threads(threads(self._role, self._options))
-        strategy = tf.distribute.MultiWorkerMirroredStrategy(self._resolver())
-        print(f"{self._role} is one of {strategy.num_replicas_in_sync}", flush=True)
-        summaries = Summaries(self._checkpoints.directory if self._role.is_chief else None)
-        mirror = None
-        if self._role.is_chief:
-            mirror = Mirror(MLP, self._options, self._checkpoints, self._dataset, summaries)
-        with strategy.scope():
-            # Made everywhere with the chief's values: creation broadcasts the first worker's.
-            values = mirror.weights if mirror else MLP.initial(self._options.seed)
-            weights = [tf.Variable(value, trainable=False) for value in values]
-            start = tf.Variable(mirror.step if mirror else 0, trainable=False, dtype=tf.int64)
-        take = self._step(strategy, weights)
-        step = int(start.numpy())
-        progress = Progress(self._options.log_every, self._examples, summaries)
-        print(f"{self._role} starts at global step {step}", flush=True)
-        progress.begin(step)
-        stop.worth_waiting = True
-        ending = False
-        while step < self._options.steps and not ending:
-            rate = self._schedule(step)
-            asked = 1.0 if stop.requested else 0.0
-            loss, asking = take(
-                tf.constant(next(self._batches)), tf.constant(rate, tf.float32), tf.constant(asked)
-            )
+    if chief:
+        chief.save(values, test=False)
+    stop.worth_waiting = True
+    ending = False
+    while step < options.steps and not ending:
+        asked = tf.constant(1.0 if stop.requested else 0.0)
+        rate = tf.constant(schedule(step), tf.float32)
+        share = average_share(options.average_decay, step + 1, step)
+        with stop.waiting(waits):
+            loss, asking = call(tf.constant(next(batches)), rate, share, asked)
             # All stop at the same step: who left earlier would leave the others waiting for it.
             ending = float(asking) > 0
-            step += 1
-            progress.step(step, float(loss), rate)
-            if mirror and mirror.due(step):
-                mirror.update(step, [weight.numpy() for weight in weights])
-        if mirror:
-            mirror.update(step, [weight.numpy() for weight in weights], last=True)
-        if ending and not stop.requested:
-            raise TrainerError(f"{self._role}: another worker was told to end at step {step}")
-        if not ending:
-            progress.finish(mirror.accuracy() if mirror else None)
+        step += 1
+        progress.add([Step(float(loss), step)], schedule(step))
+        if chief and chief.due():
+            chief.save(fetch())
+    if chief:
+        chief.save(fetch(), test=False)
+    if ending and not stop.requested:
+        raise TrainerError(f"{role}: another worker was told to end at step {step}")
+    if not ending:
+        progress.finish(chief.accuracy(fetch()) if chief else None)
 
-    def _step(self, strategy: Any, weights: list[Any]) -> Any:
-        train = self._dataset.train
-        images, labels = tf.constant(train.images), tf.constant(train.labels)
 
-        def replica(indices: Any, rate: Any, asked: Any) -> Any:
-            values = [weight.read_value() for weight in weights]
-            with tf.GradientTape() as tape:
-                tape.watch(values)
-                loss = MLP.loss(
-                    values, tf.gather(images, indices), tf.gather(labels, indices), self._options.l2
-                )
-            context = tf.distribute.get_replica_context()
-            # An argument has no device of its own, and all_reduce wants one: hence the identity.
-            *gradients, asking = context.all_reduce(
-                tf.distribute.ReduceOp.MEAN, [*tape.gradient(loss, values), tf.identity(asked)]
-            )
-            for weight, gradient in zip(weights, gradients, strict=True):
-                weight.assign_sub(rate * gradient, read_value=False)
-            return loss, asking
+def _step(
+    strategy: Any, layout: Layout, flat: Any, average: Any, options: Options, dataset: Dataset
+) -> Any:
+    """One step: the gradients of this worker's devices, and their mean over all workers."""
+    images, labels = tf.constant(dataset.train.images), tf.constant(dataset.train.labels)
+    devices = local_devices(options.devices) if options.devices > 1 else [""]
 
-        # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
-        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
-        def take(indices: Any, rate: Any, asked: Any) -> Any:
-            return strategy.run(replica, args=(indices, rate, asked))
-
-        return take
-
-    def _resolver(self) -> Any:
-        cluster = {job: list(tasks) for job, tasks in self._role.cluster.items()}
-        return tf.distribute.cluster_resolver.SimpleClusterResolver(
-            tf.train.ClusterSpec(cluster),
-            task_type=self._role.job,
-            task_id=self._role.index,
-            rpc_layer="grpc",
+    def replica(indices: Any, rate: Any, share: Any, asked: Any) -> Any:
+        batches = cut((tf.gather(images, indices), tf.gather(labels, indices)), devices)
+        losses, towers = tower_gradients(
+            MLP, layout, devices, [flat.read_value()], batches, options.l2
         )
+        context = tf.distribute.get_replica_context()
+        # An argument has no device of its own, and all_reduce wants one: hence the identity.
+        gradient, asking = context.all_reduce(
+            tf.distribute.ReduceOp.MEAN, [mean([one for (one,) in towers]), tf.identity(asked)]
+        )
+        with tf.control_dependencies([subtract(flat, rate, gradient)]):
+            subtract(average, share, average.read_value() - flat.read_value())
+        return mean(losses), asking
+
+    # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def call(indices: Any, rate: Any, share: Any, asked: Any) -> Any:
+        return strategy.run(replica, args=(indices, rate, share, asked))
+
+    return call

@@ -1,4 +1,4 @@
-"""Checkpoints: which one a run may go on from, and writing them on the chief's disk.
+"""Checkpoints: which one a run may go on from, and writing them.
 
 A checkpoint carries the id of the run that wrote it, as a variable of its own. A restarted task
 goes on from its own run's checkpoint; one that another run left in the same directory would end
@@ -16,13 +16,19 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer.errors import CheckpointError, reason
+from trainer.network import Setter, variable
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from trainer.flags import Options
 
 RUN_ID = "run_id"
 STEP = "global_step"
 KEEP = 5
+PREFIX = "model.ckpt"
+# What TensorFlow raises for a file that is cut short depends on where it ends.
+_BROKEN = (tf.errors.OpError, ValueError, RuntimeError, IndexError, KeyError, OSError)
 
 
 class Checkpoints:
@@ -63,12 +69,11 @@ class Checkpoints:
         """
         if self.directory is None:
             return None
-        newest = tf.train.latest_checkpoint(str(self.directory))
-        if newest is None:
+        path = self._newest()
+        if path is None:
             if self.resume:
                 raise CheckpointError(f"{self.directory}: no checkpoint of run {self.resume}")
             return None
-        path = str(newest)
         run_id, step = read(path)
         if self.run_id is not None and run_id not in (self.run_id, self.resume):
             raise CheckpointError(
@@ -77,6 +82,27 @@ class Checkpoints:
             )
         return path
 
+    def _newest(self) -> str | None:
+        """The path that the directory's index, `checkpoint`, names.
+
+        TensorFlow takes an index that it cannot read for none; then a foreign run's checkpoints
+        would be overwritten.
+        """
+        assert self.directory is not None
+        found = tf.train.latest_checkpoint(str(self.directory))
+        if found is not None:
+            return str(found)
+        index = self.directory / "checkpoint"
+        others = sorted(self.directory.glob(f"{PREFIX}-*.index"))
+        if index.exists() or others:
+            what = "names no checkpoint that is there" if index.exists() else "no such file"
+            there = f"; there is {others[-1].stem}" if others else ""
+            raise CheckpointError(
+                f"{index}: {what}{there}: repair it, or remove it with the checkpoints, "
+                "or pass another --logdir"
+            )
+        return None
+
 
 def read(path: str) -> tuple[str, int]:
     """Run id and global step of the checkpoint at `path`.
@@ -84,37 +110,43 @@ def read(path: str) -> tuple[str, int]:
     Raises:
         CheckpointError: Unreadable, or not one of the trainer's.
     """
+    run_id, step = read_arrays(path, [RUN_ID, STEP])
+    return (run_id.decode() if isinstance(run_id, bytes) else str(run_id)), int(step)
+
+
+def read_arrays(path: str, names: list[str]) -> list[Any]:
+    """The arrays called `names` in the checkpoint at `path`.
+
+    Raises:
+        CheckpointError: Unreadable, or without one of them.
+    """
     try:
         reader = tf.train.load_checkpoint(path)
-        return reader.get_tensor(RUN_ID).decode(), int(reader.get_tensor(STEP))
-    except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: {reason(error)}") from None
+        return [reader.get_tensor(name) for name in names]
+    except _BROKEN as error:
+        what = "broken or cut short" if isinstance(error, IndexError) else reason(error)
+        raise CheckpointError(f"{path}: {what}") from None
 
 
-class Saver:
-    """Saves and restores a graph's `variables` under their names, all by one task: the chief.
+class Writer:
+    """Writes checkpoints from arrays, through variables of the same names in a graph of its own.
 
-    Built inside a device scope of the chief: otherwise TensorFlow puts the file operations where
-    the variables are, and each ps keeps its part of the checkpoint on its own disk.
+    The variables are in this process: a sharded saver on the shared ones, TensorFlow's default,
+    would write each ps's part on that ps's disk.
     """
 
-    def __init__(self, checkpoints: Checkpoints, variables: dict[str, Any], device: str) -> None:
+    def __init__(self, checkpoints: Checkpoints, shapes: dict[str, tuple[int, ...]]) -> None:
         self._checkpoints = checkpoints
-        with tf.device(device):
+        with tf.Graph().as_default() as graph, tf.device("/device:CPU:0"):
+            variables = [variable(RUN_ID, dtype=tf.string), variable(STEP, dtype=tf.int64)]
+            variables += [variable(name, shape) for name, shape in shapes.items()]
+            self._set = Setter(variables)
             self._saver = tf.compat.v1.train.Saver(variables, max_to_keep=KEEP)
+        config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+        self._graph = graph
+        self._session = tf.compat.v1.Session(graph=graph, config=config)
 
-    def restore(self, session: Any, path: str) -> None:
-        """Sets every variable from the checkpoint at `path`.
-
-        Raises:
-            CheckpointError: It is broken or belongs to another network.
-        """
-        try:
-            self._saver.restore(session, path)
-        except (tf.errors.DataLossError, tf.errors.NotFoundError, ValueError) as error:
-            raise CheckpointError(f"{path}: {reason(error)}") from None
-
-    def save(self, session: Any, step: int) -> None:
+    def save(self, step: int, arrays: list[NDArray[Any]]) -> None:
         """Writes a checkpoint; the last `KEEP` stay.
 
         Raises:
@@ -123,11 +155,13 @@ class Saver:
         directory = self._checkpoints.directory
         if directory is None:
             return
-        prefix = directory / "model.ckpt"
+        prefix = directory / PREFIX
+        self._set(self._session, [self._checkpoints.run_id, step, *arrays])
         try:
-            self._saver.save(session, str(prefix), global_step=step, write_meta_graph=False)
-        except (tf.errors.AbortedError, tf.errors.UnavailableError):
-            raise
+            with self._graph.as_default():  # the saver refuses where code is eager
+                self._saver.save(
+                    self._session, str(prefix), global_step=step, write_meta_graph=False
+                )
         except (tf.errors.OpError, OSError, ValueError) as error:
             for part in directory.glob(f"{prefix.name}-{step}.*tempstate*"):
                 part.unlink()

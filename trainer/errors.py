@@ -10,7 +10,15 @@ from __future__ import annotations
 
 import re
 
-_PREAMBLE = re.compile(r"From /job:|Graph execution error:|\d+ root error")
+_PREAMBLE = re.compile(r"From /job:|Graph execution error:|\d+ root error|=+$|Detected at node")
+_TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
+_GRPC_STATUS = re.compile(r"(?:last error: )?(?:UNKNOWN|UNAVAILABLE|INTERNAL): ")
+_SOCKET = re.compile(
+    r"(Connection refused|Connection reset by peer|Socket closed|No route to host|"
+    r"Network is unreachable|Connection timed out|Broken pipe|recvmsg:[^\"(,}]*|"
+    r"DNS resolution failed)",
+    re.IGNORECASE,
+)
 
 
 class TrainerError(Exception):
@@ -39,11 +47,28 @@ def reason(error: BaseException) -> str:
     Its messages begin with where in the program an operation was made, or with a count of "root
     errors", and go on with the names of nodes.
     """
-    text = str(getattr(error, "message", "") or getattr(error, "strerror", "") or error)
+    text = _message(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     nodes = [number for number, line in enumerate(lines[:-1]) if line.startswith("Node: ")]
     lines = lines[nodes[-1] + 1 :] if nodes else lines
     while len(lines) > 1 and _PREAMBLE.match(lines[0]):
         lines = lines[1:]
     line = re.sub(r"^\(\d+\) (\w+: )?", "", lines[0] if lines else type(error).__name__)
-    return re.sub(r"\{\{.*?\}\} | \[Op:.*", "", line)
+    return re.sub(r"\{\{.*?\}\} ?| \[Op:.*", "", line) or type(error).__name__
+
+
+def named_task(error: BaseException, own: tuple[str, int]) -> tuple[str, int] | None:
+    """The last other task that a TensorFlow error names: the one that a call went to."""
+    named = [(job, int(index)) for job, index in _TASK.findall(_message(error))]
+    others = [task for task in named if task != own]
+    return others[-1] if others else None
+
+
+def socket_reason(error: BaseException) -> str:
+    """What the socket said in a TensorFlow error about a connection, else its `reason`."""
+    match = _SOCKET.search(_message(error))
+    return match[1].strip() if match else _GRPC_STATUS.sub("", reason(error))
+
+
+def _message(error: BaseException) -> str:
+    return str(getattr(error, "message", "") or getattr(error, "strerror", "") or error)

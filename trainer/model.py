@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +23,16 @@ CLASSES = 10
 class Model:
     """A network: its weights' names and shapes, and what it makes of images.
 
-    `scores` takes the list of weights and pixels, float32 (batch, 784) of 0–1, and returns logits
-    of shape (batch, 10).
+    `scores` takes the list of weights and pixels, float32 (batch, 784) of `low` to `low` + 1, and
+    returns logits of shape (batch, 10).
     """
 
     name: str
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     scores: Callable[[Any, Any], Any]
+    low: float = 0.0
+    learning_rate: float = 0.2
 
     def initial(self, seed: int) -> list[NDArray[np.float32]]:
         """First values: weights normal with deviation 0.1, cut at two deviations; biases zero.
@@ -50,7 +53,7 @@ class Model:
 
     def logits(self, weights: Any, images: Any) -> Any:
         """Logits, shape (batch, 10), for uint8 `images`, shape (batch, 784)."""
-        return self.scores(weights, tf.cast(images, tf.float32) * (1 / 255))
+        return self.scores(weights, tf.cast(images, tf.float32) * (1 / 255) + self.low)
 
     def loss(self, weights: Any, images: Any, labels: Any, l2: float) -> Any:
         """Mean cross entropy of the batch plus `l2` times half the squared weights, not biases."""
@@ -87,22 +90,65 @@ def _cnn(weights: Any, pixels: Any) -> Any:
     return tf.matmul(hidden, weights[6]) + weights[7]
 
 
+def _cnn_model(name: str, first: int, second: int, hidden: int, low: float) -> Model:
+    """Two layers of 5×5 convolution and pooling, one hidden layer; momentum wants a low rate."""
+    layers = ("conv1", "conv2", "hidden", "output")
+    inputs = ((5, 5, 1), (5, 5, first), (7 * 7 * second,), (hidden,))
+    outputs = (first, second, hidden, CLASSES)
+    return Model(
+        name,
+        tuple(f"{layer}/{what}" for layer in layers for what in ("weights", "biases")),
+        tuple(
+            shape
+            for before, after in zip(inputs, outputs, strict=True)
+            for shape in ((*before, after), (after,))
+        ),
+        _cnn,
+        low,
+        0.02,
+    )
+
+
 MLP = Model(
     "mlp",
     ("hidden/weights", "hidden/biases", "output/weights", "output/biases"),
     ((PIXELS, 500), (500,), (500, CLASSES), (CLASSES,)),
     _mlp,
 )
-CNN = Model(
-    "cnn",
-    (
-        *("conv1/weights", "conv1/biases", "conv2/weights", "conv2/biases"),
-        *("hidden/weights", "hidden/biases", "output/weights", "output/biases"),
-    ),
-    (
-        *((5, 5, 1, 16), (16,), (5, 5, 16, 32), (32,)),
-        *((7 * 7 * 32, 128), (128,), (128, CLASSES), (CLASSES,)),
-    ),
-    _cnn,
-)
-MODELS = {model.name: model for model in (MLP, CNN)}
+CNN = _cnn_model("cnn", 16, 32, 128, 0.0)
+# That of TensorFlow's own MNIST tutorial, inputs from -0.5 to 0.5.
+CNN_TUTORIAL = _cnn_model("cnn-tutorial", 32, 64, 1024, -0.5)
+MODELS = {model.name: model for model in (MLP, CNN, CNN_TUTORIAL)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The learning rate: `start` times `decay` for every epoch, falling smoothly.
+
+    `epoch` is how many global steps an epoch has.
+    """
+
+    start: float
+    decay: float
+    epoch: float
+
+    def __call__(self, step: int) -> float:
+        """The learning rate at global step `step`."""
+        return self.start * math.pow(self.decay, step / self.epoch)
+
+    def tensor(self, step: Any) -> Any:
+        """The same for a step that is a tensor."""
+        epochs = tf.cast(step, tf.float32) / self.epoch
+        return self.start * tf.pow(tf.constant(self.decay), epochs)
+
+
+def average_share(decay: float, step: Any, since: Any) -> Any:
+    """What the weights count in their moving average at `step` when the last was at `since`.
+
+    The average is `shadow ← d·shadow + (1 − d)·weight` for every global step; as in TensorFlow's
+    `ExponentialMovingAverage`, d starts low, (1 + step) / (10 + step), so that the first average
+    does not remember the initial weights. One update with 1 − d^k stands for k of them with weights
+    that did not change meanwhile, such as those that a chief missed while it was away.
+    """
+    step, since = tf.cast(step, tf.float32), tf.cast(since, tf.float32)
+    return 1 - tf.pow(tf.minimum(decay, (1 + step) / (10 + step)), tf.maximum(step - since, 0))

@@ -1,56 +1,218 @@
-"""The variables of a training and its data, as parts of a graph."""
+"""The shared variables of a training: one flat variable a ps task, and what is done to it.
+
+A network has a variable for each weight; sent one by one, each would be a transfer of its own at
+every step, and each update an operation of its own. So all weights of a ps task are one variable
+here, in rows of 16 numbers: pieces that begin at a row are cut off without being copied.
+Checkpoints have the weights under their own names and shapes, see `trainer.chief`.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
+from trainer.errors import TrainerError
+from trainer.model import average_share
+
 if TYPE_CHECKING:
-    from trainer.data import Split
+    from numpy.typing import NDArray
+
     from trainer.model import Model
-    from trainer.role import Role
+
+ROW = 16
 
 
-class Placement:
-    """Chooses a ps task for each variable: the one with the fewest bytes so far.
+class Layout:
+    """Where each weight of `model` is: on which of `tasks` flat variables, and in which rows.
 
-    Round robin, TensorFlow's default, would put both weight matrices on the same of two ps tasks.
+    A weight goes to the task with the fewest rows so far. Round robin, TensorFlow's default, would
+    put both weight matrices of a network on the same of two tasks.
     """
 
-    def __init__(self, tasks: int) -> None:
-        self._bytes = [0] * tasks
+    def __init__(self, model: Model, tasks: int) -> None:
+        self._shapes = model.shapes
+        self._sizes = [int(np.prod(shape)) for shape in model.shapes]
+        self._rows = [-(-size // ROW) for size in self._sizes]
+        self._members: list[list[int]] = [[] for _ in range(tasks)]
+        totals = [0] * tasks
+        for number, rows in enumerate(self._rows):
+            task = totals.index(min(totals))
+            self._members[task].append(number)
+            totals[task] += rows
+        self.shapes = [(max(total, 1), ROW) for total in totals]
 
-    def __call__(self, operation: Any) -> int:
-        """The ps task for a variable's operation."""
-        task = self._bytes.index(min(self._bytes))
-        shape = tf.TensorShape(operation.get_attr("shape"))
-        self._bytes[task] += shape.num_elements() * operation.get_attr("dtype").size
-        return task
+    def split(self, flats: list[Any]) -> list[Any]:
+        """The weights, in their own shapes, out of the flat tensors."""
+        weights: list[Any] = [None] * len(self._sizes)
+        for flat, members in zip(flats, self._members, strict=True):
+            rows = [self._rows[number] for number in members]
+            for number, piece in zip(members, tf.split(flat, rows) if rows else [], strict=True):
+                numbers = tf.reshape(piece, [-1])[: self._sizes[number]]
+                weights[number] = tf.reshape(numbers, self._shapes[number])
+        return weights
+
+    def join(self, weights: list[Any]) -> list[Any]:
+        """The flat tensors of weights, or of their gradients."""
+        flats = []
+        for members in self._members:
+            pieces = []
+            for number in members:
+                padding = self._rows[number] * ROW - self._sizes[number]
+                numbers = tf.reshape(weights[number], [-1])
+                pieces.append(
+                    tf.reshape(tf.pad(numbers, [[0, padding]]) if padding else numbers, (-1, ROW))
+                )
+            flats.append(tf.concat(pieces, 0) if pieces else tf.zeros((1, ROW)))
+        return flats
+
+    def join_arrays(self, weights: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """`join` for NumPy."""
+        flats = [np.zeros(shape, np.float32) for shape in self.shapes]
+        for flat, members in zip(flats, self._members, strict=True):
+            start = 0
+            for number in members:
+                flat[start : start + self._rows[number]].reshape(-1)[: self._sizes[number]] = (
+                    weights[number].ravel()
+                )
+                start += self._rows[number]
+        return flats
+
+    def split_arrays(self, flats: list[NDArray[Any]]) -> list[NDArray[Any]]:
+        """`split` for NumPy."""
+        weights: list[Any] = [None] * len(self._sizes)
+        for flat, members in zip(flats, self._members, strict=True):
+            start = 0
+            for number in members:
+                piece = flat[start : start + self._rows[number]].reshape(-1)[: self._sizes[number]]
+                weights[number] = piece.reshape(self._shapes[number])
+                start += self._rows[number]
+        return weights
 
 
-def on_ps(role: Role) -> Any:
-    """The device function of a between-graph worker: variables on the ps, the rest on itself."""
-    return tf.compat.v1.train.replica_device_setter(
-        worker_device=role.device,
-        ps_device="/job:ps/cpu:0",
-        cluster=tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()}),
-        ps_strategy=Placement(len(role.cluster["ps"])),
-    )
+@dataclasses.dataclass
+class Values:
+    """What a training is at one moment; `weights`, `averages` and `momenta` in their own shapes."""
+
+    step: int
+    weights: list[NDArray[Any]]
+    averages: list[NDArray[Any]]
+    momenta: list[NDArray[Any]] = dataclasses.field(default_factory=list)
 
 
-def variable(name: str, shape: tuple[int, ...] = (), dtype: Any = tf.float32) -> Any:
-    """A variable that has no initial value of its own: somebody feeds or restores one."""
-    return tf.compat.v1.get_variable(
-        name,
-        shape,
-        dtype,
-        initializer=tf.compat.v1.zeros_initializer(),
-        trainable=False,
-        collections=[],
-        use_resource=True,
-    )
+class Network:
+    """The flat variables of `model` in a graph, one a device; `step` is on the first of them."""
+
+    def __init__(
+        self,
+        model: Model,
+        devices: list[str],
+        decay: float,
+        momentum: float = 0,
+        program: str = "",
+    ) -> None:
+        self.model = model
+        self.devices = devices
+        self.layout = Layout(model, len(devices))
+        self._decay = decay
+        self._momentum = momentum
+        self._program_name = program
+        with tf.device(devices[0]):
+            self.step = variable("global_step", dtype=tf.int64)
+            self._averaged_at = variable("averaged_at", dtype=tf.int64)
+            self._program = variable("program", dtype=tf.string)
+        self.flats = self._beside("weights")
+        self._averages = self._beside("average")
+        self._momenta = self._beside("momentum") if momentum else []
+        everything = [*self.flats, *self._averages, *self._momenta]
+        everything += [self.step, self._averaged_at, self._program]
+        self.missing = tf.compat.v1.report_uninitialized_variables(everything)
+        self._set = Setter(everything)
+
+    def read(self, after: list[Any]) -> list[Any]:
+        """The flat weights, each read where it is and when its operation in `after` is done."""
+        values = []
+        for number, flat in enumerate(self.flats):
+            with tf.device(flat.device), tf.control_dependencies(after[number : number + 1]):
+                values.append(flat.read_value())
+        return values
+
+    def descend(self, gradients: list[Any], rate: Any) -> list[Any]:
+        """Takes `rate` times the flat gradients off; an operation a variable, where it is."""
+        updates = []
+        for number, (flat, gradient) in enumerate(zip(self.flats, gradients, strict=True)):
+            with tf.device(flat.device):
+                if self._momentum:
+                    updates.append(
+                        tf.raw_ops.ResourceApplyMomentum(
+                            var=flat.handle,
+                            accum=self._momenta[number].handle,
+                            lr=rate,
+                            grad=gradient,
+                            momentum=self._momentum,
+                            use_nesterov=True,
+                        )
+                    )
+                else:
+                    updates.append(subtract(flat, rate, gradient))
+        return updates
+
+    def count(self, after: list[Any], steps: Any = 1) -> Any:
+        """Counts global steps when `after` is done; returns the new global step."""
+        with tf.device(self.step.device), tf.control_dependencies(after):
+            return tf.identity(self.step.assign_add(tf.cast(steps, tf.int64)))
+
+    def average(self, step: Any) -> list[Any]:
+        """Brings the moving averages up to global step `step`, where they are."""
+        with tf.device(self.step.device), tf.control_dependencies([step]):
+            share = average_share(self._decay, step, self._averaged_at)
+        updates = []
+        for flat, average in zip(self.flats, self._averages, strict=True):
+            with tf.device(flat.device), tf.control_dependencies([share]):
+                distance = average.read_value() - flat.read_value()
+                updates.append(subtract(average, share, distance))
+        with tf.device(self.step.device), tf.control_dependencies([share]):
+            updates[0] = tf.group(updates[0], self._averaged_at.assign(step, read_value=False))
+        return updates
+
+    def towers(
+        self, devices: list[str], flats: list[Any], batches: list[tuple[Any, Any]], l2: float
+    ) -> tuple[list[Any], list[list[Any]]]:
+        """Each device's loss on its own batch, and its flat gradients, for weights `flats`."""
+        return tower_gradients(self.model, self.layout, devices, flats, batches, l2)
+
+    def fetch(self, session: Any) -> Values:
+        """The current values."""
+        step, *flats = session.run([self.step, *self.flats, *self._averages, *self._momenta])
+        count = len(self.flats)
+        parts = [flats[at : at + count] for at in range(0, len(flats), count)]
+        return Values(int(step), *map(self.layout.split_arrays, parts))
+
+    def assign(self, session: Any, values: Values) -> None:
+        """Sets all variables."""
+        momenta = values.momenta or [np.zeros(shape) for shape in self.model.shapes]
+        parts = [values.weights, values.averages, *([momenta] if self._momenta else [])]
+        flats = [flat for part in parts for flat in self.layout.join_arrays(part)]
+        self._set(session, [*flats, values.step, values.step, self._program_name])
+
+    def check_program(self, session: Any, task: str) -> None:
+        """Raises TrainerError when the variables are those of another mode."""
+        theirs = session.run(self._program).decode()
+        if theirs != self._program_name:
+            raise TrainerError(
+                f"{task} runs {self._program_name}, but the variables on the ps are of {theirs}: "
+                "start all tasks with the same mode"
+            )
+
+    def _beside(self, what: str) -> list[Any]:
+        """A flat variable a device."""
+        flats = []
+        for number, device in enumerate(self.devices):
+            with tf.device(device):
+                flats.append(variable(f"flat_{number}/{what}", self.layout.shapes[number]))
+        return flats
 
 
 class Setter:
@@ -71,83 +233,54 @@ class Setter:
         session.run(self._update, dict(zip(self._feeds, values, strict=True)))
 
 
-class Network:
-    """A model's variables: weights, their moving averages, and the global step.
+def variable(name: str, shape: tuple[int, ...] = (), dtype: Any = tf.float32) -> Any:
+    """A variable that has no initial value of its own: somebody feeds or restores one."""
+    return tf.compat.v1.get_variable(
+        name,
+        shape,
+        dtype,
+        initializer=tf.compat.v1.zeros_initializer(),
+        trainable=False,
+        collections=[],
+        use_resource=True,
+    )
 
-    Args:
-        model: Whose weights.
-        device: A device name, or a device function such as `on_ps`; averages and momenta stand
-            where their weights are.
-        momentum: Whether the weights have momenta.
+
+def subtract(flat: Any, factor: Any, tensor: Any) -> Any:
+    """Takes `factor` times `tensor` off a variable in one pass over it."""
+    return tf.raw_ops.ResourceApplyGradientDescent(var=flat.handle, alpha=factor, delta=tensor)
+
+
+def local_devices(count: int, task: str = "") -> list[str]:
+    """Names of `count` devices of `task`: its GPUs where there are as many, else CPU devices.
+
+    Logical CPU devices exist only where the session or server was configured for them.
     """
-
-    def __init__(self, model: Model, device: Any, momentum: bool = False) -> None:
-        self.model = model
-        with tf.compat.v1.device(device):
-            self.step = variable("global_step", dtype=tf.int64)
-            self.weights = [
-                variable(name, shape) for name, shape in zip(model.names, model.shapes, strict=True)
-            ]
-        self.averages = self._beside("average")
-        self.momenta = self._beside("momentum") if momentum else []
-        self._all = [self.step, *self.weights, *self.averages, *self.momenta]
-        self.missing = tf.compat.v1.report_uninitialized_variables(self._all)
-        self._set = Setter(self._all)
-        self._share = tf.compat.v1.placeholder(tf.float32, ())
-        self._average = tf.group(*self._average_updates())
-
-    def by_name(self) -> dict[str, Any]:
-        """All variables under the names that a checkpoint has them by."""
-        return {one.op.name: one for one in self._all}
-
-    def initialise(self, session: Any, seed: int) -> None:
-        """Sets the first weights, which are their own first averages, and global step 0."""
-        weights = self.model.initial(seed)
-        momenta = [np.zeros_like(weight) for weight in weights] if self.momenta else []
-        self._set(session, [np.int64(0), *weights, *weights, *momenta])
-
-    def average(self, session: Any, share: float) -> None:
-        """Moves every average by `share` of its distance to the weight, where both are."""
-        session.run(self._average, {self._share: share})
-
-    def _beside(self, what: str) -> list[Any]:
-        """A variable of the same shape and on the same device for each weight."""
-        beside = []
-        for weight, name, shape in zip(
-            self.weights, self.model.names, self.model.shapes, strict=True
-        ):
-            with tf.device(weight.device):
-                beside.append(variable(f"{name}/{what}", shape))
-        return beside
-
-    def _average_updates(self) -> list[Any]:
-        updates = []
-        for weight, average in zip(self.weights, self.averages, strict=True):
-            with tf.device(weight.device):
-                change = self._share * (weight - average)
-                updates.append(average.assign_add(change, read_value=False))
-        return updates
+    gpus = len(tf.config.list_physical_devices("GPU"))
+    kind = "GPU" if gpus >= count else "CPU"
+    return [f"{task}/device:{kind}:{number}" for number in range(count)]
 
 
-class LocalData:
-    """Examples in the memory of the task on `device`, so that a step is fed indices, not images.
+def mean(values: list[Any]) -> Any:
+    """The mean of tensors of one shape; the tensor itself when there is only one."""
+    return values[0] if len(values) == 1 else tf.add_n(values) / len(values)
 
-    A batch of images is 78 kB through Python and the session at every step; its indices are 400
-    bytes.
-    """
 
-    def __init__(self, device: str, split: Split) -> None:
-        self._split = split
+def tower_gradients(
+    model: Model,
+    layout: Layout,
+    devices: list[str],
+    flats: list[Any],
+    batches: list[tuple[Any, Any]],
+    l2: float,
+) -> tuple[list[Any], list[list[Any]]]:
+    """Each device's loss on its own batch, and its flat gradients, in the order of `devices`."""
+    losses, towers = [], []
+    for device, (images, labels) in zip(devices, batches, strict=True):
         with tf.device(device):
-            self._images = variable("local/images", split.images.shape, tf.uint8)
-            self._labels = variable("local/labels", split.labels.shape, tf.uint8)
-        self._set = Setter([self._images, self._labels])
-
-    def load(self, session: Any) -> None:
-        """Copies the examples to their task; needed once a session."""
-        self._set(session, [self._split.images, self._split.labels])
-
-    def batch(self, indices: Any) -> tuple[Any, Any]:
-        """Images and labels at `indices`."""
-        with tf.device(self._images.device):
-            return tf.gather(self._images, indices), tf.gather(self._labels, indices)
+            # One copy a device: otherwise each use of a weight would be transferred again.
+            weights = layout.split([tf.identity(flat) for flat in flats])
+            loss = model.loss(weights, images, labels, l2)
+            losses.append(loss)
+            towers.append(layout.join(tf.gradients(loss, weights)))
+    return losses, towers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,18 @@ if TYPE_CHECKING:
     import pathlib
 
 
-def line(local_step: int, global_step: int, loss: float, seconds: float) -> str:
-    """The progress line; `seconds` is the mean time of a batch since the line before."""
-    return (
-        f"After {local_step} training steps ({global_step} global steps), "
-        f"loss on training batch is {loss:.4f}.  ({seconds:.3f} sec/batch)"
-    )
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One local step: its loss, and the global step after it.
+
+    `staleness` is how many updates of others came between its fetch and its push; where updates
+    are synchronous, a gradient that has any is `dropped`.
+    """
+
+    loss: float
+    global_step: int
+    staleness: int = 0
+    dropped: bool = False
 
 
 class Summaries:
@@ -29,43 +36,50 @@ class Summaries:
             with tf.Graph().as_default():
                 self._writer = tf.compat.v1.summary.FileWriter(str(directory))
 
+    def graph(self, graph: Any) -> None:
+        """Writes the graph, which TensorBoard colours by device."""
+        if self._writer is not None:
+            self._writer.add_graph(graph)
+            self._writer.flush()
+
     def histograms(self, step: int, values: dict[str, Any]) -> None:
         """Writes the distribution of each array in `values` under its name."""
         if self._writer is not None:
-            histograms = [
-                self._summary.Value(tag=name, histo=_histogram(array))
-                for name, array in values.items()
-            ]
-            self._writer.add_summary(self._summary(value=histograms), step)
-            self._writer.flush()
+            self._add(step, [{"tag": tag, "histo": _histogram(a)} for tag, a in values.items()])
 
     def write(self, step: int, **scalars: float) -> None:
         """Writes each of `scalars` under its name; an underscore becomes a blank."""
+        self._add(
+            step, [{"tag": n.replace("_", " "), "simple_value": v} for n, v in scalars.items()]
+        )
+
+    def _add(self, step: int, values: list[dict[str, Any]]) -> None:
         if self._writer is not None:
-            values = [
-                self._summary.Value(tag=name.replace("_", " "), simple_value=value)
-                for name, value in scalars.items()
-            ]
-            self._writer.add_summary(self._summary(value=values), step)
+            summary = self._summary(value=[self._summary.Value(**value) for value in values])
+            self._writer.add_summary(summary, step)
             self._writer.flush()
 
 
 class Progress:
-    """Counts a task's own steps, and prints every `every` of them.
+    """Counts a task's own steps, prints every `every` of them and a last line.
 
     Args:
         every: Local steps between two lines.
-        batch: Examples a step.
+        batch: Examples a global step.
         summaries: Where the same goes for TensorBoard.
+        epoch: Global steps an epoch; given, lines tell examples/sec and epochs too.
     """
 
-    def __init__(self, every: int, batch: int, summaries: Summaries) -> None:
+    def __init__(
+        self, every: int, batch: int, summaries: Summaries, epoch: float | None = None
+    ) -> None:
         self._every = every
         self._batch = batch
+        self._epoch = epoch
         self._summaries = summaries
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = -1
-        self._last_local = 0
+        self._last_local = self._staleness = self._dropped = 0
         self.local_step = 0
         self.global_step = 0
 
@@ -74,43 +88,64 @@ class Progress:
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = self.global_step = global_step
 
-    def prints(self, ahead: int) -> bool:
-        """Whether the step after the next `ahead` ones has a line: only then its loss is read."""
-        return (self.local_step + ahead + 1) % self._every == 0
+    def add(self, steps: list[Step], learning_rate: float) -> bool:
+        """Counts `steps`; prints the lines that are due and returns whether there were any.
 
-    def step(self, global_step: int, loss: float, learning_rate: float, count: int = 1) -> None:
-        """Counts `count` local steps, the last of which brought the run to `global_step`."""
-        before = self.local_step // self._every
-        self.local_step += count
-        self.global_step = max(global_step, self.global_step)
-        if self.local_step // self._every == before:
-            return
+        Lines of one call share the time since the line before.
+        """
+        due = []
+        for step in steps:
+            self.local_step += 1
+            self.global_step = max(self.global_step, step.global_step)
+            self._staleness += step.staleness
+            self._dropped += step.dropped
+            if self.local_step % self._every == 0:
+                due.append((self.local_step, step))
+        if not due:
+            return False
         now = time.monotonic()
-        seconds = (now - self._last_time) / (self.local_step - self._last_local)
-        print(line(self.local_step, global_step, loss, seconds), flush=True)
+        seconds = max(now - self._last_time, 1e-9) / (self.local_step - self._last_local)
+        staleness = self._staleness / (self.local_step - self._last_local)
+        extra = f"  staleness {staleness:.2f}" if self._staleness else ""
+        extra += f", {self._dropped} dropped" if self._dropped else ""
+        if self._epoch:
+            extra += f"  {self._batch / seconds:.0f} examples/sec; "
+            extra += f"epoch {self.global_step / self._epoch:.2f}"
+        for number, step in due:
+            print(
+                f"After {number} training steps ({step.global_step} global steps), loss on "
+                f"training batch is {step.loss:.4f}.  ({seconds:.3f} sec/batch){extra}",
+                flush=True,
+            )
+        rate = max(self.global_step - self._last_global, 0) / max(now - self._last_time, 1e-9)
         self._summaries.write(
-            global_step,
-            loss=loss,
+            due[-1][1].global_step,
+            loss=due[-1][1].loss,
             learning_rate=learning_rate,
-            steps_per_second=max(global_step - self._last_global, 0) / (now - self._last_time),
+            steps_per_second=rate,
+            staleness=staleness,
+            dropped_gradients=self._dropped,
         )
-        self._last_time, self._last_local, self._last_global = now, self.local_step, global_step
+        self._last_time, self._last_local = now, self.local_step
+        self._last_global, self._staleness = self.global_step, 0
+        return True
 
-    def finish(self, accuracy: float | None = None, what: str = "moving averages") -> None:
+    def finish(self, accuracy: float | None = None) -> None:
         """Prints the last line: steps, seconds, examples/s and, from the chief, test accuracy.
 
         Examples are those of all tasks while this one trained.
         """
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = max(self.global_step - self._first_global, 0) * self._batch / seconds
-        end = "" if accuracy is None else f", test accuracy {accuracy:.4f} ({what})"
+        end = f", {self._dropped} gradients dropped" if self._dropped else ""
+        if accuracy is not None:
+            end += f", test accuracy {accuracy:.4f} (moving averages)"
+            self._summaries.write(self.global_step, test_accuracy=accuracy)
         print(
             f"Done: {self.local_step} training steps ({self.global_step} global steps) "
             f"in {seconds:.1f} s, {rate:.0f} examples/s{end}",
             flush=True,
         )
-        if accuracy is not None:
-            self._summaries.write(self.global_step, test_accuracy=accuracy)
 
 
 def _histogram(array: Any) -> Any:

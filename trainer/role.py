@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trainer.flags import Options
 
-_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:'\"/,]+):(?P<port>\d{1,5})")
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:'\"/,]+):(?P<port>\d{1,9})")
 _JOBS = ("ps", "worker", "chief")
 
 
@@ -54,13 +54,22 @@ class Role:
     @property
     def trainers(self) -> int:
         """How many tasks train: the workers and a chief beside them."""
-        return len(self.cluster.get("worker", ())) + len(self.cluster.get("chief", ()))
+        return len(self.clients)
 
     @property
     def trainer_number(self) -> int:
         """This task's place among those that train, the chief first."""
-        beside = len(self.cluster.get("chief", ())) if self.job == "worker" else 0
-        return beside + self.index
+        return self.clients.index((self.job, self.index))
+
+    @property
+    def clients(self) -> list[tuple[str, int]]:
+        """Job and index of each task that trains, the chief first."""
+        jobs = ("chief", "worker")
+        return [(job, index) for job in jobs for index in range(len(self.cluster.get(job, ())))]
+
+    def address_of(self, job: str, index: int) -> str:
+        """A task with its address, for people: `ps:0 (tf1:2222)`."""
+        return f"{job}:{index} ({self.cluster[job][index]})"
 
     @property
     def neighbours(self) -> int:
@@ -138,6 +147,9 @@ def _addresses(words: list[str], where: str) -> tuple[str, ...]:
         if match and 0 < int(match["port"]) < 65536:
             continue
         clean = re.sub(r"[\s'\"]", "", word)
+        if match:
+            bound = "above 65535" if int(match["port"]) else "0, which is no port of a cluster"
+            raise UsageError(f"{where}: {word}: the port is {bound}")
         if not word.strip():
             raise UsageError(f"{where}: an empty address; two commas, or one at the end?")
         if clean != word:
@@ -159,7 +171,8 @@ def _checked(
         known = ", ".join(cluster) or "none"
         if job in _JOBS and job_from.startswith("--"):
             raise UsageError(f"{job_from}={job}, but --{job}_hosts is missing")
-        raise UsageError(f"{job_from}: unknown job {job!r}; the cluster has {known}")
+        meant = f"; write {job.lower()}" if job.lower() in cluster else ""
+        raise UsageError(f"{job_from}: unknown job {job!r}{meant or f'; the cluster has {known}'}")
     if not 0 <= index < len(cluster[job]):
         raise UsageError(
             f"{index_from}={index}, but {job} has {len(cluster[job])} "

@@ -1,4 +1,4 @@
-"""A task's TensorFlow server, and what a task does that only serves."""
+"""A task's TensorFlow server, and the life of a task that only serves: a ps, or a plain worker."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from trainer import stop
-from trainer.errors import TrainerError, reason
+from trainer.errors import TrainerError, named_task, reason, socket_reason
 
 if TYPE_CHECKING:
     from trainer.flags import Options
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 
 _ESTABLISHED = "01"
 _POLL = 0.05
+_POLL_DONE = 0.3
+_TELL_TIMEOUT_MS = 5000
 
 
 def check_port(role: Role) -> None:
@@ -44,17 +45,16 @@ def start(role: Role, options: Options, serve_only: bool = False) -> Any:
     """
     import tensorflow as tf
 
-    devices = {"GPU": 0} if serve_only else {"CPU": options.devices}
+    devices = {"GPU": 0} if serve_only else {"CPU": getattr(options, "devices", 1)}
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=threads(role, options),
         device_count=devices,
         allow_soft_placement=True,
     )
     config.gpu_options.allow_growth = True
-    cluster = tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()})
     try:
         server = tf.distribute.Server(
-            cluster, job_name=role.job, task_index=role.index, config=config
+            cluster_spec(role), job_name=role.job, task_index=role.index, config=config
         )
     except tf.errors.OpError as error:
         raise _busy(role, reason(error)) from None
@@ -62,38 +62,121 @@ def start(role: Role, options: Options, serve_only: bool = False) -> Any:
     return server
 
 
+def cluster_spec(role: Role) -> Any:
+    """The role's cluster as TensorFlow wants it."""
+    import tensorflow as tf
+
+    return tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()})
+
+
 def threads(role: Role, options: Options) -> int:
     """Threads one operation may use: `--threads`, else this task's share of this machine's cores.
 
     Tasks that each use all cores slow each other down.
     """
-    return options.threads or max(1, len(os.sched_getaffinity(0)) // role.neighbours)
+    return int(options.threads) or max(1, len(os.sched_getaffinity(0)) // role.neighbours)
 
 
-def run_serving(role: Role, options: Options) -> int:
-    """The whole life of a task that only serves; returns its exit status."""
+def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: Stop) -> None:
+    """Serves until all clients have told that they are done, or TERM; a ps leaves last.
 
-    def work(stop: Stop) -> None:
-        start(role, options, serve_only=True)
-        serve(role, stop)
-
-    return stop.run(work, options.grace)
-
-
-def serve(role: Role, stop: Stop) -> None:
-    """Waits in Python for TERM, then leaves last.
-
-    Not `server.join()`: no signal handler ever runs inside it. When all tasks get TERM at once,
-    the chief still needs the variables for its last checkpoint, so this task stays until nobody is
-    connected to it any more.
+    Not `server.join()`, which never returns and inside which no signal handler ever runs. When all
+    tasks get TERM at once, the chief still needs the variables for its last checkpoint, so a ps
+    stays until nobody is connected to it any more. A launcher ends the ps by itself, and would
+    take one that leaves before for lost: hence `--stay`.
     """
-    stop.worth_waiting = stop.expected = True
-    stop.wait()
+    import tensorflow as tf
+
+    target = start(role, options, serve_only=role.job == "ps").target
+    stop.expected = role.job == "ps"
+    stop.worth_waiting = role.job == "ps"
+    stays = role.job == "ps" and (options.stay or "TFMUX_TASK" in os.environ)
+    with tf.Graph().as_default(), tf.device(f"{role.device}/device:CPU:0"):
+        done = [
+            tf.raw_ops.VarIsInitializedOp(resource=_done_flag(job, index)) for job, index in clients
+        ]
+        config = tf.compat.v1.ConfigProto(device_filters=[role.device])
+        session = tf.compat.v1.Session(target, config=config)
+        while not stop.wait(_POLL_DONE) and (stays or not all(session.run(done))):
+            pass
+    if role.job != "ps":
+        print(f"{role} has served to the end", flush=True)
+        return
+    if not stop.requested:
+        stop.deadline = time.monotonic() + options.grace
     print(f"{role} stays until its workers have gone", flush=True)
     while connections(role.port) and time.monotonic() < stop.deadline:
         time.sleep(_POLL)
-    left = connections(role.port)
-    print(f"{role} leaves; {left or 'no'} connections left", flush=True)
+    print(f"{role} leaves; {connections(role.port) or 'no'} connections left", flush=True)
+
+
+def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:
+    """Tells each task that serves that this client is done.
+
+    A session of its own for each of them, with no other task in it: that works from every kind of
+    client, and a task that has left already delays nobody.
+    """
+    import tensorflow as tf
+
+    for job, addresses in role.cluster.items():
+        for index, address in enumerate(addresses):
+            if (job, index) in clients or refusal(address):
+                continue
+            device = f"/job:{job}/task:{index}"
+            with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
+                flag = _done_flag(role.job, role.index)
+                tell = tf.raw_ops.AssignVariableOp(resource=flag, value=tf.constant(True))
+                config = tf.compat.v1.ConfigProto(
+                    device_filters=[device], operation_timeout_in_ms=_TELL_TIMEOUT_MS
+                )
+                session = tf.compat.v1.Session(f"grpc://{address}", config=config)
+                abandon(session)
+                try:
+                    session.run(tell)
+                except tf.errors.OpError as error:
+                    print(f"{role} cannot tell {job}:{index} that it is done: {reason(error)}")
+
+
+_abandoned: list[Any] = []
+
+
+def abandon(session: Any) -> None:
+    """Keeps `session` from being closed, which would wait for tasks that may never answer."""
+    _abandoned.append(session)
+
+
+def refusal(address: str, seconds: float = 2.0) -> str | None:
+    """Why `address` accepts no connection, None when it does."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:
+    """Whom `role` waits for: the first of `others` that refuses connections, else all of them."""
+    for job, index in others:
+        if why := refusal(role.cluster[job][index], 0.5):
+            return f"{role} waits for {role.address_of(job, index)}: {why}"
+    names = ", ".join(role.address_of(*task) for task in others)
+    return f"{role} waits for {names}, which accept connections"
+
+
+def any_refuses(role: Role, others: list[tuple[str, int]]) -> bool:
+    """Whether one of `others` accepts no connection."""
+    return any(refusal(role.cluster[job][index], 0.5) for job, index in others)
+
+
+def lost_task(role: Role, others: list[tuple[str, int]], error: Exception) -> str:
+    """Which of `others` was lost, where it was, and what the socket said."""
+    for job, index in others:
+        if why := refusal(role.cluster[job][index], 0.5):
+            return f"{role.address_of(job, index)}: {why}"
+    named = named_task(error, (role.job, role.index))
+    lost = [named] if named in others and named else others
+    return f"{', '.join(role.address_of(*task) for task in lost)}: {socket_reason(error)}"
 
 
 def connections(port: int) -> int:
@@ -101,12 +184,18 @@ def connections(port: int) -> int:
     count = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         path = pathlib.Path(table)
-        if not path.exists():
-            continue
-        for line in path.read_text().splitlines()[1:]:
+        for line in path.read_text().splitlines()[1:] if path.exists() else []:
             _, local, _, state = line.split()[:4]
             count += state == _ESTABLISHED and int(local.rpartition(":")[2], 16) == port
     return count
+
+
+def _done_flag(job: str, index: int) -> Any:
+    import tensorflow as tf
+
+    return tf.raw_ops.VarHandleOp(
+        dtype=tf.bool, shape=(), shared_name=f"done/{job}:{index}", container=""
+    )
 
 
 def _busy(role: Role, reason: str) -> TrainerError:

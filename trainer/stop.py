@@ -2,11 +2,12 @@
 
 Python runs signal handlers in the main thread only, and never inside a call into TensorFlow, which
 may block for as long as another task is missing. So the work has a thread of its own, and the main
-thread does nothing but wait for it or for a signal.
+thread waits for it or for a signal, and says what the work has been waiting for.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -15,19 +16,24 @@ from typing import TYPE_CHECKING
 from trainer.errors import reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _POLL = 0.1
 # What is left of the grace for the exit itself.
 _MARGIN = 0.2
+# Seconds of waiting before the first line about it, and between it and each later one.
+_SAY_AFTER = 3.0
+_SAY_EVERY = 30.0
 
 
 class Stop:
-    """Whether this task has been told to end, and until when it may clean up."""
+    """Whether this task has been told to end, until when it may clean up, what it waits for."""
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
         self._event = threading.Event()
+        self._waiting: Callable[[], str] | None = None
+        self._say_at = 0.0
         self.signal = 0
         self.deadline = float("inf")
         # False as long as ending at once loses nothing, such as while waiting for other tasks.
@@ -43,6 +49,25 @@ class Stop:
     def wait(self, seconds: float | None = None) -> bool:
         """Waits for the request, at most `seconds`; returns whether it has come."""
         return self._event.wait(seconds)
+
+    @contextlib.contextmanager
+    def waiting(self, text: Callable[[], str]) -> Iterator[None]:
+        """Around a call that other tasks may delay: prints `text()` after 3 s, then every 30 s."""
+        self._say_at = time.monotonic() + _SAY_AFTER
+        self._waiting = text
+        try:
+            yield
+        finally:
+            self._waiting = None
+
+    def say_waiting(self) -> None:
+        """Prints what the work waits for when it is time; called by the main thread."""
+        text = self._waiting
+        if text and time.monotonic() > self._say_at and not self.requested:
+            line = text()
+            if self._waiting is text:
+                print(line, flush=True)
+                self._say_at = time.monotonic() + _SAY_EVERY
 
     def request(self, number: int, frame: object = None) -> None:
         """Signal handler."""
@@ -75,6 +100,7 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
         thread.join(_POLL)
         # TensorFlow's strategies take TERM for themselves when they connect to their cluster.
         _listen(stop)
+        stop.say_waiting()
         over = stop.requested and (not stop.worth_waiting or time.monotonic() > stop.deadline)
         if over and thread.is_alive():
             break

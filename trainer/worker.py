@@ -1,96 +1,80 @@
-"""A between-graph worker: a client with its own graph, and the loop around its steps."""
+"""A between-graph worker: a client with its own graph, and the loop around its steps.
+
+The modes `async`, `sync` and `in-graph` differ in their steps alone: what one call of the session
+computes, and whom it waits for.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 import tensorflow as tf
 
-from trainer import data, model, server, shared_session
+from trainer import inputs, server
 from trainer.checkpoint import Checkpoints
-from trainer.errors import reason
-from trainer.keeper import Keeper
-from trainer.network import LocalData, Network, on_ps
-from trainer.progress import Progress, Summaries
-from trainer.schedule import Schedule
-from trainer.towers import local_devices
+from trainer.chief import Chief
+from trainer.errors import TrainerError
+from trainer.model import MLP, Schedule
+from trainer.network import Network, local_devices
+from trainer.progress import Progress, Step, Summaries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
+    from trainer.data import Dataset
     from trainer.flags import Options
     from trainer.role import Role
     from trainer.stop import Stop
 
+_POLL = 0.1
+LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
-class Part:
-    """What a kind of steps builds its operations from: one worker's part of the training.
 
-    Args:
-        devices: Where this worker computes; each gets a batch of its own.
-        gradients: How many workers' gradients one global step has.
+@dataclasses.dataclass(frozen=True)
+class WorkerGraph:
+    """What the steps of a worker build their operations from.
+
+    `devices` are where it computes, each with a batch of its own; `cpu` is this task's.
     """
 
-    def __init__(
-        self,
-        role: Role,
-        options: Options,
-        dataset: data.Dataset,
-        devices: list[str],
-        gradients: int,
-    ) -> None:
-        self.role = role
-        self.options = options
-        self.devices = devices
-        self.examples = options.batch * len(devices)
-        self.network = Network(model.MLP, on_ps(role))
-        self.data = LocalData(f"{role.device}/cpu:0", dataset.train)
-        self.schedule = Schedule(
-            options.learning_rate,
-            options.learning_rate_decay,
-            len(dataset.train) / (self.examples * gradients),
-        )
-        self.batches: Iterator[NDArray[Any]] = data.batches(
-            len(dataset.train), self.examples, options.seed + role.trainer_number
-        )
-        with tf.device(f"{role.device}/cpu:0"):
-            self.indices = tf.compat.v1.placeholder(tf.int32, (self.examples,))
+    role: Role
+    options: Options
+    network: Network
+    devices: list[str]
+    input: inputs.MemoryInput | inputs.RecordInput
+    schedule: Schedule
 
-    def device_batches(self, indices: Any = None) -> list[tuple[Any, Any]]:
-        """The images and labels at `indices` (None: those that a step is fed), cut into one batch
-        a device."""
-        images, labels = self.data.batch(self.indices if indices is None else indices)
-        count = len(self.devices)
-        return list(zip(tf.split(images, count), tf.split(labels, count), strict=True))
+    @property
+    def cpu(self) -> str:
+        """The device of what is not computed on `devices`."""
+        return f"{self.role.device}/device:CPU:0"
 
 
 class Steps(Protocol):
-    """A way to train: what happens in one step of a worker."""
+    """A way to train: what one call of the session does for a worker."""
 
-    def begin(self, session: Any, step: int, stop: Stop) -> None:
-        """Called once a session, when all shared variables have values."""
+    def begin(self, session: Any, step: int, stop: Stop, joined: bool) -> None:
+        """Called once a session, when all shared variables have values.
 
-    def take(self, step: int) -> tuple[float, int] | None:
-        """One local step from global step `step`: its loss and the new global step.
-
-        None when the training is over for a reason that only the steps know.
+        `joined`: they had them before this session, which the chief of it has not initialised.
         """
+
+    def run(self, step: int) -> list[Step]:
+        """Some local steps from global step `step`; none when the training is over."""
 
     def flush(self) -> None:
         """Called when this worker takes no more steps: hands over what it still holds."""
-
-    def end(self) -> None:
-        """Called after that and the last checkpoint when the training is complete."""
 
 
 class Worker:
     """Trains until the global step reaches the limit; the chief also initialises and saves.
 
     Args:
-        kind: Builds the steps into the current graph.
-        everywhere: The devices of this worker's graph are those of all workers.
+        mode: Whose variables these are; tasks of another mode are refused.
+        build: Makes the steps in the current graph.
+        everywhere: This worker computes on the devices of all workers.
         gradients: How many workers' gradients one global step has.
 
     Raises:
@@ -101,33 +85,70 @@ class Worker:
         self,
         role: Role,
         options: Options,
-        dataset: data.Dataset,
-        kind: Callable[[Part], Steps],
+        dataset: Dataset,
+        mode: str,
+        build: Callable[[WorkerGraph], Steps],
         everywhere: bool = False,
         gradients: int = 1,
     ) -> None:
         self._role = role
         self._options = options
         self._dataset = dataset
-        self._kind = kind
-        self._gradients = gradients
-        self._filters = None if everywhere else ["/job:ps", role.device]
-        workers = range(len(role.cluster["worker"]))
-        tasks = [f"/job:worker/task:{index}" for index in workers] if everywhere else [role.device]
-        self._devices = [name for task in tasks for name in local_devices(options.devices, task)]
+        self._build = build
+        ps = [("ps", index) for index in range(len(role.cluster["ps"]))]
+        workers = [("worker", index) for index in range(len(role.cluster["worker"]))]
+        # A between-graph worker leaves the other workers out of its session, which otherwise
+        # waits for workers that may start late or have already left.
+        own = (role.job, role.index)
+        others = [task for task in workers if task != own] if everywhere else []
+        self._peers = [*ps, *others]
+        self._filters = [f"/job:{job}/task:{index}" for job, index in [*self._peers, own]]
+        tasks = [f"/job:worker/task:{i}" for _, i in workers] if everywhere else [role.device]
+        devices = [name for task in tasks for name in local_devices(options.devices, task)]
+        self._slow = getattr(options, "slow_worker", None) == role.index and role.job == "worker"
+        if self._slow:
+            options.steps_per_call = 1
         self._checkpoints = Checkpoints.of(options)
         if role.is_chief:
             self._checkpoints.find()  # a stale directory is refused before anything starts
         self._summaries = Summaries(self._checkpoints.directory if role.is_chief else None)
-        self._progress = Progress(
-            options.log_every, options.batch * len(self._devices) * gradients, self._summaries
-        )
+        examples = options.batch * len(devices)
+        self._progress = Progress(options.log_every, examples * gradients, self._summaries)
+        self._chief: Chief | None = None
+        if role.is_chief:
+            self._chief = Chief(MLP, options, self._checkpoints, dataset.test, self._summaries)
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._part = WorkerGraph(
+                role,
+                options,
+                Network(
+                    MLP,
+                    [f"/job:{job}/task:{index}/device:CPU:0" for job, index in ps],
+                    options.average_decay,
+                    program=mode,
+                ),
+                devices,
+                inputs.make(
+                    f"{role.device}/device:CPU:0",
+                    dataset,
+                    examples,
+                    options.seed + role.trainer_number,
+                ),
+                Schedule(
+                    options.learning_rate or MLP.learning_rate,
+                    options.learning_rate_decay,
+                    len(dataset.train) / (examples * gradients),
+                ),
+            )
+            self._steps = build(self._part)
+            self._catch_up = self._part.network.average(self._part.network.step.read_value())
 
     def train(self, stop: Stop) -> None:
-        """Trains; after the loss of a ps it waits for it to come back, and goes on.
+        """Trains; after the loss of a task it needs, waits for it to come back, and goes on.
 
         Raises:
-            TrainerError: A port, a checkpoint or a ps that stays away; says which.
+            TrainerError: A port, a checkpoint or a task that stays away; says which.
         """
         target = server.start(self._role, self._options).target
         print(
@@ -135,56 +156,112 @@ class Worker:
             f"{self._options.batch} on {self._dataset.name}",
             flush=True,
         )
-        with tf.Graph().as_default():
-            part = Part(self._role, self._options, self._dataset, self._devices, self._gradients)
-            steps = self._kind(part)
-            keeper = self._keeper(part.network) if self._role.is_chief else None
-            while True:
-                # Not closed at the end: that would ask tasks which may have left already.
-                session = shared_session.open_session(target, self._filters)
+        seconds = float("inf")
+        with self._graph.as_default():
+            while not stop.requested:
                 try:
-                    shared_session.prepare(session, self._role, part.network, keeper, stop)
-                    self._train(session, part, steps, keeper, stop)
+                    session = self._open(target, stop, seconds)
+                    self._train(session, stop, self._prepare(session, stop))
                     return
-                except shared_session.LOSS as error:
+                except LOSS as error:
                     stop.worth_waiting = False
-                    print(f"{self._role} lost its ps: {reason(error)}", flush=True)
-                    session.close()
-                    shared_session.wait_for(self._role, ("ps",), stop, shared_session.LOST_FOR)
+                    seconds = self._options.reconnect_secs
+                    lost = server.lost_task(self._role, self._peers, error)
+                    print(f"{self._role} lost {lost}", flush=True)
+                    stop.wait(_POLL)
 
-    def _keeper(self, network: Network) -> Keeper:
-        return Keeper(
-            network,
-            f"{self._role.device}/cpu:0",
-            self._options,
-            self._checkpoints,
-            self._dataset.test,
-            self._summaries,
-        )
+    def _open(self, target: str, stop: Stop, seconds: float) -> Any:
+        """A session with this worker's peers, when all of them answer.
 
-    def _train(
-        self, session: Any, part: Part, steps: Steps, keeper: Keeper | None, stop: Stop
-    ) -> None:
-        part.data.load(session)
+        Raises:
+            TrainerError: One did not for `seconds`; names it with the reason.
+        """
+        deadline = time.monotonic() + seconds
+        for job, index in self._peers:
+            address = self._role.cluster[job][index]
+            task = self._role.address_of(job, index)
+            why = server.refusal(address)
+            with stop.waiting(lambda: f"{self._role} waits for {task}: {why}"):  # noqa: B023
+                while why and not stop.requested:
+                    if time.monotonic() > deadline:
+                        raise TrainerError(f"{self._role}: lost {task}: {why} for {seconds:.0f} s")
+                    stop.wait(_POLL)
+                    why = server.refusal(address)
+        config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=self._filters)
+        session = tf.compat.v1.Session(target, config=config)
+        server.abandon(session)
+        names = ", ".join(self._role.address_of(*peer) for peer in self._peers)
+        with stop.waiting(
+            lambda: (
+                f"{self._role} waits for a session with {names}: connected, but no answer; "
+                "has every task the same cluster spec, and is none stopped?"
+            )
+        ):
+            session.run(self._part.network.missing)
+        return session
+
+    def _prepare(self, session: Any, stop: Stop) -> bool:
+        """Returns when all shared variables have values: the chief sees to it, others wait.
+
+        Whether they had them without this task.
+
+        TensorFlow's own session manager looks every 30 seconds; this one ten times a second.
+        """
+        network = self._part.network
+        chief = self._role.address_of(*self._role.chief)
+        address = self._role.cluster[self._role.chief[0]][0]
+
+        def text() -> str:
+            why = server.refusal(address) or "it answers"
+            return f"{self._role} waits for {chief} to initialise the variables: {why}"
+
+        with stop.waiting(text):
+            while session.run(network.missing).size and not stop.requested:
+                if self._chief:
+                    network.assign(session, self._chief.start())
+                    return False
+                stop.wait(_POLL)
+        if not stop.requested:
+            network.check_program(session, str(self._role))
+            if self._chief:
+                self._chief.join(int(session.run(network.step)))
+        return True
+
+    def _train(self, session: Any, stop: Stop, joined: bool) -> None:
+        if stop.requested:
+            return
+        part, chief = self._part, self._chief
+        part.input.load(session)
         step = int(session.run(part.network.step))
         print(f"{self._role} starts at global step {step}", flush=True)
         self._progress.begin(step)
-        if keeper:
-            keeper.begin(session, step)
-        steps.begin(session, step, stop)
-        stop.worth_waiting = keeper is not None
+        if chief:
+            self._summaries.graph(self._graph)
+            session.run(self._catch_up)
+            chief.save(part.network.fetch(session), test=False)
+        self._steps.begin(session, step, stop, joined)
+        stop.worth_waiting = chief is not None
         while step < self._options.steps and not stop.requested:
-            taken = steps.take(step)
-            if taken is None:
+            with stop.waiting(self._slow_call):
+                taken = self._steps.run(step)
+            if not taken:
                 break
-            loss, step = taken
-            self._progress.step(step, loss, part.schedule(step))
-            if keeper:
-                keeper.keep(session, step)
-        steps.flush()
-        if keeper:
-            step = int(session.run(part.network.step))
-            keeper.finish(session, step)
+            step = max(step, *(one.global_step for one in taken))
+            self._progress.add(taken, part.schedule(step))
+            if chief and chief.due():
+                chief.save(part.network.fetch(session))
+            if self._slow:
+                time.sleep(self._options.slow_secs)
+        self._steps.flush()
+        if chief:
+            session.run(self._catch_up)
+            values = part.network.fetch(session)
+            chief.save(values, test=False)
         if not stop.requested:
-            self._progress.finish(keeper.accuracy(session) if keeper else None)
-            steps.end()
+            self._progress.finish(chief.accuracy(values) if chief else None)
+
+    def _slow_call(self) -> str:
+        others = [*self._peers, *self._role.clients]
+        return server.waiting_text(
+            self._role, [task for task in others if task != (self._role.job, self._role.index)]
+        )

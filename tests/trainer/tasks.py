@@ -18,7 +18,8 @@ from typing import Self
 DEADLINE = 150.0
 PROGRESS = re.compile(
     r"^After (?P<local>\d+) training steps \((?P<step>\d+) global steps\), "
-    r"loss on training batch is (?P<loss>\d+\.\d{4})\.  \((?P<seconds>\d+\.\d{3}) sec/batch\)$",
+    r"loss on training batch is (?P<loss>\d+\.\d{4})\.  \((?P<seconds>\d+\.\d{3}) sec/batch\)"
+    r"(?P<more>,? .*)?$",
     re.MULTILINE,
 )
 ACCURACY = re.compile(r"^Done: .*test accuracy (\d\.\d+)", re.MULTILINE)
@@ -47,9 +48,9 @@ class Task:
             time.sleep(0.05)
         return text
 
-    def says(self, pattern: str, seconds: float = DEADLINE) -> str:
-        """Waits until a line of the output matches `pattern`."""
-        return self.until(lambda text: re.search(pattern, text, re.MULTILINE), seconds)
+    def says(self, pattern: str, seconds: float = DEADLINE, after: int = 0) -> str:
+        """Waits until a line of the output, from character `after` on, matches `pattern`."""
+        return self.until(lambda text: re.search(pattern, text[after:], re.MULTILINE), seconds)
 
     def wait(self, seconds: float = DEADLINE) -> int:
         """The exit status, when the task has ended."""

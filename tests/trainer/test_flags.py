@@ -27,6 +27,26 @@ def test_classic_flags_give_the_role() -> None:
     assert resolved("--job-name", "worker", "--task-index", "0", *CLUSTER).is_chief
 
 
+def test_the_tutorials_names_of_flags() -> None:
+    """A flag has the names that it has in the tutorials, too."""
+    words = ["--lr=0.3", "--training_steps=7", "--batch_size=9", "--num_gpus=2", "--train_dir=/x"]
+    _, options = flags.parse(["async", *words, "--data_dir=/y", "--regularization_rate=0.5"])
+    assert (options.learning_rate, options.steps, options.batch) == (0.3, 7, 9)
+    assert (options.devices, options.logdir, options.data, options.l2) == (2, "/x", "/y", 0.5)
+
+
+def test_help_names_a_default_once() -> None:
+    """`--help` says each default once."""
+    done = subprocess.run(
+        [sys.executable, "-m", "trainer", "async", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for entry in done.stdout.split("\n  --"):
+        assert entry.count("default") <= 1, entry
+
+
 def test_tf_config_gives_the_role_when_no_flag_does() -> None:
     """TF_CONFIG counts only without role flags; its chief job is the chief."""
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]}
@@ -94,6 +114,16 @@ def test_tf_config_gives_the_role_when_no_flag_does() -> None:
             ["--job_name=worker", "--task_index=0", "--worker_hosts=b:1"],
             "the cluster has no ps task",
         ),
+        (
+            ["--job_name=Worker", "--task_index=0", *CLUSTER],
+            "--job_name: unknown job 'Worker'; write worker",
+        ),
+        (
+            ["--job_name=ps", "--task_index=0", "--ps_hosts=a:99999", "--worker_hosts=b:1"],
+            "--ps_hosts: a:99999: the port is above 65535",
+        ),
+        (["--model=cnn"], "async has no --model; it belongs to towers"),
+        (["--replicas_to_aggregate=1"], "async has no --replicas-to-aggregate; it belongs to sync"),
     ],
 )
 def test_a_mistake_is_named(words: list[str], message: str) -> None:

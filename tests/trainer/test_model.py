@@ -7,8 +7,7 @@ import pytest
 import tensorflow as tf
 
 from trainer import data
-from trainer.model import MLP
-from trainer.schedule import Averaging, Schedule
+from trainer.model import MLP, Schedule, average_share
 
 
 def test_learning_rate_falls_once_an_epoch() -> None:
@@ -18,11 +17,11 @@ def test_learning_rate_falls_once_an_epoch() -> None:
     assert schedule(100) == pytest.approx(0.4)
     assert schedule(300) == pytest.approx(0.1)
     assert schedule(50) == pytest.approx(0.8 / 2**0.5)
+    assert float(schedule.tensor(tf.constant(50))) == pytest.approx(schedule(50))
 
 
 def test_moving_average_counts_as_tensorflow_does() -> None:
     """With an update at every step it is TensorFlow's own moving average."""
-    averaging = Averaging(0.9)
     values = np.random.default_rng(0).standard_normal(200).astype(np.float32)
     variable = tf.Variable(0.0)
     reference = tf.train.ExponentialMovingAverage(0.9)
@@ -33,19 +32,18 @@ def test_moving_average_counts_as_tensorflow_does() -> None:
         stepwise = tf.train.ExponentialMovingAverage(0.9, num_updates=step)
         stepwise._averages = reference._averages
         stepwise.apply([variable])
-        shadow += averaging.weight(step, step - 1) * (float(value) - shadow)
+        shadow += float(average_share(0.9, step, step - 1)) * (float(value) - shadow)
     assert shadow == pytest.approx(float(reference.average(variable)), abs=1e-5)
 
 
 def test_moving_average_of_several_steps_at_once() -> None:
     """One update for ten steps is ten updates with an unchanged weight; none for no step."""
-    averaging = Averaging(0.99)
     shadow, weight = 2.0, 5.0
     for _ in range(10):
         shadow = 0.99 * shadow + 0.01 * weight
-    assert 2.0 + averaging.weight(5000, 4990) * 3.0 == pytest.approx(shadow)
-    assert averaging.weight(7, 7) == 0
-    assert averaging.weight(0, -1) == pytest.approx(0.9)
+    assert 2.0 + float(average_share(0.99, 5000, 4990)) * 3.0 == pytest.approx(shadow)
+    assert float(average_share(0.99, 7, 7)) == 0
+    assert float(average_share(0.99, 0, -1)) == pytest.approx(0.9)
 
 
 def test_first_weights() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,19 +32,30 @@ class Split:
 
 
 @dataclasses.dataclass(frozen=True)
+class Records:
+    """Examples in TFRecord files that are read while they are needed."""
+
+    paths: tuple[str, ...]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclasses.dataclass(frozen=True)
 class Dataset:
     """What a run trains on and is tested on. `name` is for people."""
 
     name: str
-    train: Split
+    train: Any  # Split or Records
     test: Split
 
 
-def load(path: str | None) -> Dataset:
+def load(path: str | None, in_memory: bool = False) -> Dataset:
     """The data set in directory `path`, or the embedded digits when it is None.
 
-    A directory holds MNIST's four IDX files or TFRecord files `train*.tfrecord` and
-    `test*.tfrecord`.
+    A directory holds MNIST's four IDX files, or TFRecord files whose names begin with `train` and
+    `test`; the training examples in these are read while they are needed, unless `in_memory`.
 
     Raises:
         DataError: Missing, broken, or images and labels that do not belong together.
@@ -61,15 +72,18 @@ def load(path: str | None) -> Dataset:
     if not directory.is_dir():
         reason = "not a directory" if directory.exists() else "no such directory"
         raise DataError(f"{directory}: {reason}")
-    if any(directory.glob("*.tfrecord")):
-        from trainer.data import tfrecord  # needs TensorFlow, as reading IDX does not
+    if not any(directory.glob("*.tfrecord*")):
+        return Dataset(str(directory), *(_idx_split(directory, stem) for stem in ("train", "t10k")))
+    from trainer.data import tfrecord  # needs TensorFlow, as reading IDX does not
 
-        splits = [Split(*tfrecord.read(directory, stem)) for stem in ("train", "test")]
-        for split in splits:
-            _check_pixels(split.images, str(directory))
-    else:
-        splits = [_idx_split(directory, stem) for stem in ("train", "t10k")]
-    return Dataset(str(directory), *splits)
+    train: Any = tfrecord.records(directory, "train")
+    splits = [Split(*tfrecord.read(directory, "test"))]
+    if in_memory:
+        train = Split(*tfrecord.read(directory, "train"))
+        splits.append(train)
+    for split in splits:
+        _check_pixels(split.images, str(directory))
+    return Dataset(str(directory), train, splits[0])
 
 
 def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:

@@ -7,11 +7,12 @@ which is what TensorFlow's MNIST tutorials wrote.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
+from trainer.data import PIXELS, Records
 from trainer.errors import DataError, reason
 
 if TYPE_CHECKING:
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecord")
+_SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecords?")
 _BATCH = 1000
+_PARALLEL = 2
+_SHUFFLED = 10000
 _FEATURES = {
     "image_raw": tf.io.FixedLenFeature((), tf.string),
     "label": tf.io.FixedLenFeature((), tf.int64),
@@ -73,19 +76,24 @@ def read(directory: pathlib.Path, stem: str) -> tuple[NDArray[np.uint8], NDArray
 
 
 def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
-    """The paths of all shards of `stem`, in order.
+    """The paths of all shards of `stem`, in order, or the single file that tutorials write.
 
     Raises:
         DataError: There is none, one is missing, or two sets of shards are mixed.
     """
     found: dict[int, pathlib.Path] = {}
     counts = set()
-    for path in sorted(directory.glob(f"{stem}-*.tfrecord")):
+    for path in sorted(directory.glob(f"{stem}-*.tfrecord*")):
         if match := _SHARD.fullmatch(path.name.removeprefix(stem)):
             found[int(match["number"])] = path
             counts.add(int(match["count"]))
     if not found:
-        raise DataError(f"{directory}: no {stem}-NNNNN-of-NNNNN.tfrecord")
+        names = [f"{stem}.tfrecords", f"{stem}.tfrecord"]
+        names += ["output.tfrecords"] if stem == "train" else []
+        for name in names:
+            if (directory / name).is_file():
+                return [directory / name]
+        raise DataError(f"{directory}: no {stem}-NNNNN-of-NNNNN.tfrecord and no {names[0]}")
     if len(counts) > 1:
         raise DataError(f"{directory}: {stem} shards of different sets: of {sorted(counts)}")
     missing = set(range(counts.pop())) - set(found)
@@ -94,6 +102,54 @@ def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
             f"{directory}: {stem} shard {min(missing)} of {len(found) + len(missing)} is missing"
         )
     return [found[number] for number in sorted(found)]
+
+
+def records(directory: pathlib.Path, stem: str) -> Records:
+    """The examples of `stem` without reading them: only their number is counted, and checked.
+
+    Raises:
+        DataError: A shard is missing, cut short, or none has an example.
+    """
+    paths = find(directory, stem)
+    count = sum(map(_count, paths))
+    if not count:
+        raise DataError(f"{directory}: the {stem} shards hold no image")
+    return Records(tuple(map(str, paths)), count)
+
+
+def pipeline(records: Records, size: int, seed: int | None) -> Any:
+    """Endless batches of images and labels, read from all shards in parallel and shuffled."""
+    dataset = tf.data.Dataset.from_tensor_slices(list(records.paths))
+    dataset = dataset.shuffle(len(records.paths), seed=seed).interleave(
+        tf.data.TFRecordDataset, cycle_length=len(records.paths), num_parallel_calls=_PARALLEL
+    )
+    dataset = dataset.shuffle(min(_SHUFFLED, len(records)), seed=seed).repeat()
+    dataset = dataset.batch(size, drop_remainder=True)
+
+    def parse(serialised: Any) -> tuple[Any, Any]:
+        parsed = tf.io.parse_example(serialised, _FEATURES)
+        images = tf.io.decode_raw(parsed["image_raw"], tf.uint8)
+        return tf.ensure_shape(images, (size, PIXELS)), tf.cast(parsed["label"], tf.uint8)
+
+    parse = tf.autograph.experimental.do_not_convert(parse)
+    return dataset.map(parse, num_parallel_calls=_PARALLEL).prefetch(4)
+
+
+def _count(path: pathlib.Path) -> int:
+    """How many records a file has: each is its length in 8 bytes, 4 of checksum, itself, 4 more."""
+    count, at = 0, 0
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            while at < size:
+                file.seek(at)
+                at += 16 + int.from_bytes(file.read(8), "little")
+                count += 1
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror}") from None
+    if at != size:
+        raise DataError(f"{path}: truncated record at {size}")
+    return count
 
 
 def _example(image: NDArray[np.uint8], label: int) -> bytes:

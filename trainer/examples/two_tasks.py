@@ -24,28 +24,47 @@ def run(options: Options) -> int:
 
 
 def _tour(me: Role, options: Options) -> None:
-    from trainer.tours.marks import Marks
+    from trainer.examples.barrier import Barrier
 
     target = server.start(me, options).target
     first, other = f"/job:{me.job}/task:0", 1 - me.index
     _product(me, target, None, "left to TensorFlow, which takes the task of the client")
     _product(me, target, first, f"pinned to {first}")
 
-    # Nobody leaves while the other may still need its server, and task 0 has the marks.
-    marks = Marks(me, target, first)
-    marks.make(f"{me.index} is done")
-    marks.wait(f"{other} is done")
+    # Nobody leaves while the other may still need its server, and task 0 has the barrier.
+    barrier = Barrier(me, target, first)
+    _share(me, target, first, barrier)
+    barrier.reach(f"{me.index} is done")
+    barrier.wait(f"{other} is done")
     if me.index == 0:
-        marks.wait("1 leaves")
+        barrier.wait("1 leaves")
     else:
-        marks.make("1 leaves")
+        barrier.reach("1 leaves")
+
+
+def _share(me: Role, target: str, device: str, barrier: Any) -> None:
+    """A variable on task 0 has the same value in sessions of every server of the cluster."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default():
+        with tf.device(device):
+            shared = tf.compat.v1.get_variable("shared", initializer=0, use_resource=True)
+            write = shared.assign(42, read_value=False)
+        with tf.compat.v1.Session(target) as session:
+            if me.index == 0:
+                session.run(write)
+                print(f"{me} has written 42 to the variable on {device}", flush=True)
+                barrier.reach("written")
+            else:
+                barrier.wait("written")
+                print(f"{me} reads {session.run(shared)} from it, through its own server")
 
 
 def _product(me: Role, target: str, device: str | None, how: str) -> None:
     """Multiplies two numbers on `device`, and shows on which task that happened."""
     import tensorflow as tf
 
-    from trainer import trace
+    from trainer.examples import tracing
 
     # TensorFlow's own lines about it are on stderr, at TF_CPP_MIN_LOG_LEVEL=0.
     config = tf.compat.v1.ConfigProto(log_device_placement=True)
@@ -58,6 +77,6 @@ def _product(me: Role, target: str, device: str | None, how: str) -> None:
         print(f"{me} opens a session: this waits until all tasks of the cluster answer", flush=True)
         opened = time.monotonic()
         with tf.compat.v1.Session(target, config=config) as session:
-            places = trace.executed(session, product)
+            places = tracing.executed(session, product)
             print(f"{me} had its answer {time.monotonic() - opened:.1f} s later; {how}:")
-            print(trace.table(places), flush=True)
+            print(tracing.table(places), flush=True)

@@ -13,12 +13,12 @@ ABSENT = "/device:GPU:7"
 
 
 def run(options: Options) -> int:
-    """Prints four small runs of the same product of two matrices."""
+    """Prints five small runs, four of them of the same product of two matrices."""
     import tensorflow as tf
 
-    from trainer import towers
+    from trainer.network import local_devices
 
-    devices = towers.local_devices(max(options.devices, 2))
+    devices = local_devices(max(options.devices, 2))
     print(f"devices: {', '.join(devices)}", flush=True)
     _show("1. left to TensorFlow", _places(None, None, options, soft=False))
     _show(
@@ -34,16 +34,33 @@ def run(options: Options) -> int:
         _places(devices[0], ABSENT, options, soft=False)
     except tf.errors.InvalidArgumentError as error:
         print(f"  {reason(error)}", flush=True)
+    print("5. an operation of GPUs, pinned to a CPU, which has no kernel for it: refused as well")
+    try:
+        _without_kernel(devices[0])
+    except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
+        print(f"  {reason(error)}", flush=True)
     return 0
+
+
+def _without_kernel(device: str) -> None:
+    """Asks a CPU for an operation that only GPUs have."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session, tf.device(device):
+        session.run(
+            tf.raw_ops.NcclAllReduce(
+                input=tf.zeros(2), reduction="sum", num_devices=1, shared_name="sum"
+            )
+        )
 
 
 def _places(
     factors: str | None, product: str | None, options: Options, soft: bool
-) -> dict[str, str]:
-    """The device that each operation of the product ran on."""
+) -> tuple[dict[str, str], Any]:
+    """The device that each operation of the product ran on, and the product."""
     import tensorflow as tf
 
-    from trainer import trace
+    from trainer.examples import tracing
 
     config = tf.compat.v1.ConfigProto(
         allow_soft_placement=soft,
@@ -59,11 +76,12 @@ def _places(
             right = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], name="right")
         with tf.device(product):
             result: Any = tf.matmul(left, right, name="product")
-        return trace.executed(session, result)
+        return tracing.executed(session, result), session.run(result).tolist()
 
 
-def _show(title: str, places: dict[str, str]) -> None:
-    from trainer import trace
+def _show(title: str, ran: tuple[dict[str, str], Any]) -> None:
+    from trainer.examples import tracing
 
     print(title)
-    print(trace.table(places), flush=True)
+    print(tracing.table(ran[0]))
+    print(f"  the product is {ran[1]}", flush=True)

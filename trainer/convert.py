@@ -24,7 +24,7 @@ def run(options: Options) -> int:
     Raises:
         DataError: The source is broken, or the target has data already.
     """
-    source = data.load(options.data)
+    source = data.load(options.data, in_memory=True)
     target = pathlib.Path(options.to).expanduser()
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def run(options: Options) -> int:
             _write(target, stem, split, options)
     except OSError as error:
         raise DataError(f"{error.filename or target}: {error.strerror or error}") from None
-    copy = data.load(str(target))
+    copy = data.load(str(target), in_memory=True)
     for mine, theirs in ((source.train, copy.train), (source.test, copy.test)):
         if _sorted(mine) != _sorted(theirs):
             raise DataError(f"{target}: what was written is not what is read back")

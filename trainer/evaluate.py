@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 from typing import TYPE_CHECKING, Any
 
 from trainer import data, stop
@@ -20,9 +21,9 @@ def run(options: Options) -> int:
 
 
 def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
-    import pathlib
-
     from trainer.checkpoint import Checkpoints
+    from trainer.chief import Accuracy
+    from trainer.model import MLP
     from trainer.progress import Summaries
 
     stop.worth_waiting = stop.expected = True
@@ -34,10 +35,11 @@ def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
     )
     summaries = Summaries(directory / "evaluator")
     print(f"follows {directory}, testing on {dataset.name}", flush=True)
+    test = Accuracy(MLP)
     seen = -1
     while True:
         last = stop.requested
-        step, accuracy = _test(checkpoints, dataset, seen)
+        step, accuracy = _test(checkpoints, dataset, seen, test)
         if step > seen:
             seen = step
             print(
@@ -51,22 +53,22 @@ def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
         stop.wait(options.poll_secs)
 
 
-def _test(checkpoints: Any, dataset: Dataset, seen: int) -> tuple[int, float]:
+def _test(checkpoints: Any, dataset: Dataset, seen: int, accuracy: Any) -> tuple[int, float]:
     """Step and accuracy of the newest checkpoint; of none when it is not newer than `seen`."""
-    import tensorflow as tf
-
-    from trainer.checkpoint import STEP
+    from trainer.checkpoint import STEP, read_arrays
+    from trainer.errors import CheckpointError
     from trainer.model import MLP
 
     path = checkpoints.find()
     if path is None:
         return -1, 0.0
     try:
-        reader = tf.train.load_checkpoint(path)
-        step = int(reader.get_tensor(STEP))
+        (step,) = read_arrays(path, [STEP])
         if step <= seen:
-            return step, 0.0
-        weights = [reader.get_tensor(f"{name}/average") for name in MLP.names]
-    except (tf.errors.NotFoundError, ValueError):
+            return int(step), 0.0
+        weights = read_arrays(path, [f"{name}/average" for name in MLP.names])
+    except CheckpointError:
+        if pathlib.Path(f"{path}.index").exists():
+            raise
         return -1, 0.0  # the chief keeps only the last few and has just removed it
-    return step, float(MLP.accuracy(weights, dataset.test.images, dataset.test.labels))
+    return int(step), accuracy(weights, dataset.test)

@@ -1,0 +1,122 @@
+"""`classic`: the ps/worker program as the tutorials of TensorFlow 1 have it, in one file.
+
+Nothing of the rest of this package but the data: images go through `feed_dict`, the chief updates
+the moving average at every step, `MonitoredTrainingSession` initialises, saves and waits. The other
+modes do the same faster and say more; this is what they are measured beside.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from trainer import data
+from trainer.errors import UsageError
+
+if TYPE_CHECKING:
+    from trainer.flags import Options
+
+BATCH = 100
+HIDDEN = 500
+L2 = 0.0001
+LEARNING_RATE = 0.2
+LEARNING_RATE_DECAY = 0.99
+AVERAGE_DECAY = 0.99
+LOG_EVERY = 50
+
+
+def run(options: Options) -> int:
+    """One task of the cluster: a ps, or a worker, the first of which is the chief."""
+    if not (options.job_name and options.ps_hosts and options.worker_hosts):
+        raise UsageError("give --job_name, --task_index, --ps_hosts and --worker_hosts")
+    import tensorflow as tf
+
+    workers = options.worker_hosts.split(",")
+    cluster = tf.train.ClusterSpec({"ps": options.ps_hosts.split(","), "worker": workers})
+    index = options.task_index or 0
+    server = tf.distribute.Server(cluster, job_name=options.job_name, task_index=index)
+    if options.job_name == "ps":
+        server.join()
+    with tf.Graph().as_default():
+        _train(options, server.target, cluster, index, len(workers))
+    return 0
+
+
+def _network(tf1: Any, x: Any) -> tuple[Any, Any]:
+    """Logits of a network of one hidden layer, and the L2 norm of its weights."""
+    normal, zeros = tf1.truncated_normal_initializer(stddev=0.1), tf1.zeros_initializer()
+    w1 = tf1.get_variable("w1", (data.PIXELS, HIDDEN), initializer=normal)
+    b1 = tf1.get_variable("b1", (HIDDEN,), initializer=zeros)
+    w2 = tf1.get_variable("w2", (HIDDEN, 10), initializer=normal)
+    b2 = tf1.get_variable("b2", (10,), initializer=zeros)
+    hidden = tf1.nn.relu(tf1.matmul(x, w1) + b1)
+    return tf1.matmul(hidden, w2) + b2, tf1.nn.l2_loss(w1) + tf1.nn.l2_loss(w2)
+
+
+def _train(options: Options, target: str, cluster: Any, index: int, workers: int) -> None:
+    import tensorflow.compat.v1 as tf1
+
+    is_chief = index == 0
+    dataset = data.load(options.data, in_memory=True)
+    images = dataset.train.images.astype("float32") / 255
+    labels = dataset.train.labels.astype("int64")
+    batches = data.batches(len(labels), BATCH, index)
+    device = tf1.train.replica_device_setter(
+        worker_device=f"/job:worker/task:{index}", cluster=cluster
+    )
+    hooks: list[Any] = [tf1.train.StopAtStepHook(last_step=options.steps)]
+    with tf1.device(device):
+        step = tf1.train.get_or_create_global_step()
+        x = tf1.placeholder(tf1.float32, (None, data.PIXELS))
+        y = tf1.placeholder(tf1.int64, (None,))
+        logits, l2 = _network(tf1, x)
+        entropy = tf1.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+        loss = tf1.reduce_mean(entropy) + L2 * l2
+        right = tf1.equal(tf1.argmax(logits, 1), y)
+        accuracy = tf1.reduce_mean(tf1.cast(right, tf1.float32))
+        rate = tf1.train.exponential_decay(
+            LEARNING_RATE, step, len(labels) // BATCH, LEARNING_RATE_DECAY
+        )
+        optimizer: Any = tf1.train.GradientDescentOptimizer(rate)
+        averages = tf1.train.ExponentialMovingAverage(AVERAGE_DECAY, step)
+        variables = tf1.trainable_variables()
+        if options.sync:
+            optimizer = tf1.train.SyncReplicasOptimizer(
+                optimizer,
+                replicas_to_aggregate=workers,
+                total_num_replicas=workers,
+                variable_averages=averages,
+                variables_to_average=variables,
+            )
+            hooks.append(optimizer.make_session_run_hook(is_chief))
+        train_op = optimizer.minimize(loss, global_step=step)
+        if is_chief and not options.sync:
+            train_op = tf1.group(train_op, averages.apply(variables))
+    config = tf1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{index}"])
+    started, local, global_step = time.time(), 0, 0
+    with tf1.train.MonitoredTrainingSession(
+        master=target,
+        is_chief=is_chief,
+        checkpoint_dir=options.logdir if is_chief else None,
+        hooks=hooks,
+        config=config,
+    ) as session:
+        while not session.should_stop():
+            indices = next(batches)
+            feed = {x: images[indices], y: labels[indices]}
+            _, value, global_step = session.run([train_op, loss, step], feed_dict=feed)
+            local += 1
+            if local % LOG_EVERY == 0:
+                seconds = (time.time() - started) / local
+                print(
+                    f"After {local} training steps ({global_step} global steps), loss on training "
+                    f"batch is {value:.4f}.  ({seconds:.3f} sec/batch)",
+                    flush=True,
+                )
+            if is_chief and global_step >= options.steps - workers:
+                feed = {x: dataset.test.images / 255.0, y: dataset.test.labels}
+                right_share = session.run_step_fn(
+                    lambda context, feed=feed: context.session.run(accuracy, feed)
+                )
+        if is_chief:
+            print(f"Done: {local} training steps, test accuracy {right_share:.4f}", flush=True)

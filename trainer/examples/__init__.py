@@ -1,0 +1,1 @@
+"""Small programs, each about one thing: the tours, and `placement`."""

@@ -1,0 +1,64 @@
+"""How the tasks of a tour take turns: points that one task reaches and another waits for."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from trainer import server
+from trainer.errors import UsageError
+
+if TYPE_CHECKING:
+    from trainer.role import Role
+
+_POLL = 0.05
+PS = "/job:ps/task:0"
+
+
+class Barrier:
+    """Named points that all tasks see, as variables on the task at `device`.
+
+    A point is reached when its variable has a value: nobody has to initialise it first.
+    """
+
+    def __init__(self, role: Role, target: str, device: str = PS) -> None:
+        self._device = device
+        self._graph = tf.Graph()
+        with self._graph.as_default():
+            self._session = open_session(target, role, device)
+
+    def reach(self, name: str) -> None:
+        """Tells all that this task has come to `name`."""
+        with self._graph.as_default(), tf.device(f"{self._device}/device:CPU:0"):
+            self._session.run(
+                tf.raw_ops.AssignVariableOp(resource=_handle(name), value=tf.constant(True))
+            )
+
+    def wait(self, *names: str) -> None:
+        """Returns when all of `names` have been reached."""
+        with self._graph.as_default(), tf.device(f"{self._device}/device:CPU:0"):
+            reached = [tf.raw_ops.VarIsInitializedOp(resource=_handle(name)) for name in names]
+        while not all(self._session.run(reached)):
+            time.sleep(_POLL)
+
+
+def open_session(target: str, role: Role, *devices: str) -> Any:
+    """A session with this task and those of `devices`: it waits for no other to be there."""
+    config = tf.compat.v1.ConfigProto(device_filters=[role.device, *devices])
+    session = tf.compat.v1.Session(target, config=config)
+    server.abandon(session)
+    return session
+
+
+def check_workers(role: Role, count: int) -> None:
+    """Raises UsageError when there are not `count` workers."""
+    if len(role.cluster["worker"]) != count:
+        raise UsageError(f"this tour is of {('one worker', 'two workers')[count - 1]}")
+
+
+def _handle(name: str) -> Any:
+    return tf.raw_ops.VarHandleOp(
+        dtype=tf.bool, shape=(), shared_name=f"barrier/{name}", container=""
+    )

@@ -1,0 +1,45 @@
+"""`tour initialise`: one task waits until the other has given the shared variables their values."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from trainer import server
+from trainer.examples.barrier import PS, Barrier, check_workers, open_session
+
+if TYPE_CHECKING:
+    from trainer.flags import Options
+    from trainer.role import Role
+
+_POLL = 0.1
+
+
+def train(me: Role, options: Options, dataset: None, stop: object) -> None:
+    """Is the chief, or waits for the chief."""
+    check_workers(me, 2)
+    target = server.start(me, options).target
+    barrier = Barrier(me, target)
+    with tf.Graph().as_default():
+        with tf.device(PS):
+            weights = tf.compat.v1.get_variable(
+                "weights", initializer=[1.5, 2.5], use_resource=True
+            )
+            bias = tf.compat.v1.get_variable("bias", initializer=0.5, use_resource=True)
+        missing = tf.compat.v1.report_uninitialized_variables([weights, bias])
+        session = open_session(target, me, PS)
+        if me.is_chief:
+            # Only for the show: the other task shall have something to wait for.
+            barrier.wait("looked")
+            session.run([weights.initializer, bias.initializer])
+            print(f"{me}: I have initialised the variables", flush=True)
+            return
+        # An operation that used one before would fail with "uninitialized value".
+        while names := [name.decode() for name in session.run(missing)]:
+            print(f"{me}: I wait; without a value: {', '.join(names)}", flush=True)
+            barrier.reach("looked")
+            time.sleep(_POLL)
+        values = session.run([weights, bias])
+        print(f"{me}: I go on with weights {values[0]} and bias {values[1]}", flush=True)

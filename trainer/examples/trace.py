@@ -1,0 +1,51 @@
+"""`tour trace`: on which task each node of a run ran, before and after pinning variables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import tensorflow as tf
+
+from trainer import server
+from trainer.examples import tracing
+from trainer.examples.barrier import PS, Barrier, check_workers, open_session
+
+if TYPE_CHECKING:
+    from trainer.flags import Options
+    from trainer.role import Role
+
+
+def train(me: Role, options: Options, dataset: None, stop: object) -> None:
+    """Is one of the two clients: what is not pinned runs on the task of whoever asks."""
+    check_workers(me, 2)
+    target = server.start(me, options).target
+    barrier = Barrier(me, target)
+    last = f"/job:ps/task:{len(me.cluster['ps']) - 1}"
+    if me.index == 1:
+        barrier.wait("pinned")
+    else:
+        print("1. nothing pinned: variables and operations are on the client's own task")
+        _show(me, target, [None, None], initialise=True)
+        print("2. each variable pinned to a ps; what is computed from them stays with the client")
+        _show(me, target, [PS, last], initialise=True)
+        barrier.reach("pinned")
+    if me.index == 1:
+        print("3. a second client: the same variables on the ps, the arithmetic on its own task")
+        _show(me, target, [PS, last], initialise=False)
+
+
+def _show(me: Role, target: str, devices: list[str | None], initialise: bool) -> None:
+    """Computes w·x + b, `w` and `b` on `devices`, and prints where each node was executed."""
+    with tf.Graph().as_default():
+        with tf.device(devices[0]):
+            w = tf.compat.v1.get_variable("w", initializer=[[1.0, 2.0]], use_resource=True)
+        with tf.device(devices[1]):
+            b = tf.compat.v1.get_variable("b", initializer=[[0.5]], use_resource=True)
+        x = tf.compat.v1.placeholder(tf.float32, (2, 1), name="x")
+        y = tf.add(tf.matmul(w, x, name="wx"), b, name="y")
+        session = open_session(target, me, "/job:ps")
+        if initialise:
+            session.run(tf.compat.v1.global_variables_initializer())
+        feed = {x: [[3.0], [4.0]]}
+        print(tracing.table(tracing.executed(session, y, feed)))
+        print(f"  y = {session.run(y, feed)[0][0]}", flush=True)
