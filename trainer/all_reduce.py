@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from trainer.stop import Stop
 
 
+ADVICE = "a worker cannot come back alone: all of them start together"
 LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
@@ -46,9 +47,11 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
     )
 
     def waits() -> str:
-        text = server.waiting_text(role, others)
-        return f"{text}; a worker cannot come back alone: all of them start together"
+        return f"{server.waiting_text(role, others)}; {ADVICE}"
 
+    server.meet(role, others, stop, ADVICE)
+    if stop.requested:
+        return
     try:
         with stop.waiting(waits):
             strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)

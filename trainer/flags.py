@@ -296,6 +296,20 @@ GROUPS: dict[str, tuple[str, tuple[Flag, ...]]] = {
             RESUME,
         ),
     ),
+    "service": (
+        "tf.data service",
+        (
+            Flag(
+                "part",
+                "what this task is",
+                required=True,
+                choices=("dispatcher", "worker", "client"),
+            ),
+            Flag("dispatcher", "where the dispatcher is", None, str, "HOST:PORT", required=True),
+            Flag("address", "where this server listens", None, str, "HOST:PORT"),
+            GRACE,
+        ),
+    ),
     "classic": (
         "as the tutorials have them",
         (

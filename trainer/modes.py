@@ -143,6 +143,12 @@ _MODES = (
         PS,
     ),
     Mode(
+        "tour data-service",
+        "trainer.examples.data_service",
+        "an input pipeline that runs on other tasks, by tf.data's service",
+        ("service",),
+    ),
+    Mode(
         "tour counter",
         "trainer.examples.counter",
         "two workers increment one variable: lost updates, and none",

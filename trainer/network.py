@@ -33,63 +33,43 @@ class Layout:
     """
 
     def __init__(self, model: Model, tasks: int) -> None:
-        self._shapes = model.shapes
-        self._sizes = [int(np.prod(shape)) for shape in model.shapes]
-        self._rows = [-(-size // ROW) for size in self._sizes]
-        self._members: list[list[int]] = [[] for _ in range(tasks)]
         totals = [0] * tasks
-        for number, rows in enumerate(self._rows):
+        self._places = []  # of each weight: task, first row, rows, numbers, shape
+        for shape in model.shapes:
+            size = int(np.prod(shape))
+            rows = -(-size // ROW)
             task = totals.index(min(totals))
-            self._members[task].append(number)
+            self._places.append((task, totals[task], rows, size, shape))
             totals[task] += rows
         self.shapes = [(max(total, 1), ROW) for total in totals]
 
-    def split(self, flats: list[Any]) -> list[Any]:
-        """The weights, in their own shapes, out of the flat tensors."""
-        weights: list[Any] = [None] * len(self._sizes)
-        for flat, members in zip(flats, self._members, strict=True):
-            rows = [self._rows[number] for number in members]
-            for number, piece in zip(members, tf.split(flat, rows) if rows else [], strict=True):
-                numbers = tf.reshape(piece, [-1])[: self._sizes[number]]
-                weights[number] = tf.reshape(numbers, self._shapes[number])
-        return weights
+    def split(self, flats: list[Any], reshape: Any = tf.reshape) -> list[Any]:
+        """The weights, in their own shapes, out of the flat tensors; for arrays, `np.reshape`."""
+        return [
+            reshape(reshape(flats[task][first : first + rows], [-1])[:size], shape)
+            for task, first, rows, size, shape in self._places
+        ]
 
     def join(self, weights: list[Any]) -> list[Any]:
         """The flat tensors of weights, or of their gradients."""
-        flats = []
-        for members in self._members:
-            pieces = []
-            for number in members:
-                padding = self._rows[number] * ROW - self._sizes[number]
-                numbers = tf.reshape(weights[number], [-1])
-                pieces.append(
-                    tf.reshape(tf.pad(numbers, [[0, padding]]) if padding else numbers, (-1, ROW))
-                )
-            flats.append(tf.concat(pieces, 0) if pieces else tf.zeros((1, ROW)))
-        return flats
+        pieces: list[list[Any]] = [[] for _ in self.shapes]
+        for weight, (task, _, rows, size, _) in zip(weights, self._places, strict=True):
+            numbers = tf.reshape(weight, [-1])
+            if rows * ROW > size:
+                numbers = tf.pad(numbers, [[0, rows * ROW - size]])
+            pieces[task].append(tf.reshape(numbers, (rows, ROW)))
+        return [tf.concat(many, 0) if many else tf.zeros((1, ROW)) for many in pieces]
 
     def join_arrays(self, weights: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """`join` for NumPy."""
+        """`join` for arrays."""
         flats = [np.zeros(shape, np.float32) for shape in self.shapes]
-        for flat, members in zip(flats, self._members, strict=True):
-            start = 0
-            for number in members:
-                flat[start : start + self._rows[number]].reshape(-1)[: self._sizes[number]] = (
-                    weights[number].ravel()
-                )
-                start += self._rows[number]
+        for weight, (task, first, rows, size, _) in zip(weights, self._places, strict=True):
+            flats[task][first : first + rows].reshape(-1)[:size] = weight.ravel()
         return flats
 
     def split_arrays(self, flats: list[NDArray[Any]]) -> list[NDArray[Any]]:
-        """`split` for NumPy."""
-        weights: list[Any] = [None] * len(self._sizes)
-        for flat, members in zip(flats, self._members, strict=True):
-            start = 0
-            for number in members:
-                piece = flat[start : start + self._rows[number]].reshape(-1)[: self._sizes[number]]
-                weights[number] = piece.reshape(self._shapes[number])
-                start += self._rows[number]
-        return weights
+        """`split` for arrays."""
+        return self.split(flats, np.reshape)
 
 
 @dataclasses.dataclass

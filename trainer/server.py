@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import socket
@@ -153,6 +154,29 @@ def refusal(address: str, seconds: float = 2.0) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
+
+
+def meet(role: Role, others: list[tuple[str, int]], stop: Stop, advice: str) -> None:
+    """Listens until each of `others` has been seen to listen, as they do in the same way.
+
+    For TensorFlow's strategies, which wait for each other inside one call: no signal handler, and
+    no other thread, runs meanwhile.
+    """
+    missing = list(others)
+    with (
+        socket.socket() as own,
+        stop.waiting(lambda: f"{waiting_text(role, missing)}; {advice}"),
+    ):
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        own.bind(("", role.port))
+        own.listen(128)
+        own.setblocking(False)
+        while missing and not stop.requested:
+            missing = [task for task in missing if refusal(role.cluster[task[0]][task[1]], 1)]
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    own.accept()[0].close()
+            stop.wait(_POLL)
 
 
 def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:

@@ -10,6 +10,7 @@ import socket
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.tasks import PROGRESS, STARTED, Cluster, Task, Tasks
 from trainer import data
@@ -211,6 +212,43 @@ def test_downpour_of_one_worker_is_plain_descent(tasks: Tasks, tmp_path: pathlib
     assert saved.get_tensor("global_step") == 21
     for name, weight in zip(MLP.names, weights, strict=True):
         np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
+
+
+def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """Workers read TFRecord shards while they train; TensorBoard gets the graph with devices."""
+    records, logdir = tmp_path / "records", tmp_path / "logdir"
+    assert tasks.run("convert", f"--to={records}").wait() == 0
+    flags = ("--steps=600", "--learning-rate=0.4", f"--data={records}", f"--logdir={logdir}")
+    cluster = Cluster(tasks, "async", *flags, "--wire=bfloat16", ps=1, worker=2)
+    cluster.start("ps")
+    workers = [cluster.start("worker", index) for index in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert workers[0].accuracy >= 0.95
+    events = EventAccumulator(str(logdir))
+    events.Reload()
+    devices = {node.device for node in events.Graph().node}
+    assert any("/job:ps" in device for device in devices)
+    assert any("/job:worker" in device for device in devices)
+    assert "staleness" in events.Tags()["scalars"]
+
+
+def test_the_loss_falls_as_fast_in_calls_of_many_steps(tasks: Tasks) -> None:
+    """Ten steps a call are the same training as one: the same losses, alone and with one seed."""
+    curves = []
+    for count in (1, 10):
+        flags = (
+            "--steps=300",
+            "--log-every=10",
+            f"--steps-per-call={count}",
+            "--average-decay=0.9",
+        )
+        cluster = Cluster(tasks, "async", *flags, ps=1, worker=1)
+        cluster.start("ps")
+        worker = cluster.start("worker")
+        assert worker.wait() == 0
+        curves.append([float(match["loss"]) for match in PROGRESS.finditer(worker.text)])
+    assert len(curves[0]) == 30
+    np.testing.assert_allclose(curves[0], curves[1], atol=2e-3)
 
 
 def test_two_devices_a_worker(tasks: Tasks) -> None:

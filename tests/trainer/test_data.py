@@ -124,6 +124,46 @@ def test_labels_that_do_not_belong_to_the_images(tmp_path: pathlib.Path) -> None
         data.load(str(directory))
 
 
+def test_the_tutorials_single_record_files(tmp_path: pathlib.Path) -> None:
+    """One `output.tfrecords` or `train.tfrecords`, without shards, is read; a missing file is told
+    with the names that were looked for."""
+    from trainer.data import tfrecord
+
+    images, labels = digits.load()
+    (made,) = tfrecord.write(tmp_path, "train", images[:50], labels[:50], 1)
+    made.rename(tmp_path / "output.tfrecords")
+    with pytest.raises(DataError, match=r"no test-NNNNN-of-NNNNN\.tfrecord and no test\.tfrecords"):
+        data.load(str(tmp_path))
+    tfrecord.write(tmp_path, "test", images[50:70], labels[50:70], 1)[0].rename(
+        tmp_path / "test.tfrecords"
+    )
+    dataset = data.load(str(tmp_path))
+    assert isinstance(dataset.train, data.Records) and len(dataset.train) == 50
+    (tmp_path / "output.tfrecords").rename(tmp_path / "train.tfrecords")
+    np.testing.assert_array_equal(
+        data.load(str(tmp_path), in_memory=True).train.images, images[:50]
+    )
+    content = (tmp_path / "train.tfrecords").read_bytes()
+    (tmp_path / "train.tfrecords").write_bytes(content[:-7])
+    with pytest.raises(DataError, match=r"train\.tfrecords: truncated record"):
+        data.load(str(tmp_path))
+
+
+def test_the_record_pipeline_reads_everything_in_every_epoch(tmp_path: pathlib.Path) -> None:
+    """In another order each time, in full batches, and without the data set in memory."""
+    from trainer.data import tfrecord
+
+    images, labels = digits.load()
+    tfrecord.write(tmp_path, "train", images[:60], labels[:60], 3)
+    batches = iter(tfrecord.pipeline(tfrecord.records(tmp_path, "train"), 20, seed=1))
+    epochs = []
+    for _ in range(2):
+        read = [next(batches) for _ in range(3)]
+        epochs.append([image.tobytes() for pictures, _ in read for image in pictures.numpy()])
+    assert all(sorted(epoch) == sorted(i.tobytes() for i in images[:60]) for epoch in epochs)
+    assert epochs[0] != epochs[1]
+
+
 def test_a_missing_directory_is_named(tmp_path: pathlib.Path) -> None:
     """A path that is not there, or is a file, is named."""
     with pytest.raises(DataError, match="absent: no such directory"):

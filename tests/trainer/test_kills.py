@@ -245,7 +245,7 @@ def test_a_chief_catches_up_the_moving_average(tasks: Tasks, tmp_path: pathlib.P
     assert second.wait() == 0
     chief = cluster.start("worker", 0)
     assert chief.wait() == 0
-    assert chief.accuracy >= 0.97
+    assert chief.accuracy >= 0.95
 
 
 @pytest.mark.parametrize("harm", ["cut", "empty", "index"])

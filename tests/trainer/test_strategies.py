@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,6 +76,21 @@ def test_all_reduce_saves_on_term_and_goes_on(
         started = STARTED.search(worker.text)
         assert started and int(started[1]) == saved
     assert workers[0].accuracy >= 0.95
+
+
+@pytest.mark.parametrize("mode", ["ps-strategy", "all-reduce"])
+def test_two_devices_a_worker(tasks: Tasks, mode: str) -> None:
+    """`--devices=2`: each worker computes two batches a step, on two logical devices."""
+    jobs = {"worker": 2} if mode == "all-reduce" else {"worker": 2, "ps": 1, "chief": 1}
+    flags: tuple[object, ...] = ("--steps=60", "--devices=2", "--log-every=20")
+    every: dict[str, Any] = dict(jobs)
+    cluster = Cluster(tasks, mode, *flags, **every)
+    started = {job: [cluster.start(job, n) for n in range(count)] for job, count in jobs.items()}
+    chief = started.get("chief", started["worker"])[0]
+    assert chief.wait() == 0
+    assert chief.accuracy > 0.8
+    for task in (task for group in started.values() for task in group):
+        assert task.wait(30) == 0
 
 
 def test_clusters_of_the_wrong_shape(tasks: Tasks) -> None:

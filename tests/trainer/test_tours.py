@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import signal
 
 import pytest
 
-from tests.trainer.tasks import Cluster, Task, Tasks
+from tests.trainer.tasks import Cluster, Task, Tasks, free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -103,6 +104,24 @@ def test_initialise(tasks: Tasks) -> None:
     assert "I have initialised the variables" in chief.text
     assert "I go on with weights [1.5 2.5] and bias 0.5" in second.text.splitlines()[-1]
     assert stops(ps)
+
+
+def test_data_service(tasks: Tasks) -> None:
+    """Two workers of tf.data's service compute what a client reads, each batch once."""
+    ports = free_ports(3)
+    addresses = [f"localhost:{port}" for port in ports]
+    tour, where = ("tour", "data-service"), f"--dispatcher={addresses[0]}"
+    dispatcher = tasks.run(*tour, "--part=dispatcher", where, f"--address={addresses[0]}")
+    dispatcher.says("dispatcher listens on")
+    workers = [tasks.run(*tour, "--part=worker", where, f"--address={a}") for a in addresses[1:]]
+    for worker in workers:
+        worker.says("worker listens on")
+    client = tasks.run(*tour, "--part=client", where)
+    assert client.wait() == 0
+    assert "read 20 batches" in client.text.splitlines()[-1]
+    for server in (*workers, dispatcher):
+        server.signal(signal.SIGTERM)
+        assert server.wait(30) == 0
 
 
 def test_counter(tasks: Tasks) -> None:

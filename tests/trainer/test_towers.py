@@ -104,6 +104,15 @@ def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> No
     assert ACCURACY.search(again.text) and again.accuracy > 0.7
 
 
+def test_the_tutorials_network(tasks: Tasks) -> None:
+    """32 and 64 maps, 1024 hidden units: it trains for epochs, and says examples/sec."""
+    flags = ("--model=cnn-tutorial", "--epochs=1", "--batch=64", "--log-every=5")
+    training = tasks.run("towers", *flags)
+    assert training.wait() == 0
+    assert re.search(r"sec/batch\)  \d+ examples/sec; epoch 0\.\d", training.text)
+    assert training.accuracy > 0.5
+
+
 def test_broken_records_are_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """A wrong checksum, a missing shard, two sets of shards: one line with the path."""
     records = tmp_path / "records"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIDE = 28
-TEST_EVERY = 6
+TEST_EVERY = 3
 
 
 def load() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

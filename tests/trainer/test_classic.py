@@ -1,0 +1,27 @@
+"""The classic program, with real processes."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.trainer.tasks import Cluster, Tasks
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.parametrize("flags", [(), ("--sync",)], ids=["asynchronous", "synchronous"])
+def test_classic(tasks: Tasks, digits_directory: str | None, flags: tuple[str, ...]) -> None:
+    """It reaches its last step, and the chief says an accuracy; TensorFlow does the rest."""
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    cluster = Cluster(tasks, "classic", "--steps=400", *flags, *data, ps=1, worker=2)
+    ps, chief = cluster.start("ps"), cluster.start("worker", 0)
+    chief.says("training steps|Saving|Graph was finalized|TensorFlow|I0000")
+    second = cluster.start("worker", 1)
+    assert chief.wait(200) == 0
+    assert chief.accuracy > 0.9
+    assert chief.steps
+    for task in (second, ps):  # the last worker of a synchronous run may wait for a token for ever
+        task.signal(signal.SIGTERM)
+        task.wait(30)
