@@ -111,6 +111,7 @@ class Worker:
         self._checkpoints = Checkpoints.of(options)
         if role.is_chief:
             self._checkpoints.find()  # a stale directory is refused before anything starts
+        self._target = server.start(role, options).target
         self._summaries = Summaries(self._checkpoints.directory if role.is_chief else None)
         examples = options.batch * len(devices)
         self._progress = Progress(options.log_every, examples * gradients, self._summaries)
@@ -150,7 +151,6 @@ class Worker:
         Raises:
             TrainerError: A port, a checkpoint or a task that stays away; says which.
         """
-        target = server.start(self._role, self._options).target
         print(
             f"{self._role} trains {self._options.steps} global steps of "
             f"{self._options.batch} on {self._dataset.name}",
@@ -160,7 +160,7 @@ class Worker:
         with self._graph.as_default():
             while not stop.requested:
                 try:
-                    session = self._open(target, stop, seconds)
+                    session = self._open(stop, seconds)
                     self._train(session, stop, self._prepare(session, stop))
                     return
                 except LOSS as error:
@@ -170,7 +170,7 @@ class Worker:
                     print(f"{self._role} lost {lost}", flush=True)
                     stop.wait(_POLL)
 
-    def _open(self, target: str, stop: Stop, seconds: float) -> Any:
+    def _open(self, stop: Stop, seconds: float) -> Any:
         """A session with this worker's peers, when all of them answer.
 
         Raises:
@@ -188,7 +188,7 @@ class Worker:
                     stop.wait(_POLL)
                     why = server.refusal(address)
         config = tf.compat.v1.ConfigProto(allow_soft_placement=True, device_filters=self._filters)
-        session = tf.compat.v1.Session(target, config=config)
+        session = tf.compat.v1.Session(self._target, config=config)
         server.abandon(session)
         names = ", ".join(self._role.address_of(*peer) for peer in self._peers)
         with stop.waiting(
