@@ -16,7 +16,7 @@ from trainer.chief import Chief
 from trainer.errors import TrainerError
 from trainer.inputs import cut
 from trainer.model import MLP, Schedule, average_share
-from trainer.network import Layout, Values, local_devices, mean, subtract, tower_gradients
+from trainer.parameters import Layout, Values, local_devices, mean, subtract, tower_gradients
 from trainer.progress import Progress, Step, Summaries
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer.inputs import cut
-from trainer.network import mean
+from trainer.parameters import mean
 from trainer.progress import Step
 from trainer.worker import Worker
 
@@ -82,25 +82,25 @@ class AsyncSteps:
             after.append(done)
         with tf.device(self._part.cpu):
             fetched = tf.stack(losses)
-        with tf.device(self._part.network.step.device):
+        with tf.device(self._part.parameters.step.device):
             return [fetched, tf.stack(before), tf.stack(after), *last]
 
     def _step(self, number: int, last: list[Any]) -> tuple[Any, Any, Any, list[Any]]:
         """One step after the pushes `last`, one for each ps: fetch, compute, push."""
-        part, network = self._part, self._part.network
-        with tf.device(network.step.device), tf.control_dependencies(last[:1]):
-            seen = network.step.read_value()
+        part, shared = self._part, self._part.parameters
+        with tf.device(shared.step.device), tf.control_dependencies(last[:1]):
+            seen = shared.step.read_value()
         fetched = []
-        for flat, weights in zip(network.flats, network.read(last), strict=True):
+        for flat, weights in zip(shared.flats, shared.read(last), strict=True):
             with tf.device(flat.device):
                 fetched.append(tf.cast(weights, self._wire))
         with tf.device(part.cpu):
             local = [tf.cast(weights, tf.float32) for weights in fetched]
             batches = cut(part.input.batch(number), part.devices)
-            losses, towers = network.towers(part.devices, local, batches, part.options.l2)
+            losses, towers = shared.towers(part.devices, local, batches, part.options.l2)
             loss = mean(losses)
         gradients = []
-        for flat, *column in zip(network.flats, *towers, strict=True):
+        for flat, *column in zip(shared.flats, *towers, strict=True):
             if self._average_on_ps:
                 sent = []
                 for device, gradient in zip(part.devices, column, strict=True):
@@ -111,12 +111,12 @@ class AsyncSteps:
                     sent = [tf.cast(mean(column), self._wire)]
             with tf.device(flat.device):
                 gradients.append(mean([tf.cast(one, tf.float32) for one in sent]))
-        with tf.device(network.step.device):
+        with tf.device(shared.step.device):
             rate = part.schedule.tensor(seen)
-        pushed = network.descend(gradients, rate)
-        done = network.count(pushed[:1])
+        pushed = shared.descend(gradients, rate)
+        done = shared.count(pushed[:1])
         if part.role.is_chief:
             with tf.control_dependencies(pushed):
-                averaged = network.average(done)
+                averaged = shared.average(done)
             pushed = [tf.group(*pair) for pair in zip(pushed, averaged, strict=True)]
         return loss, seen, done, [tf.group(pushed[0], done), *pushed[1:]]

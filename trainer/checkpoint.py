@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer.errors import CheckpointError, reason
-from trainer.network import Setter, variable
+from trainer.parameters import Setter, variable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer.checkpoint import STEP, Checkpoints, Writer, read, read_arrays
-from trainer.network import Values
+from trainer.parameters import Values
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

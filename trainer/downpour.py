@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer.inputs import cut
-from trainer.network import mean, subtract, variable
+from trainer.parameters import mean, subtract, variable
 from trainer.progress import Step
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class DownpourSteps:
     def __init__(self, part: WorkerGraph) -> None:
         self._part = part
         self._wire = tf.as_dtype(part.options.wire)
-        shapes = list(enumerate(part.network.layout.shapes))
+        shapes = list(enumerate(part.parameters.layout.shapes))
         with tf.device(part.cpu):
             self._local = [variable(f"local/flat_{number}", shape) for number, shape in shapes]
             self._base = [variable(f"base/flat_{number}", shape) for number, shape in shapes]
@@ -88,7 +88,7 @@ class DownpourSteps:
         return losses, int(done)
 
     def _build(self, count: int, push: bool, fetch: bool) -> list[Any]:
-        part, network = self._part, self._part.network
+        part, shared = self._part, self._part.parameters
         losses: list[Any] = []
         last: list[Any] = []
         done: Any = tf.constant(0, tf.int64)
@@ -96,7 +96,7 @@ class DownpourSteps:
             with tf.device(part.cpu):
                 weights = self._read(self._local, last)
                 batches = cut(part.input.batch(number), part.devices)
-                found, towers = network.towers(part.devices, weights, batches, part.options.l2)
+                found, towers = shared.towers(part.devices, weights, batches, part.options.l2)
                 losses.append(mean(found))
                 last = [
                     subtract(one, self._rates[number], mean(list(column)))
@@ -108,19 +108,19 @@ class DownpourSteps:
                 changes = [
                     tf.cast(old - new, self._wire) for old, new in zip(base, local, strict=True)
                 ]
-            pushed = network.descend(self._sent(changes), tf.constant(1.0))
-            done = network.count(pushed, self._count)
-            averaged = network.average(done) if part.role.is_chief else []
+            pushed = shared.descend(self._sent(changes), tf.constant(1.0))
+            done = shared.count(pushed, self._count)
+            averaged = shared.average(done) if part.role.is_chief else []
             last = [done, *pushed, *averaged, *base, *local]
         with tf.device(part.cpu):
             if fetch and push:
-                shared = self._fetched(last)
-                last = self._assign(shared, shared, [*shared, *last])
+                fetched = self._fetched(last)
+                last = self._assign(fetched, fetched, [*fetched, *last])
             elif fetch:
-                shared = self._fetched(last)
+                fetched = self._fetched(last)
                 local, base = self._read(self._local, last), self._read(self._base, last)
-                moved = [w + new - old for w, new, old in zip(shared, local, base, strict=True)]
-                last = self._assign(moved, shared, [*moved, *local, *base])
+                moved = [w + new - old for w, new, old in zip(fetched, local, base, strict=True)]
+                last = self._assign(moved, fetched, [*moved, *local, *base])
             elif push:
                 last = self._assign([], local, last)
         with tf.device(part.cpu):
@@ -142,14 +142,14 @@ class DownpourSteps:
     def _fetched(self, after: list[Any]) -> list[Any]:
         """The shared weights as they are after `after`."""
         fetched = []
-        for flat in self._part.network.flats:
+        for flat in self._part.parameters.flats:
             with tf.device(flat.device), tf.control_dependencies(after):
                 fetched.append(tf.cast(flat.read_value(), self._wire))
         return [tf.cast(weights, tf.float32) for weights in fetched]
 
     def _sent(self, changes: list[Any]) -> list[Any]:
         sent = []
-        for flat, change in zip(self._part.network.flats, changes, strict=True):
+        for flat, change in zip(self._part.parameters.flats, changes, strict=True):
             with tf.device(flat.device):
                 sent.append(tf.cast(change, tf.float32))
         return sent

@@ -15,7 +15,7 @@ _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
 _GRPC_STATUS = re.compile(r"(?:last error: )?(?:UNKNOWN|UNAVAILABLE|INTERNAL): ")
 _SOCKET = re.compile(
     r"(Connection refused|Connection reset by peer|Socket closed|No route to host|"
-    r"Network is unreachable|Connection timed out|Broken pipe|recvmsg:[^\"(,}]*|"
+    r"Parameters is unreachable|Connection timed out|Broken pipe|recvmsg:[^\"(,}]*|"
     r"DNS resolution failed)",
     re.IGNORECASE,
 )

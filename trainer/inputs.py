@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer import data
-from trainer.network import Setter, variable
+from trainer.parameters import Setter, variable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

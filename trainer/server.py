@@ -103,12 +103,21 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
     if role.job != "ps":
         print(f"{role} has served to the end", flush=True)
         return
-    if not stop.requested:
-        stop.deadline = time.monotonic() + options.grace
-    print(f"{role} stays until its workers have gone", flush=True)
-    while connections(role.port) and time.monotonic() < stop.deadline:
-        time.sleep(_POLL)
-    print(f"{role} leaves; {connections(role.port) or 'no'} connections left", flush=True)
+    if stop.requested:
+        print(f"{role} stays until its workers have gone", flush=True)
+        while _in_use(role, clients) and time.monotonic() < stop.deadline:
+            time.sleep(_POLL)
+        if _in_use(role, clients):
+            print(f"{role} leaves; {connections(role.port)} connections left", flush=True)
+            return
+    print(f"{role} leaves; its workers have gone", flush=True)
+
+
+def _in_use(role: Role, clients: list[tuple[str, int]]) -> bool:
+    """Whether somebody is connected to this ps, and a client lives: the other ps tasks may be
+    connected, too, for as long as they live."""
+    gone = (refusal(role.cluster[job][index], 0.5) for job, index in clients)
+    return connections(role.port) > 0 and not all(gone)
 
 
 def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:

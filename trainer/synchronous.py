@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer.inputs import cut
-from trainer.network import ROW, mean
+from trainer.parameters import ROW, mean
 from trainer.progress import Step
 from trainer.worker import Worker
 
@@ -48,7 +48,7 @@ class SyncSteps:
     def __init__(self, part: WorkerGraph) -> None:
         self._part = part
         count, workers = part.options.steps_per_call, part.role.trainers
-        rows = sum(shape[0] for shape in part.network.layout.shapes)
+        rows = sum(shape[0] for shape in part.parameters.layout.shapes)
         self._sender_rows = -(-2 * workers // ROW)
         with tf.device(SHARED):
             self._accumulator = tf.compat.v1.ConditionalAccumulator(
@@ -123,29 +123,29 @@ class SyncSteps:
 
     def _step(self, number: int, after: list[Any], mine: Any) -> tuple[Any, ...]:
         """One step after the token `after`: fetch, compute, push, wait for a token."""
-        part, network = self._part, self._part.network
+        part, shared = self._part, self._part.parameters
         # The step is read before the weights: weights that change in between are newer than
         # their label, and the accumulator takes them for stale instead of for fresh.
         with tf.device(SHARED), tf.control_dependencies(after):
-            seen = tf.identity(network.step.read_value())
+            seen = tf.identity(shared.step.read_value())
         wire = tf.as_dtype(part.options.wire)
         fetched = []
         for flat, weights in zip(
-            network.flats, network.read([seen] * len(network.flats)), strict=True
+            shared.flats, shared.read([seen] * len(shared.flats)), strict=True
         ):
             with tf.device(flat.device):
                 fetched.append(tf.cast(weights, wire))
         with tf.device(part.cpu):
             local = [tf.cast(weights, tf.float32) for weights in fetched]
             batches = cut(part.input.batch(number), part.devices)
-            losses, towers = network.towers(part.devices, local, batches, part.options.l2)
+            losses, towers = shared.towers(part.devices, local, batches, part.options.l2)
             loss = mean(losses)
             means = [mean(list(column)) for column in zip(*towers, strict=True)]
             sent = tf.cast(tf.concat(means, 0), wire)
             sender = self._sender(number)
         with tf.device(SHARED):
             with tf.control_dependencies([sent]):
-                late = tf.identity(network.step.read_value())
+                late = tf.identity(shared.step.read_value())
             gradient = tf.concat([tf.cast(sent, tf.float32), sender], 0)
             with tf.control_dependencies([late]):
                 pushed = self._accumulator.apply_grad(gradient, local_step=seen)
@@ -181,7 +181,7 @@ class Update:
         count = part.options.steps_per_call
         self._built = {number: self._build(number, accumulator) for number in {count, 1}}
         with tf.device(SHARED):
-            step = part.network.step.read_value()
+            step = part.parameters.step.read_value()
             others = [q for n, q in enumerate(tokens) if n != part.role.trainer_number]
             self._restart = [accumulator.set_global_step(step), *self._give(step, others)]
             over = tf.fill([count], tf.constant(OVER, tf.int64))
@@ -224,21 +224,21 @@ class Update:
 
     def _build(self, count: int, accumulator: Any) -> list[Any]:
         """The operations of `count` updates: the senders of their gradients, and the rest."""
-        network = self._part.network
-        sizes = [shape[0] for shape in network.layout.shapes]
+        shared = self._part.parameters
+        sizes = [shape[0] for shape in shared.layout.shapes]
         senders: list[Any] = []
         last: list[Any] = []
         for _ in range(count):
             with tf.device(SHARED):
                 with tf.control_dependencies(last):
                     taken = accumulator.take_grad(self._needed)
-                    before = network.step.read_value()
+                    before = shared.step.read_value()
                 *gradients, sender = tf.split(taken, [*sizes, taken.shape[0] - sum(sizes)])
                 with tf.control_dependencies([taken]):
                     rate = self._part.schedule.tensor(before)
-            applied = network.descend(gradients, rate)
-            step = network.count(applied)
-            averaged = network.average(step)
+            applied = shared.descend(gradients, rate)
+            step = shared.count(applied)
+            averaged = shared.average(step)
             with tf.device(SHARED), tf.control_dependencies(applied):
                 last = [*averaged, *self._give(step, self._tokens)]
             senders.append(tf.reshape(sender, [-1]))

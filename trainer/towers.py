@@ -13,7 +13,7 @@ from trainer import data, inputs, stop
 from trainer.checkpoint import Checkpoints
 from trainer.chief import Chief
 from trainer.model import MODELS, Schedule
-from trainer.network import Network, local_devices, mean
+from trainer.parameters import Parameters, local_devices, mean
 from trainer.progress import Progress, Step, Summaries
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Towers:
         self._data = dataset.name
         self._graph = tf.Graph()
         with self._graph.as_default():
-            self._network = Network(model, [CPU], options.average_decay, momentum)
+            self._parameters = Parameters(model, [CPU], options.average_decay, momentum)
             self._inputs = [
                 inputs.make(CPU, dataset, options.batch, options.seed + number, str(number))
                 for number in range(options.devices if self._one_by_one else 1)
@@ -76,14 +76,14 @@ class Towers:
 
     def _build(self, l2: float) -> None:
         """The losses, the mean gradients, and the two ways to use them."""
-        network, devices = self._network, self._devices
+        shared, devices = self._parameters, self._devices
         if self._one_by_one:
             batches = [one.batch(0) for one in self._inputs]
         else:
             batches = inputs.cut(self._inputs[0].batch(0), devices)
         with tf.device(CPU):
-            flats = network.read([])
-        self._losses, towers = network.towers(devices, flats, batches, l2)
+            flats = shared.read([])
+        self._losses, towers = shared.towers(devices, flats, batches, l2)
         with tf.device(CPU):
             self._loss = mean(self._losses)
             self._gradients = [mean(list(column)) for column in zip(*towers, strict=True)]
@@ -94,10 +94,10 @@ class Towers:
 
     def _apply(self, gradients: list[Any]) -> Any:
         """One update, and the global step after it."""
-        network = self._network
-        rate = self._schedule.tensor(network.step.read_value())
-        step = network.count(network.descend(gradients, rate))
-        with tf.control_dependencies(network.average(step)):
+        shared = self._parameters
+        rate = self._schedule.tensor(shared.step.read_value())
+        step = shared.count(shared.descend(gradients, rate))
+        with tf.control_dependencies(shared.average(step)):
             return tf.identity(step)
 
     def train(self, stop: Stop) -> None:
@@ -107,22 +107,22 @@ class Towers:
             device_count={"CPU": max(self._options.devices, 1)},
             intra_op_parallelism_threads=self._options.threads,
         )
-        network, chief = self._network, self._chief
+        shared, chief = self._parameters, self._chief
         with self._graph.as_default(), tf.compat.v1.Session(config=config) as session:
-            network.assign(session, chief.start())
+            shared.assign(session, chief.start())
             for one in self._inputs:
                 one.load(session)
-            step = int(session.run(network.step))
+            step = int(session.run(shared.step))
             print(f"trains the {self._name} on {', '.join(self._devices)}, data: {self._data}")
             self._progress.begin(step)
             self._summaries.graph(self._graph)
-            chief.save(network.fetch(session), test=False)
+            chief.save(shared.fetch(session), test=False)
             stop.worth_waiting = True
             if self._one_by_one:
                 self._train_one_by_one(session, step, stop)
             else:
                 self._train_together(session, step, stop)
-            values = network.fetch(session)
+            values = shared.fetch(session)
             chief.save(values, test=False)
             if not stop.requested:
                 self._progress.finish(chief.accuracy(values))
@@ -173,15 +173,15 @@ class Towers:
     def _report(self, session: Any, step: Step) -> None:
         printed = self._progress.add([step], self._schedule(step.global_step))
         if self._chief.due():
-            self._chief.save(self._network.fetch(session))
+            self._chief.save(self._parameters.fetch(session))
         every = HISTOGRAMS_EVERY * self._options.log_every
         if printed and self._keeps and self._progress.local_step % every == 0:
             feeds = [(feed, one) for one in self._inputs for feed in one.feeds]
             feed = {name: array for name, one in feeds for array in one.arrays(1)}
-            gradients, flats = session.run([self._gradients, self._network.flats], feed)
+            gradients, flats = session.run([self._gradients, self._parameters.flats], feed)
             values: dict[str, Any] = {}
             for what, arrays in (("", flats), ("/gradient", gradients)):
-                weights = self._network.layout.split_arrays(arrays)
-                names = [f"{name}{what}" for name in self._network.model.names]
+                weights = self._parameters.layout.split_arrays(arrays)
+                names = [f"{name}{what}" for name in self._parameters.model.names]
                 values.update(zip(names, weights, strict=True))
             self._summaries.histograms(step.global_step, values)

@@ -17,7 +17,7 @@ from trainer.checkpoint import Checkpoints
 from trainer.chief import Chief
 from trainer.errors import TrainerError
 from trainer.model import MLP, Schedule
-from trainer.network import Network, local_devices
+from trainer.parameters import Parameters, local_devices
 from trainer.progress import Progress, Step, Summaries
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class WorkerGraph:
 
     role: Role
     options: Options
-    network: Network
+    parameters: Parameters
     devices: list[str]
     input: inputs.MemoryInput | inputs.RecordInput
     schedule: Schedule
@@ -123,7 +123,7 @@ class Worker:
             self._part = WorkerGraph(
                 role,
                 options,
-                Network(
+                Parameters(
                     MLP,
                     [f"/job:{job}/task:{index}/device:CPU:0" for job, index in ps],
                     options.average_decay,
@@ -143,7 +143,7 @@ class Worker:
                 ),
             )
             self._steps = build(self._part)
-            self._catch_up = self._part.network.average(self._part.network.step.read_value())
+            self._catch_up = self._part.parameters.average(self._part.parameters.step.read_value())
 
     def train(self, stop: Stop) -> None:
         """Trains; after the loss of a task it needs, waits for it to come back, and goes on.
@@ -197,7 +197,7 @@ class Worker:
                 "has every task the same cluster spec, and is none stopped?"
             )
         ):
-            session.run(self._part.network.missing)
+            session.run(self._part.parameters.missing)
         return session
 
     def _prepare(self, session: Any, stop: Stop) -> bool:
@@ -207,7 +207,7 @@ class Worker:
 
         TensorFlow's own session manager looks every 30 seconds; this one ten times a second.
         """
-        network = self._part.network
+        shared = self._part.parameters
         chief = self._role.address_of(*self._role.chief)
         address = self._role.cluster[self._role.chief[0]][0]
 
@@ -216,15 +216,15 @@ class Worker:
             return f"{self._role} waits for {chief} to initialise the variables: {why}"
 
         with stop.waiting(text):
-            while session.run(network.missing).size and not stop.requested:
+            while session.run(shared.missing).size and not stop.requested:
                 if self._chief:
-                    network.assign(session, self._chief.start())
+                    shared.assign(session, self._chief.start())
                     return False
                 stop.wait(_POLL)
         if not stop.requested:
-            network.check_program(session, str(self._role))
+            shared.check_program(session, str(self._role))
             if self._chief:
-                self._chief.join(int(session.run(network.step)))
+                self._chief.join(int(session.run(shared.step)))
         return True
 
     def _train(self, session: Any, stop: Stop, joined: bool) -> None:
@@ -232,13 +232,13 @@ class Worker:
             return
         part, chief = self._part, self._chief
         part.input.load(session)
-        step = int(session.run(part.network.step))
+        step = int(session.run(part.parameters.step))
         print(f"{self._role} starts at global step {step}", flush=True)
         self._progress.begin(step)
         if chief:
             self._summaries.graph(self._graph)
             session.run(self._catch_up)
-            chief.save(part.network.fetch(session), test=False)
+            chief.save(part.parameters.fetch(session), test=False)
         self._steps.begin(session, step, stop, joined)
         stop.worth_waiting = chief is not None
         while step < self._options.steps and not stop.requested:
@@ -249,13 +249,13 @@ class Worker:
             step = max(step, *(one.global_step for one in taken))
             self._progress.add(taken, part.schedule(step))
             if chief and chief.due():
-                chief.save(part.network.fetch(session))
+                chief.save(part.parameters.fetch(session))
             if self._slow:
                 time.sleep(self._options.slow_secs)
         self._steps.flush()
         if chief:
             session.run(self._catch_up)
-            values = part.network.fetch(session)
+            values = part.parameters.fetch(session)
             chief.save(values, test=False)
         if not stop.requested:
             self._progress.finish(chief.accuracy(values) if chief else None)

@@ -38,7 +38,7 @@ def test_two_ps_and_two_workers_on_real_digits(
     """
     logdir = tmp_path / "logdir"
     data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=1200", "--learning-rate=0.4", "--log-every=50", f"--logdir={logdir}", *data)
+    flags = ("--steps=2000", "--log-every=50", f"--logdir={logdir}", *data)
     cluster = Cluster(tasks, "async", *flags, ps=2, worker=2)
     second = cluster.start_by_tf_config("worker", 1)
     chief = cluster.start_by_tf_config("worker", 0)
@@ -50,12 +50,12 @@ def test_two_ps_and_two_workers_on_real_digits(
     assert "test accuracy" not in second.text
     (chief_steps, end), (second_steps, second_end) = (done(task) for task in (chief, second))
     steps = max(end, second_end)
-    assert 1200 <= steps <= 1202
+    assert 2000 <= steps <= 2002
     assert chief_steps + second_steps == steps
-    run, saved = read(str(next(logdir.glob("model.ckpt-12*.index")).with_suffix("")))
-    assert run == "test-run" and 1200 <= saved <= 1202
+    run, saved = read(str(next(logdir.glob("model.ckpt-200*.index")).with_suffix("")))
+    assert run == "test-run" and 2000 <= saved <= 2002
     assert [ps.wait() for ps in servers] == [0, 0]
-    assert all("no connections left" in ps.text for ps in servers)
+    assert all("its workers have gone" in ps.text for ps in servers)
 
 
 def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.Path) -> None:
@@ -72,7 +72,7 @@ def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.P
     for task in everyone:
         task.signal(signal.SIGTERM)
     assert [task.wait(12) for task in everyone] == [0, 143, 143]
-    assert "no connections left" in everyone[0].text
+    assert "its workers have gone" in everyone[0].text
     index = max(logdir.glob("*.index"), key=lambda path: int(path.stem.rpartition("-")[2]))
     run, saved = read(str(index.with_suffix("")))
     assert run == "test-run" and saved >= everyone[1].steps[-1]
@@ -177,7 +177,7 @@ def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
     """Fetching and pushing every 8 steps reaches 0.95 too, and no step is lost or counted twice."""
     real = [f"--data={digits_directory}"] if digits_directory else []
     rarely = ("--fetch-every=8", "--push-every=8")
-    flags = ("--steps=1600", "--learning-rate=0.4", *rarely, *real)
+    flags = ("--steps=2400", *rarely, *real)
     cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
@@ -218,7 +218,7 @@ def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """Workers read TFRecord shards while they train; TensorBoard gets the graph with devices."""
     records, logdir = tmp_path / "records", tmp_path / "logdir"
     assert tasks.run("convert", f"--to={records}").wait() == 0
-    flags = ("--steps=600", "--learning-rate=0.4", f"--data={records}", f"--logdir={logdir}")
+    flags = ("--steps=1200", f"--data={records}", f"--logdir={logdir}")
     cluster = Cluster(tasks, "async", *flags, "--wire=bfloat16", ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]

@@ -28,10 +28,11 @@ def test_ps_strategy_survives_a_killed_worker(
 ) -> None:
     """A coordinator goes on when a worker is killed, takes it back, and reaches 0.95.
 
-    At the end its workers leave by themselves.
+    At the end its workers leave by themselves. The learning rate is not near that which stale
+    gradients make unstable: at 0.4, asynchronous training on few digits ends anywhere from 0.6 on.
     """
     data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=1200", "--learning-rate=0.5", "--log-every=50", *data)
+    flags = ("--steps=2000", "--log-every=50", *data)
     cluster = Cluster(tasks, "ps-strategy", *flags, ps=1, chief=1, worker=2)
     chief, ps = cluster.start("chief"), cluster.start("ps")
     chief.until(lambda _: listens(cluster.spec["chief"][0]))  # a launcher starts workers after it
@@ -46,6 +47,7 @@ def test_ps_strategy_survives_a_killed_worker(
     again.says("listens on")
     assert chief.wait(150) == 0
     assert chief.accuracy >= 0.95
+    assert "steps were lost" not in chief.text
     assert [first.wait(20), again.wait(20)] == [0, 0]
     assert ps.wait(30) == 0
 

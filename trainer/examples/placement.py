@@ -16,7 +16,7 @@ def run(options: Options) -> int:
     """Prints five small runs, four of them of the same product of two matrices."""
     import tensorflow as tf
 
-    from trainer.network import local_devices
+    from trainer.parameters import local_devices
 
     devices = local_devices(max(options.devices, 2))
     print(f"devices: {', '.join(devices)}", flush=True)

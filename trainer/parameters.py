@@ -82,7 +82,7 @@ class Values:
     momenta: list[NDArray[Any]] = dataclasses.field(default_factory=list)
 
 
-class Network:
+class Parameters:
     """The flat variables of `model` in a graph, one a device; `step` is on the first of them."""
 
     def __init__(
