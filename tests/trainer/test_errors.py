@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from trainer.errors import reason
+from trainer.errors import named_task, reason, socket_reason
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,23 @@ def test_the_reason_of_an_error(message: str, line: str) -> None:
     assert reason(tf.errors.AbortedError(None, None, message)) == line
     assert reason(OSError(28, "No space left on device")) == "No space left on device"
     assert reason(KeyError()) == "KeyError"
+
+
+LOST = (
+    "Graph execution error:\n\nFrom /job:ps/replica:0/task:1:\n=====================\n"
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:2222: "
+    "Failed to connect to remote host: connect: Connection refused (111)\n"
+    "Additional GRPC error information from remote target /job:ps/replica:0/task:1 while calling "
+    "/tensorflow.WorkerService/RecvTensor from /job:worker/replica:0/task:0:"
+)
+
+
+def test_the_task_that_an_error_names() -> None:
+    """Another task than one's own; what the socket said; never a line of equals signs."""
+    error = tf.errors.UnavailableError(None, None, LOST)
+    assert named_task(error, ("worker", 0)) == ("ps", 1)
+    assert socket_reason(error) == "Connection refused"
+    assert "failed to connect" in reason(error)
+    plain = tf.errors.UnavailableError(None, None, "=======\nno such thing")
+    assert named_task(plain, ("worker", 0)) is None
+    assert socket_reason(plain) == "no such thing"

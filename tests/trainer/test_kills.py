@@ -248,15 +248,16 @@ def test_a_chief_catches_up_the_moving_average(tasks: Tasks, tmp_path: pathlib.P
     assert chief.accuracy >= 0.95
 
 
-@pytest.mark.parametrize("harm", ["cut", "empty", "index"])
+@pytest.mark.parametrize("harm", ["cut", "empty", "data", "index"])
 def test_a_broken_checkpoint(tasks: Tasks, tmp_path: pathlib.Path, harm: str) -> None:
     """One line that names it; nothing is overwritten."""
     logdir = tmp_path / "logdir"
     run = tasks.run("towers", "--steps=20", f"--logdir={logdir}", env={"TFMUX_RUN_ID": "a"})
     assert run.wait() == 0
-    index = logdir / ("checkpoint" if harm == "index" else "model.ckpt-20.index")
-    content = index.read_bytes()
-    index.write_bytes({"cut": content[:40], "empty": b"", "index": b"\0broken"}[harm])
+    name = {"index": "checkpoint", "data": "model.ckpt-20.data-00000-of-00001"}
+    broken = logdir / name.get(harm, "model.ckpt-20.index")
+    content = broken.read_bytes()
+    broken.write_bytes({"empty": b"", "index": b"\0broken"}.get(harm, content[:40]))
     before = {path.name: path.read_bytes() for path in logdir.glob("*ckpt*")}
     again = tasks.run("towers", "--steps=40", f"--logdir={logdir}", env={"TFMUX_RUN_ID": "b"})
     assert again.wait() == 1
