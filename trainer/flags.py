@@ -48,6 +48,7 @@ def _index(text: str) -> Any:
 
 
 COUNT = _number(int, lambda value: value > 0, "not above 0")
+A_CALL = _number(int, lambda value: 0 < value <= 256, "not from 1 to 256")
 POSITIVE = _number(float, lambda value: value > 0, "not above 0")
 NATURAL = _number(int, lambda value: value >= 0, "below 0")
 NOT_NEGATIVE = _number(float, lambda value: value >= 0, "below 0")
@@ -188,7 +189,7 @@ GROUPS: dict[str, tuple[str, tuple[Flag, ...]]] = {
             Flag(
                 "steps-per-call",
                 "steps that one call runs, each with its own fetch and push; 1: as a classic loop",
-                *(10, COUNT),
+                *(10, A_CALL),
             ),
             Flag(
                 "wire",

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 SHARED = "/job:ps/task:0/device:CPU:0"
 OVER = -1
+# Tokens that end a call of any worker, however many steps it has; and room for them many times, as
+# a chief may come back. The same for all: not every worker has the same --steps-per-call.
+ENOUGH = 256
+CAPACITY = 16 * ENOUGH
 
 
 def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
@@ -55,13 +59,12 @@ class SyncSteps:
                 tf.float32, (rows + self._sender_rows, ROW), shared_name="gradients"
             )
             self._tokens = [
-                # Room for the tokens that end a whole call, twice: a chief may come back.
-                tf.queue.FIFOQueue(4 * count + 4, [tf.int64], [()], shared_name=f"tokens_{number}")
+                tf.queue.FIFOQueue(CAPACITY, [tf.int64], [()], shared_name=f"tokens_{number}")
                 for number in range(workers)
             ]
             mine = self._tokens[part.role.trainer_number]
             self._drain = mine.dequeue_many(mine.size())
-            self._end_mine = mine.enqueue_many([tf.fill([count], tf.constant(OVER, tf.int64))])
+            self._end_mine = mine.enqueue_many([tf.fill([ENOUGH], tf.constant(OVER, tf.int64))])
         with tf.device(part.cpu):
             self._first_batch = tf.compat.v1.placeholder(tf.float32, ())
         self._built = {number: self._build(number, mine) for number in {count, 1}}
@@ -184,7 +187,7 @@ class Update:
             step = part.parameters.step.read_value()
             others = [q for n, q in enumerate(tokens) if n != part.role.trainer_number]
             self._restart = [accumulator.set_global_step(step), *self._give(step, others)]
-            over = tf.fill([count], tf.constant(OVER, tf.int64))
+            over = tf.fill([ENOUGH], tf.constant(OVER, tf.int64))
             self._end = [queue.enqueue_many([over]) for queue in tokens]
 
     def start(self, session: Any, step: int, stop: Stop, end_mine: Any, joined: bool) -> None:

@@ -95,6 +95,17 @@ def test_backup_workers(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     assert local_steps(slow) < 4000 and "gradients dropped" in slow.text
 
 
+def test_a_slow_worker_is_left_behind(tasks: Tasks) -> None:
+    """The demo's flags: updates take the first two of three; the slow one's gradients drop."""
+    flags = ("--steps=300", "--replicas-to-aggregate=2", "--slow-worker=2", "--log-every=10")
+    cluster = Cluster(tasks, "sync", *flags, ps=1, worker=3)
+    cluster.start("ps")
+    workers = [cluster.start("worker", index) for index in range(3)]
+    workers[2].says("starts at global step")
+    assert [worker.wait() for worker in workers] == [0, 0, 0]
+    assert local_steps(workers[2]) < 200 and workers[0].accuracy > 0.9
+
+
 def test_real_digits(tasks: Tasks, digits_directory: str | None) -> None:
     """Synchronous training reaches 0.95 on real digits, each worker on two logical devices."""
     where = [f"--data={digits_directory}"] if digits_directory else []

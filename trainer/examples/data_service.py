@@ -49,7 +49,8 @@ def _read(dispatcher: str) -> None:
     import tensorflow as tf
 
     numbers = tf.data.Dataset.range(10 * BATCHES).batch(10)
-    service = tf.data.experimental.service.distribute("dynamic", f"grpc://{dispatcher}")
+    sharing = tf.data.experimental.service.ShardingPolicy.DYNAMIC  # whoever is free takes the next
+    service = tf.data.experimental.service.distribute(sharing, f"grpc://{dispatcher}")
     seen = 0
     for batch in numbers.map(lambda values: values * values).apply(service):
         seen += 1
