@@ -24,7 +24,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunState
 from launcher.session.session import Session
 from tui.app import TfmuxApp
-from tui.commands.demos import find
+from tui.demos import find
 from tui.screens.home import HomeScreen
 from tui.sessions import Sessions
 
