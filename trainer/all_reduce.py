@@ -40,10 +40,15 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
     checkpoints = Checkpoints.of(options)
     if role.is_chief:
         checkpoints.find()
-    _set_devices(role, options)
+    gpus = set_devices(role, options)
     others = [task for task in role.clients if task != (role.job, role.index)]
+    # One replica a worker, on the first of its GPUs; its towers take the others.
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        server.cluster_spec(role), task_type=role.job, task_id=role.index, rpc_layer="grpc"
+        server.cluster_spec(role),
+        task_type=role.job,
+        task_id=role.index,
+        rpc_layer="grpc",
+        num_accelerators={"GPU": min(gpus, 1)},
     )
 
     def waits() -> str:
@@ -63,16 +68,24 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
         raise TrainerError(f"{role}: lost {server.lost_task(role, others, error)}") from None
 
 
-def _set_devices(role: Role, options: Options) -> None:
-    """One batch a device: as many GPUs, or logical CPU devices where there are fewer."""
+def set_devices(role: Role, options: Options) -> int:
+    """One batch a device: as many GPUs, or logical CPU devices where there are fewer.
+
+    Returns how many GPUs it uses: `options.devices`, or none.
+    """
     tf.config.threading.set_intra_op_parallelism_threads(server.threads(role, options))
+    count: int = options.devices
     gpus = tf.config.list_physical_devices("GPU")
-    if len(gpus) >= options.devices:
-        tf.config.set_visible_devices(gpus[:1], "GPU")  # one replica; its towers take the others
-    elif options.devices > 1:
+    if len(gpus) >= count:
+        tf.config.set_visible_devices(gpus[:count], "GPU")
+        return count
+    if gpus:
+        tf.config.set_visible_devices([], "GPU")
+    if count > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
-        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(options.devices)]
+        parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
         tf.config.set_logical_device_configuration(cpu, parts)
+    return 0
 
 
 def _train(

@@ -7,7 +7,6 @@ modes do the same faster and say more; this is what they are measured beside.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,9 @@ LEARNING_RATE = 0.2
 LEARNING_RATE_DECAY = 0.99
 AVERAGE_DECAY = 0.99
 LOG_EVERY = 50
-TOKEN_TIMEOUT_MS = 15_000
+# At the end the chief's queue runner waits for gradients which nobody sends any more, and closing a
+# session waits for the runner: two minutes, unless told otherwise.
+STOP_GRACE_SECS = 2
 
 
 def run(options: Options) -> int:
@@ -66,9 +67,7 @@ def _train(options: Options, target: str, cluster: Any, index: int, workers: int
     device = tf1.train.replica_device_setter(
         worker_device=f"/job:worker/task:{index}", cluster=cluster
     )
-    # A synchronous worker that stops first would let the chief wait for its gradients for ever.
-    endless = options.sync and not is_chief
-    hooks: list[Any] = [] if endless else [tf1.train.StopAtStepHook(last_step=options.steps)]
+    hooks: list[Any] = [tf1.train.StopAtStepHook(last_step=options.steps)]
     with tf1.device(device):
         step = tf1.train.get_or_create_global_step()
         x = tf1.placeholder(tf1.float32, (None, data.PIXELS))
@@ -94,6 +93,13 @@ def _train(options: Options, target: str, cluster: Any, index: int, workers: int
             )
             hooks.append(optimizer.make_session_run_hook(is_chief))
         train_op = optimizer.minimize(loss, global_step=step)
+        if options.sync:  # the runner's cancellation at the end is no error, and needs no traceback
+            ends = (tf1.errors.OutOfRangeError, tf1.errors.CancelledError)
+            runner = optimizer.get_chief_queue_runner()
+            quiet = tf1.train.QueueRunner(
+                runner.queue, runner.enqueue_ops, queue_closed_exception_types=ends
+            )
+            optimizer.get_chief_queue_runner = lambda: quiet
         if is_chief and not options.sync:
             train_op = tf1.group(train_op, averages.apply(variables))
     everything = {x: dataset.test.images / 255.0, y: dataset.test.labels}
@@ -101,25 +107,23 @@ def _train(options: Options, target: str, cluster: Any, index: int, workers: int
     if is_chief:
         hooks.append(test)
     config = tf1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{index}"])
-    started, local, global_step = time.time(), 0, 0
-    if endless:
-        config.operation_timeout_in_ms = TOKEN_TIMEOUT_MS
+    started, local = time.time(), 0
+    compared: list[float] = []
     with tf1.train.MonitoredTrainingSession(
         master=target,
         is_chief=is_chief,
         checkpoint_dir=options.logdir if is_chief else None,
         hooks=hooks,
         config=config,
+        stop_grace_period_secs=STOP_GRACE_SECS,
     ) as session:
         while not session.should_stop():
             indices = next(batches)
             feed = {x: images[indices], y: labels[indices]}
-            try:
-                _, value, global_step = session.run([train_op, loss, step], feed_dict=feed)
-            except tf1.errors.DeadlineExceededError:
-                print(f"no token for {TOKEN_TIMEOUT_MS / 1000:.0f} s: the chief has left")
-                os._exit(0)
+            _, value, global_step = session.run([train_op, loss, step], feed_dict=feed)
             local += 1
+            if 400 < global_step <= 500:
+                compared.append(float(value))
             if local % LOG_EVERY == 0:
                 seconds = (time.time() - started) / local
                 print(
@@ -129,4 +133,5 @@ def _train(options: Options, target: str, cluster: Any, index: int, workers: int
                 )
     if is_chief:
         share = test.final_ops_values
-        print(f"Done: {local} training steps, test accuracy {share:.4f}", flush=True)
+        at = f", loss {sum(compared) / len(compared):.4f} at step 500" if compared else ""
+        print(f"Done: {local} training steps{at}, test accuracy {share:.4f}", flush=True)

@@ -10,9 +10,14 @@ if TYPE_CHECKING:
     import pathlib
 
 
+# The last line tells the mean loss of the steps up to one, so that runs and modes can be compared.
+COMPARED_STEP = 500
+COMPARED_STEPS = 100
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One local step: its loss, and the global step after it.
+    """One local step: its loss, not a number where it was not fetched, and the global step after.
 
     `staleness` is how many updates of others came between its fetch and its push; where updates
     are synchronous, a gradient that has any is `dropped`.
@@ -80,6 +85,7 @@ class Progress:
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = -1
         self._last_local = self._staleness = self._dropped = 0
+        self._compared: list[float] = []
         self.local_step = 0
         self.global_step = 0
 
@@ -99,6 +105,8 @@ class Progress:
             self.global_step = max(self.global_step, step.global_step)
             self._staleness += step.staleness
             self._dropped += step.dropped
+            if 0 <= COMPARED_STEP - step.global_step < COMPARED_STEPS and step.loss == step.loss:
+                self._compared.append(step.loss)
             if self.local_step % self._every == 0:
                 due.append((self.local_step, step))
         if not due:
@@ -131,13 +139,16 @@ class Progress:
         return True
 
     def finish(self, accuracy: float | None = None) -> None:
-        """Prints the last line: steps, seconds, examples/s and, from the chief, test accuracy.
+        """Prints the last line: steps, seconds, examples/s, loss and, by the chief, test accuracy.
 
         Examples are those of all tasks while this one trained.
         """
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = max(self.global_step - self._first_global, 0) * self._batch / seconds
         end = f", {self._dropped} gradients dropped" if self._dropped else ""
+        if self._compared and self.global_step >= COMPARED_STEP:
+            loss = sum(self._compared) / len(self._compared)
+            end += f", loss {loss:.4f} at step {COMPARED_STEP}"
         if accuracy is not None:
             end += f", test accuracy {accuracy:.4f} (moving averages)"
             self._summaries.write(self.global_step, test_accuracy=accuracy)

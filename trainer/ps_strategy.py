@@ -103,7 +103,7 @@ def _train(
         size, result = waiting.pop(0)
         with stop.waiting(lambda: server.waiting_text(role, others)):
             losses = result.fetch()
-        losses = np.zeros(size) if losses is None else losses
+        losses = np.full(size, np.nan) if losses is None else losses
         steps = [Step(float(loss), step + at) for at, loss in enumerate(losses, 1)]
         step += size
         progress.add(steps, schedule(step))

@@ -104,3 +104,36 @@ def test_clusters_of_the_wrong_shape(tasks: Tasks) -> None:
         worker = Cluster(tasks, mode, ps=1, worker=1).start("worker")
         assert worker.wait() == 2
         assert message in worker.text and len(worker.text.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices", "visible", "logical"),
+    [(4, 1, 1, 0), (4, 2, 2, 0), (1, 2, 0, 2), (0, 2, None, 2)],
+)
+def test_devices_of_all_reduce(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, devices: int, visible: int | None, logical: int
+) -> None:
+    """A worker sees as many GPUs as it uses; where there are fewer, none, but CPU devices."""
+    import tensorflow as tf
+
+    from trainer import all_reduce, flags, role
+
+    seen: dict[str, int] = {}
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", lambda _: None)
+    monkeypatch.setattr(
+        tf.config, "list_physical_devices", lambda kind: [kind] * (gpus if kind == "GPU" else 1)
+    )
+    monkeypatch.setattr(
+        tf.config, "set_visible_devices", lambda some, kind: seen.update({kind: len(some)})
+    )
+    monkeypatch.setattr(
+        tf.config,
+        "set_logical_device_configuration",
+        lambda _, parts: seen.update(logical=len(parts)),
+    )
+    words = ["--job_name=worker", "--task_index=0", "--worker_hosts=a:1,b:1"]
+    options = flags.parse(["all-reduce", f"--devices={devices}", *words])[1]
+    me = role.resolve(options, {}, ("worker",))
+    assert all_reduce.set_devices(me, options) == (visible or 0)
+    assert seen.get("GPU") == visible
+    assert seen.get("logical", 0) == logical
