@@ -149,6 +149,12 @@ _MODES = (
         ("service",),
     ),
     Mode(
+        "tour keras-fit",
+        "trainer.examples.keras_fit",
+        "a Keras model on several workers: fit by legacy Keras, a loop by Keras 3",
+        ("data",),
+    ),
+    Mode(
         "tour counter",
         "trainer.examples.counter",
         "two workers increment one variable: lost updates, and none",

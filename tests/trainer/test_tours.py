@@ -144,3 +144,24 @@ def test_counter(tasks: Tasks) -> None:
         grows = re.findall(rf"worker:{index}, locked: my increment \d+ made it (\d+)", worker.text)
         assert len(grows) == 4 and sorted(map(int, grows)) == list(map(int, grows))
     assert stops(ps)
+
+
+def test_keras_fit(tasks: Tasks) -> None:
+    """Keras 3's `fit` fails on two workers, with a hint; the loop trains both to the same loss."""
+    cluster = Cluster(tasks, "tour keras-fit", worker=2)
+    workers = [cluster.start_by_tf_config("worker", index) for index in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    for worker in workers:
+        assert "pip install tf_keras" in worker.text
+        assert "(Attempt to convert a value (PerReplica …)" in worker.text
+        assert worker.accuracy > 0.9
+    first, second = (re.findall(r"^Epoch .* - loss: (\S+)$", w.text, re.M) for w in workers)
+    assert first == second
+    assert float(first[-1]) < float(first[0])
+
+
+def test_keras_fit_needs_a_cluster(tasks: Tasks) -> None:
+    """Without TF_CONFIG it says what is missing."""
+    run = tasks.run("tour", "keras-fit")
+    assert run.wait() == 2
+    assert "TF_CONFIG is not set" in run.text
