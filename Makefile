@@ -7,10 +7,12 @@ BIN := .venv/bin
 demo: .venv/ready
 	@$(BIN)/tfmux demo
 
-# Most tests wait for something: four at a time keep two processors busy. JOBS=0 runs one at a time.
+# Most tests wait for something: four at a time keep two processors busy. Those of the trainer compute.
+# JOBS=0 runs one at a time.
 JOBS ?= 4
 test: .venv/ready
-	@$(BIN)/pytest -n $(JOBS) --dist worksteal
+	@$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore tests/trainer
+	@$(BIN)/pytest -n $(JOBS:4=2) --dist worksteal tests/trainer
 
 check: .venv/ready
 	@$(BIN)/ruff check .

@@ -101,7 +101,8 @@ def _train(
             silent = (scheduled - first) // options.log_every == before
             waiting.append((size, coordinator.schedule(run[size][silent], args=(batches,))))
         size, result = waiting.pop(0)
-        with stop.waiting(lambda: server.waiting_text(role, others)):
+        # TensorFlow's coordinator can die of a lost ps in a thread of its own, and never says so.
+        with stop.waiting(lambda: server.waiting_text(role, others), lambda: _lost_ps(role)):
             losses = result.fetch()
         losses = np.full(size, np.nan) if losses is None else losses
         steps = [Step(float(loss), step + at) for at, loss in enumerate(losses, 1)]
@@ -197,6 +198,14 @@ def _calls(
         strategy.run(replica, args=(iterator,))
 
     return call, call_silently
+
+
+def _lost_ps(role: Role) -> str:
+    """Which ps accepts no connection, and why; empty when all do."""
+    for index, address in enumerate(role.cluster["ps"]):
+        if why := server.refusal(address, 0.5):
+            return f"{role}: lost {role.address_of('ps', index)}: {why}"
+    return ""
 
 
 def _tasks(role: Role) -> list[tuple[str, int]]:

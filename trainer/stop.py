@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from trainer.errors import reason
+from trainer.errors import TrainerError, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _POLL = 0.1
 # What is left of the grace for the exit itself.
 _MARGIN = 0.2
+# Seconds between two looks at whether what is waited for can still come, and how many of them in
+# a row must say that it cannot.
+_LOST_EVERY = 2.0
+_LOST_LOOKS = 5
 # Seconds of waiting before the first line about it, and between it and each later one.
 _SAY_AFTER = 3.0
 _SAY_EVERY = 30.0
@@ -33,6 +37,9 @@ class Stop:
         self._grace = grace
         self._event = threading.Event()
         self._waiting: Callable[[], str] | None = None
+        self._lost: Callable[[], str] | None = None
+        self._lost_looks = 0
+        self._look_at = 0.0
         self._say_at = 0.0
         self.signal = 0
         self.deadline = float("inf")
@@ -51,14 +58,21 @@ class Stop:
         return self._event.wait(seconds)
 
     @contextlib.contextmanager
-    def waiting(self, text: Callable[[], str]) -> Iterator[None]:
-        """Around a call that other tasks may delay: prints `text()` after 3 s, then every 30 s."""
+    def waiting(
+        self, text: Callable[[], str], lost: Callable[[], str] | None = None
+    ) -> Iterator[None]:
+        """Around a call that other tasks may delay: prints `text()` after 3 s, then every 30 s.
+
+        The task ends with what `lost()` says, where it says for 10 s why the call cannot return.
+        """
         self._say_at = time.monotonic() + _SAY_AFTER
-        self._waiting = text
+        self._look_at = time.monotonic() + _LOST_EVERY
+        self._lost_looks = 0
+        self._waiting, self._lost = text, lost
         try:
             yield
         finally:
-            self._waiting = None
+            self._waiting = self._lost = None
 
     def say_waiting(self) -> None:
         """Prints what the work waits for when it is time; called by the main thread."""
@@ -68,6 +82,21 @@ class Stop:
             if self._waiting is text:
                 print(line, flush=True)
                 self._say_at = time.monotonic() + _SAY_EVERY
+
+    def check_lost(self) -> None:
+        """Ends a task that waits for what cannot come; called by the main thread.
+
+        Raises:
+            TrainerError: What `lost()` says.
+        """
+        lost = self._lost
+        if lost is None or self.requested or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOST_EVERY
+        why = lost()
+        self._lost_looks = self._lost_looks + 1 if why else 0
+        if why and self._lost is lost and self._lost_looks >= _LOST_LOOKS:
+            raise TrainerError(why)
 
     def request(self, number: int, frame: object = None) -> None:
         """Signal handler."""
@@ -101,6 +130,7 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
         # TensorFlow's strategies take TERM for themselves when they connect to their cluster.
         _listen(stop)
         stop.say_waiting()
+        stop.check_lost()
         over = stop.requested and (not stop.worth_waiting or time.monotonic() > stop.deadline)
         if over and thread.is_alive():
             break
