@@ -56,7 +56,8 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
         servers = [task for task in others if task[0] == "ps"]
         if not isinstance(error, LOSS) and not server.any_refuses(role, servers):
             raise
-        raise TrainerError(f"{role}: lost {server.lost_task(role, servers, error)}") from None
+        tasks = [*servers, *(task for task in others if task not in servers)]
+        raise TrainerError(f"{role}: lost {server.lost_task(role, tasks, error)}") from None
 
 
 def _train(
@@ -93,6 +94,7 @@ def _train(
     stop.worth_waiting = True
     waiting: list[tuple[int, Any]] = []
     scheduled = step
+    known = 0.0
     while step < options.steps and not stop.requested:
         while len(waiting) < AHEAD * len(role.cluster["worker"]) and scheduled < options.steps:
             size = count if options.steps - scheduled >= count else 1
@@ -103,8 +105,9 @@ def _train(
         size, result = waiting.pop(0)
         # TensorFlow's coordinator can die of a lost ps in a thread of its own, and never says so.
         with stop.waiting(lambda: server.waiting_text(role, others), lambda: _lost_ps(role)):
-            losses = result.fetch()
+            losses = _fetch(result, role, stop, np.full(size, known))
         losses = np.full(size, np.nan) if losses is None else losses
+        known = float(losses[-1]) if np.isfinite(losses[-1]) else known
         steps = [Step(float(loss), step + at) for at, loss in enumerate(losses, 1)]
         step += size
         progress.add(steps, schedule(step))
@@ -198,6 +201,22 @@ def _calls(
         strategy.run(replica, args=(iterator,))
 
     return call, call_silently
+
+
+def _fetch(result: Any, role: Role, stop: Stop, known: Any) -> Any:
+    """The losses of a call, None of one that returns nothing; the `known` loss again where the
+    worker has left with them: the call is done, and its gradients are on the ps.
+
+    Raises:
+        OpError: A ps was lost.
+    """
+    try:
+        return result.fetch()
+    except LOSS:
+        if stop.requested or _lost_ps(role):
+            raise
+        print("a worker left before its loss was read; the next line shows the one before")
+        return known
 
 
 def _lost_ps(role: Role) -> str:
