@@ -12,6 +12,7 @@ import re
 
 _PREAMBLE = re.compile(r"From /job:|Graph execution error:|\d+ root error|=+$|Detected at node")
 _TASK = re.compile(r"/job:(\w+)/replica:\d+/task:(\d+)")
+_REMOTE = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 _GRPC_STATUS = re.compile(r"(?:last error: )?(?:UNKNOWN|UNAVAILABLE|INTERNAL): ")
 _SOCKET = re.compile(
     r"(Connection refused|Connection reset by peer|Socket closed|No route to host|"
@@ -58,10 +59,15 @@ def reason(error: BaseException) -> str:
 
 
 def named_task(error: BaseException, own: tuple[str, int]) -> tuple[str, int] | None:
-    """The last other task that a TensorFlow error names: the one that a call went to."""
-    named = [(job, int(index)) for job, index in _TASK.findall(_message(error))]
-    others = [task for task in named if task != own]
-    return others[-1] if others else None
+    """The other task that a TensorFlow error is about.
+
+    That is the target nearest to the socket's words, which stands first: later ones passed the
+    error on. Without a target it is the last task that is named.
+    """
+    targets = _REMOTE.findall(_message(error))
+    named = targets or _TASK.findall(_message(error))[::-1]
+    others = [(job, int(index)) for job, index in named if (job, int(index)) != own]
+    return others[0] if others else None
 
 
 def socket_reason(error: BaseException) -> str:

@@ -52,3 +52,14 @@ def test_the_task_that_an_error_names() -> None:
     plain = tf.errors.UnavailableError(None, None, "=======\nno such thing")
     assert named_task(plain, ("worker", 0)) is None
     assert socket_reason(plain) == "no such thing"
+
+
+def test_a_task_that_passed_an_error_on_is_not_blamed() -> None:
+    """A ps that was reading from a worker tells of the worker's end."""
+    words = (
+        "recvmsg:Connection reset by peer\nAdditional GRPC error information from remote target "
+        "/job:worker/replica:0/task:1 while calling /tensorflow.WorkerService/RecvTensor:\n"
+        "Additional GRPC error information from remote target /job:ps/replica:0/task:0 while "
+        "calling /tensorflow.WorkerService/RecvTensor:"
+    )
+    assert named_task(OSError(words), ("worker", 0)) == ("worker", 1)

@@ -118,7 +118,8 @@ def test_data_service(tasks: Tasks) -> None:
         worker.says("worker listens on")
     client = tasks.run(*tour, "--part=client", where)
     assert client.wait() == 0
-    assert "read 20 batches" in client.text.splitlines()[-1]
+    # Each worker may end with a batch that is not full.
+    assert re.match(r"read 2\d batches, each once", client.text.splitlines()[-1])
     for server in (*workers, dispatcher):
         server.signal(signal.SIGTERM)
         assert server.wait(30) == 0
