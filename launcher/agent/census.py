@@ -36,7 +36,8 @@ class _Marks:
         while True:
             todo = [key for key in keys if key not in self._known and key not in self.unread]
             if not todo or bounded(lambda todo=todo: self._read_all(todo)):  # type: ignore[misc]
-                return {**dict.fromkeys(self.unread, (None, False)), **self._known}
+                # Of all keys: a reading that ends just now takes its key out of `unread`.
+                return {key: self._known.get(key, (None, False)) for key in keys}
             self.unread.add(self._at)
 
     def _read_all(self, todo: list[Key]) -> None:
@@ -80,7 +81,7 @@ class Census:
     @property
     def unread(self) -> list[int]:
         """Processes of which cannot be said whose they are: they wait in the kernel."""
-        return sorted(pid for pid, _ in self._marks.unread)
+        return sorted(pid for pid, _ in list(self._marks.unread))
 
     def take(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
         """Looks at the process table now: the run's processes and whose they are."""

@@ -272,3 +272,21 @@ def test_a_busy_machine_makes_no_process_a_stranger(monkeypatch: pytest.MonkeyPa
     everyone = dict(list(table().items())[:50])
     found = census.Census("busy-20260101-000000-abcd", apart=-1).take(everyone)
     assert set(found) == set(everyone) - {os.getpid()} and set(marked) == set(everyone)
+
+
+def test_a_reading_that_ends_during_a_look_loses_no_process() -> None:
+    """Whoever was stuck comes back between two lines of the look: nothing is missing in it."""
+
+    class Shrinking(set[tuple[int, int]]):
+        """Forgets what it is asked for, as the thread that reads does when it comes back."""
+
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            self.difference_update({key})
+            return found
+
+    everyone = table()
+    looks = census.Census("nobody-20260101-000000-abcd")
+    looks._marks.unread = Shrinking((p.pid, p.start) for p in everyone.values())
+    assert set(looks.take(everyone)) <= looks.below
+    assert not looks.unread

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -612,8 +613,11 @@ def test_folders_and_socket_are_private(client: Client) -> None:
     assert run.stat().st_mode & 0o777 == 0o700
     local = Path(local_folder())
     assert local.stat().st_mode & 0o777 == 0o700
+    modes = []
     for socket in local.glob("*.sock"):
-        assert socket.stat().st_mode & 0o777 == 0o600
+        with suppress(FileNotFoundError):  # those of tests that run beside this one come and go
+            modes.append(socket.stat().st_mode & 0o777)
+    assert set(modes) == {0o600}
     assert (run / "logs").stat().st_mode & 0o777 == 0o700
 
 
