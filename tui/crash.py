@@ -11,11 +11,11 @@ from pathlib import Path
 from textual.app import App
 from textual.worker import WorkerFailed
 
+from launcher.printable import pictured
 from launcher.run.states import RunState
 from launcher.session.session import Session
 from tui.exits import Exit
 from tui.headless import run_headless
-from tui.one_line import visible
 from tui.report import report
 
 FILE_NAME = "screen-errors.txt"
@@ -67,7 +67,7 @@ def go_on(sessions: Sequence[Session], error: BaseException) -> int:
 def tell(error: BaseException, folder: Path) -> None:
     """Says on stderr that the screen has failed, and where the whole error was saved."""
     lines = traceback.format_exception(error)
-    last = visible(traceback.format_exception_only(error)[-1].strip())
+    last = pictured(traceback.format_exception_only(error)[-1].strip())
     print(f"tfmux: the screen failed: {last}", file=sys.stderr, flush=True)
     file = folder / FILE_NAME
     when = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -78,7 +78,7 @@ def tell(error: BaseException, folder: Path) -> None:
     except OSError as problem:
         print(f"tfmux: {file}: {problem.strerror}; the error was:", file=sys.stderr)
         print(
-            "".join(visible(line) + "\n" for line in "".join(lines).splitlines()), file=sys.stderr
+            "".join(pictured(line) + "\n" for line in "".join(lines).splitlines()), file=sys.stderr
         )
     else:
         print(f"tfmux: the whole error is in {file}", file=sys.stderr, flush=True)
