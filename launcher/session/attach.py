@@ -13,7 +13,7 @@ from ..store.logs import LogStore
 from ..store.replay import Replay
 from ..store.runs import RunFolder
 from ..store.stored_events import Damage, events
-from .session import Session
+from .launcher import Launcher
 
 
 class StoredRun:
@@ -39,10 +39,10 @@ class StoredRun:
         """Nothing of it can live any more: it ended, and every host confirmed it."""
         return self.replay.over
 
-    def attach(self) -> Session:
-        """A session that takes the run over when it is started."""
+    def attach(self) -> Launcher:
+        """A launcher that takes the run over when it is started."""
         past = self.replay
-        return Session(self.folder, self.cluster, self.plan, resume=past.resume, past=past)
+        return Launcher(self.folder, self.cluster, self.plan, resume=past.resume, past=past)
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""

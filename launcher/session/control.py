@@ -1,8 +1,8 @@
 """What a front end holds of a run: look, listen, and say what shall happen.
 
-`session.Session` runs the launcher's own loop in a thread and implements this; a past run
-opened from disk (`history`) implements it too. Every method returns at once and is safe from
-any thread: kill-all must never wait for a screen, nor a screen for the network.
+`client.RunClient` implements it for a run that has a launcher process, `history.FinishedRun` for one
+that has ended. Every method returns at once and is safe from any thread: kill-all must never wait
+for a screen, nor a screen for the network.
 """
 
 from __future__ import annotations
@@ -21,23 +21,28 @@ class RunControl(Protocol):
 
     @property
     def logs(self) -> LogStore:
-        """The run's logs."""
+        """The run's logs, for reading."""
 
     @property
     def living(self) -> bool:
-        """False for a run of the past: everything below `series` then does nothing."""
+        """The run goes on, or its end is still being recorded. Of a run that has ended, everything
+        below `series` does nothing."""
+
+    @property
+    def unsupervised(self) -> bool:
+        """No launcher process supervises the run; `resume` starts one."""
 
     def snapshot(self) -> Snapshot:
         """The run as it stands."""
 
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        """Calls `listener` with each new snapshot, on the launcher's thread: it must only
-        hand it over. Bursts are collapsed to about 30 a second."""
+        """Calls `listener` with each new snapshot, on a thread of the run's: it must only hand it
+        over. Bursts are collapsed to about 30 a second."""
 
     def series(self, task: TaskId) -> Series:
         """What the task's metric lines said over time."""
 
-    def kill_all(self) -> None:
+    def kill_all(self, *, by_person: bool = True) -> None:
         """TERM to everything on all hosts at once, KILL after the grace; a second call kills
         at once. Ends in a receipt."""
 
@@ -47,9 +52,11 @@ class RunControl(Protocol):
     def signal(self, task: TaskId, name: str) -> None:
         """`TERM` (KILL after the grace) or `KILL` to one task."""
 
+    def resume(self) -> None:
+        """Starts a launcher process for a run whose own has died."""
+
     def detach(self) -> None:
-        """Leaves the run to a launcher without a screen."""
+        """Stops being a client of the run, which goes on."""
 
     def close(self) -> None:
-        """Nobody looks at it here any more; a run that goes on goes on. What was opened only to
-        look is closed."""
+        """Releases what was opened to look at the run."""

@@ -14,6 +14,7 @@ import bisect
 import os
 import struct
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from ..ids import TaskId
@@ -71,6 +72,8 @@ class LogFile:
         self._times: list[float] = []
         self._saved = 0
         """Marks that are in the index file."""
+        self._read = 0
+        """Bytes of the index file that have been read."""
         self._load()
 
     @property
@@ -178,6 +181,18 @@ class LogFile:
             os.close(fd)
         return bytes(buffer[max(0, count - MARK_BYTES) : count])
 
+    def refresh(self) -> None:
+        """Follows a log that another process writes: takes up the marks that it has saved since,
+        and counts only what stands behind the last of them."""
+        try:
+            info = os.stat(self.path)
+        except OSError:
+            return  # not there yet, or somebody has removed it
+        if info.st_size > self._size:
+            with suppress(OSError):
+                self._load_marks(info.st_size)
+                self._follow(info.st_size, info.st_mtime)
+
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
         self._own_disk.close()
@@ -218,21 +233,36 @@ class LogFile:
         """Takes up the log of an earlier launcher: its marks, then a count of what follows."""
         if not self.path.exists():
             return
-        on_disk = self.path.stat().st_size
-        if self._index_path.exists():
-            raw = self._index_path.read_bytes()
-            for offset, lines, time in _MARK.iter_unpack(
-                raw[: len(raw) // _MARK.size * _MARK.size]
-            ):
-                if offset > on_disk or (self._offsets and offset <= self._offsets[-1]):
+        info = self.path.stat()
+        self._load_marks(info.st_size)
+        self._follow(info.st_size, info.st_mtime)
+
+    def _load_marks(self, on_disk: int) -> None:
+        """Reads marks from the index file, from where they were read last."""
+        try:
+            fd = os.open(self._index_path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            raw = os.pread(fd, max(0, os.fstat(fd).st_size - self._read), self._read)
+        finally:
+            os.close(fd)
+        with self._lock:
+            for offset, lines, time in _MARK.iter_unpack(raw[: len(raw) // _MARK.size * _MARK.size]):
+                if offset > on_disk:
                     break
+                if self._offsets and offset <= max(self._offsets[-1], self._size):
+                    if not self._read_only:
+                        break
+                    self._read += _MARK.size  # counted here already
+                    continue
+                self._read += _MARK.size
                 self._offsets.append(offset)
                 self._lines.append(lines)
                 self._times.append(time)
+            if self._offsets and self._offsets[-1] > self._size:
+                self._size, self._newlines = self._offsets[-1], self._lines[-1]
         self._saved = len(self._offsets)
-        if self._offsets:
-            self._size, self._newlines = self._offsets[-1], self._lines[-1]
-        self._follow(on_disk, self.path.stat().st_mtime)
 
 
 class LogStore:
@@ -253,6 +283,13 @@ class LogStore:
                 path = self.folder / f"{task.stem}.log"
                 self._files[task] = LogFile(path, read_only=self._read_only, disk=self._disk)
             return self._files[task]
+
+    def refresh(self) -> None:
+        """Follows the logs that have been opened and that another process writes."""
+        with self._lock:
+            files = list(self._files.values())
+        for file in files:
+            file.refresh()
 
     def close(self) -> None:
         """Closes all logs for writing."""

@@ -1,0 +1,478 @@
+"""Client of a run: the one way in which front ends launch, follow and command a run.
+
+State and prompts come over the control socket of the run's launcher process, log text and metrics
+from the run's files. A thread follows all of them; commands are sent by the calling thread. When the
+launcher process dies the client says so, finds another one if there is, and starts one where a
+kill is still to be carried out.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ..cluster.spec import Cluster
+from ..errors import TfmuxError
+from ..hosts.credentials import Ask
+from ..ids import TaskId, new_run_id
+from ..plan.plan import make_plan
+from ..run.run import Run
+from ..run.snapshot import Snapshot
+from ..run.states import RunState, TaskState
+from ..store.logs import LogStore
+from ..store.metrics import Series
+from ..store.runs import RunFolder
+from . import snapshot_codec
+from .attach import StoredRun
+from .control_socket import PROMPTS, connect
+from .process import HELD
+from .prompts import PromptResponder
+
+OnClose = Literal["kill", "nothing"]
+Events = queue.SimpleQueue[dict[str, Any] | None]
+
+_PACE = 0.1
+_SEND_SECONDS = 2.0
+_CHUNK = 1 << 18
+_HEARD_SECONDS = 3.0
+"""How long a launcher may take to act on a kill before another one takes the run over."""
+_KILL_SECONDS = 20.0
+"""How long beyond its deadline a kill may last before another launcher takes the run over."""
+_ALONE_SECONDS = 1.0
+"""Without a launcher for so long, the run counts as unsupervised."""
+_UNSUPERVISED = "no launcher supervises this run"
+_FIRST_SECONDS = 3.0
+"""How long the state of a run that has a launcher is waited for."""
+
+
+class LauncherProcess:
+    """A launcher process that has been started and waits for its order: its imports take half a
+    second, in which the front end can read files or open its screen."""
+
+    def __init__(self) -> None:
+        self.link, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+
+    def order(self, order: dict[str, Any]) -> socket.socket:
+        """Says what to do; returns the connection, which is the first client's from then on."""
+        with suppress(OSError):  # it has died: whoever reads finds the end of the stream
+            self.link.sendall(json.dumps(order).encode() + b"\n")
+        threading.Thread(target=self._process.wait, name="reap", daemon=True).start()
+        return self.link
+
+    def cancel(self) -> None:
+        """Lets it go without an order."""
+        self.link.close()
+        self._process.wait()
+
+    @property
+    def said(self) -> str:
+        """What it wrote before it had a run's folder to write to."""
+        self._errors.seek(0)
+        return self._errors.read(4096).decode(errors="replace").strip()
+
+
+@dataclass
+class _Kill:
+    """A kill that has been asked for."""
+
+    began: float
+    by_person: bool
+    sent: bool = False
+    times: int = 1
+
+
+class RunClient:
+    """Implements `control.RunControl`."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        snapshot: Snapshot,
+        link: socket.socket | None,
+        *,
+        on_close: OnClose = "nothing",
+        ask: Ask | None = None,
+        events: bool = False,
+    ) -> None:
+        """Use `launch` or `attach`.
+
+        Args:
+            folder: the run's.
+            snapshot: the run as far as it is known.
+            link: the connection to the launcher; None to look for one.
+            on_close: what it means when this process disappears without a word.
+            ask: puts SSH prompts of the launcher to a person.
+            events: keep public events for `events()`.
+        """
+        self.folder = folder
+        self._told = snapshot
+        """The run as the launcher said last."""
+        self._snapshot = snapshot
+        self._link = link
+        self._on_close: OnClose = on_close
+        self._responder = PromptResponder(ask, self._answer) if ask is not None else None
+        self._events: Events | None = queue.SimpleQueue() if events else None
+        self._logs = LogStore(folder.path, read_only=True)
+        self._series: dict[TaskId, Series] = {}
+        self._listeners: list[Callable[[Snapshot], None]] = []
+        self._rest = b""
+        self._lost_at: float | None = None
+        self._unsupervised = False
+        self._starting = False
+        """A launcher process that was started here has not said anything yet."""
+        self._notes: tuple[str, ...] = ()
+        """What this client has to say, behind the launcher's own notes."""
+        self._kill: _Kill | None = None
+        self._sending = threading.Lock()
+        self._done = threading.Event()
+        self._closed = threading.Event()
+        self._heard = threading.Event()
+        """The launcher has said something, or does not exist."""
+        if link is not None:
+            self._greet(link)
+        self._thread = threading.Thread(target=self._follow, name="client", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def launch(
+        cls,
+        cluster: Cluster,
+        text: str,
+        *,
+        resume: str | None = None,
+        process: LauncherProcess | None = None,
+        on_close: OnClose | None = None,
+        ask: Ask | None = None,
+        events: bool = False,
+    ) -> RunClient:
+        """Launches a new run of a cluster; `text` is its file as it stands.
+
+        Args:
+            process: a launcher process that was started beforehand.
+            on_close: None for what the cluster file says (`on_hangup`).
+
+        Raises:
+            TfmuxError: the cluster cannot be planned, or the run's folder not be made.
+        """
+        run_id = new_run_id(cluster.name)
+        plan = make_plan(cluster, run_id, resume=resume)
+        folder = RunFolder.create(run_id, text, cluster)
+        link = (process or LauncherProcess()).order({"launch": run_id, "resume": resume})
+        return cls(
+            folder,
+            Run(plan, time.time()).snapshot(),
+            link,
+            on_close=on_close or "kill",
+            ask=ask,
+            events=events,
+        )
+
+    @classmethod
+    def attach(
+        cls,
+        folder: RunFolder,
+        *,
+        ask: Ask | None = None,
+        events: bool = False,
+        on_close: OnClose = "nothing",
+    ) -> RunClient:
+        """Follows a run that goes on; one without a launcher process gets one.
+
+        Raises:
+            TfmuxError: the run's files cannot be read.
+        """
+        options: dict[str, Any] = {"ask": ask, "events": events, "on_close": on_close}
+        if folder.tended() is not None:
+            with suppress(OSError):
+                client = cls(folder, _unknown(folder), connect(folder.run_id), **options)
+                if client._heard.wait(_FIRST_SECONDS):
+                    return client
+                client.close()  # it stands still: what the files say must do for now
+                return cls(folder, StoredRun(folder).replay.snapshot, None, **options)
+        snapshot = StoredRun(folder).replay.snapshot
+        link = LauncherProcess().order({"attach": folder.run_id, "force": False})
+        return cls(folder, snapshot, link, **options)
+
+    # --- RunControl -----------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.folder.run_id
+
+    @property
+    def logs(self) -> LogStore:
+        """The run's logs, for reading."""
+        return self._logs
+
+    @property
+    def living(self) -> bool:
+        """The run has not ended, or its hosts are not released yet."""
+        return not self._done.is_set()
+
+    @property
+    def unsupervised(self) -> bool:
+        """No launcher process supervises the run."""
+        return self._unsupervised
+
+    def snapshot(self) -> Snapshot:
+        """The run as its launcher says."""
+        return self._snapshot
+
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        """Calls `listener` with each new snapshot, on this client's thread."""
+        self._listeners.append(listener)
+
+    def events(self) -> Events:
+        """The public events from the client's beginning on, and None at the end."""
+        assert self._events is not None, "made without `events`"
+        return self._events
+
+    def series(self, task: TaskId) -> Series:
+        """What the task's metric lines said over time."""
+        return self._series.setdefault(task, Series())
+
+    def kill_all(self, *, by_person: bool = True) -> None:
+        """Ends everything; a second call at once."""
+        kill = self._kill
+        if kill is None:
+            kill = self._kill = _Kill(time.monotonic(), by_person)
+        else:
+            kill.times += 1
+        kill.sent = self._send_kill(kill)
+
+    def restart(self, task: TaskId, *, hard: bool = False) -> None:
+        """Ends a task and starts it again."""
+        self._command(f"restart {task}", command="restart", task=str(task), hard=hard)
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """Sends TERM or KILL to one task."""
+        self._command(f"{name} to {task}", command="signal", task=str(task), name=name)
+
+    def resume(self) -> None:
+        """Starts a launcher process where none supervises the run."""
+        if self._unsupervised:
+            self._start_launcher(force=False)
+
+    def detach(self) -> None:
+        """Leaves the run, which goes on."""
+        self._on_close = "nothing"
+        self._send({"command": "detach"})
+        self.close()
+
+    def close(self) -> None:
+        """Ends this client; what its disappearance means the launcher knows."""
+        kill = self._kill
+        if kill is not None and not kill.sent:  # the last thing that a page did before it closed
+            self._done.wait(_HEARD_SECONDS + _SEND_SECONDS)
+        self._closed.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(1.0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until the run has ended and its hosts are released; False after `timeout`."""
+        return self._done.wait(timeout)
+
+    # --- sending --------------------------------------------------------------------------
+
+    def _send(self, message: dict[str, Any]) -> bool:
+        link = self._link
+        if link is None:
+            return False
+        with self._sending:
+            try:
+                link.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                return False
+        return True
+
+    def _greet(self, link: socket.socket) -> None:
+        link.settimeout(_SEND_SECONDS)
+        self._rest = b""
+        self._send(
+            {
+                "command": "subscribe",
+                "on_close": self._on_close,
+                "prompts": self._responder is not None,
+                "events": self._events is not None,
+            }
+        )
+        if self._kill is not None:
+            self._kill.began = time.monotonic()
+            self._kill.sent = self._send_kill(self._kill)
+
+    def _send_kill(self, kill: _Kill) -> bool:
+        return self._send({"command": "kill_all", "by_person": kill.by_person})
+
+    def _answer(self, ident: int, text: str | None) -> None:
+        self._command("the answer", command="answer", id=ident, text=text)
+
+    def _command(self, words: str, **message: Any) -> None:
+        if not self._send(message):
+            self._note(f"{words}: not sent, no launcher supervises this run")
+
+    # --- its thread -----------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        try:
+            while not self._closed.is_set() and not self._done.is_set():
+                if self._link is None:
+                    self._closed.wait(_PACE)
+                    self._find_launcher()
+                else:
+                    self._receive(self._link)
+                self._logs.refresh()
+                self._watch_kill()
+            self._logs.refresh()
+        finally:
+            if self._responder is not None:
+                self._responder.close()
+            if self._link is not None:
+                self._link.close()
+            if self._events is not None:
+                self._events.put(None)
+
+    def _receive(self, link: socket.socket) -> None:
+        readable, _, _ = select.select([link], [], [], _PACE)
+        if not readable:
+            return
+        try:
+            data = link.recv(_CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            self._lose()
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        told, finished = self._told, False
+        for line in lines:
+            message = json.loads(line)
+            if "changes" in message:
+                told = snapshot_codec.apply(told, message["changes"])
+            elif "prompts" in message and self._responder is not None:
+                self._responder.show(PROMPTS.validate_python(message["prompts"]))
+            elif "event" in message and self._events is not None:
+                self._events.put(message["event"])
+            elif "lost_events" in message:
+                self._note(f"{message['lost_events']} events were lost: they were not read in time")
+            elif "error" in message:
+                self._refused(message["error"])
+            finished = finished or "finished" in message
+        if told is not self._told:
+            self._told, self._starting = told, False
+            self._show()
+        if finished:
+            self._done.set()
+
+    def _show(self) -> None:
+        """Hands the newest state over to whoever listens."""
+        told = self._told
+        tasks = told.tasks
+        if self._unsupervised and told.state is not RunState.ENDED:
+            tasks = tuple(
+                view
+                if view.state.ended
+                else replace(view, state=TaskState.LOST, reason=_UNSUPERVISED)
+                for view in tasks
+            )
+        self._snapshot = replace(told, tasks=tasks, notes=(*told.notes, *self._notes))
+        self._heard.set()
+        for listener in self._listeners:
+            listener(self._snapshot)
+
+    def _note(self, text: str) -> None:
+        self._notes += (text,)
+        self._show()
+
+    # --- a launcher that has gone ---------------------------------------------------------
+
+    def _lose(self) -> None:
+        """The launcher has closed the connection without a word of the end."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+        self._lost_at = time.monotonic()
+        if self._responder is not None:
+            self._responder.show(())
+
+    def _refused(self, reason: str) -> None:
+        """The launcher process could not begin."""
+        if reason != HELD:  # else there is another one, which is looked for
+            self._note(reason)
+
+    def _find_launcher(self) -> None:
+        """Connects to another launcher of the run; says so where there is none."""
+        with suppress(OSError):
+            self._link = connect(self.run_id)
+            self._unsupervised, self._lost_at = False, None
+            self._greet(self._link)
+            return
+        lost_at = self._lost_at = self._lost_at or time.monotonic()
+        alone = time.monotonic() - lost_at > _ALONE_SECONDS
+        if self._unsupervised or not alone or self.folder.tended() is not None:
+            return
+        with suppress(TfmuxError, OSError):  # it may have ended under another launcher
+            stored = StoredRun(self.folder).replay.snapshot
+            if stored.state is RunState.ENDED:
+                self._told = stored
+                self._show()
+                self._done.set()
+                return
+        self._unsupervised = True
+        self._note(f"{_UNSUPERVISED}: its launcher process has ended{self._last_words()}")
+
+    def _last_words(self) -> str:
+        """The end of what the launcher process wrote on standard error."""
+        with suppress(OSError):
+            text = (self.folder.path / "launcher.log").read_text(errors="replace")
+            return f"\n{text[-500:].strip()}" if text.strip() else ""
+        return ""
+
+    def _watch_kill(self) -> None:
+        """Sees to it that a kill is carried out: by another launcher where ours has died or
+        stands still."""
+        kill = self._kill
+        if kill is None or self._told.state is RunState.ENDED:
+            return
+        waited = time.monotonic() - kill.began
+        if self._link is None:
+            if self._unsupervised:
+                self._start_launcher(force=False)
+        elif self._told.state is RunState.KILLING:
+            deadline = self._told.kill_deadline or time.time()
+            if time.time() > deadline + _KILL_SECONDS and waited > _KILL_SECONDS:
+                self._start_launcher(force=True)
+        elif waited > _HEARD_SECONDS and not self._starting:
+            self._start_launcher(force=True)
+
+    def _start_launcher(self, *, force: bool) -> None:
+        self._lose()
+        self._unsupervised, self._lost_at, self._starting = False, None, True
+        self._link = LauncherProcess().order({"attach": self.run_id, "force": force})
+        self._greet(self._link)
+
+
+def _unknown(folder: RunFolder) -> Snapshot:
+    """A run of which nothing is known yet."""
+    return Snapshot(folder.run_id, folder.run_id, RunState.CONNECTING, (), (), time.time())

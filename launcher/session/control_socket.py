@@ -1,0 +1,313 @@
+"""Control socket of a run: other processes send commands and receive its state (JSON lines over a
+Unix socket that only this user can open).
+
+A client begins with `{"command": "subscribe", "on_close": "kill" | "nothing", "prompts": bool,
+"events": bool}`: what its disappearance means, whether it can answer SSH prompts, whether it wants
+the public events. It then receives
+
+    {"changes": {…}}    the whole snapshot first, then what has changed (`snapshot_codec`)
+    {"prompts": […]}    the prompts that wait for an answer
+    {"event": {…}}      a public event
+    {"error": "…"}      the launcher could not start; it ends
+    {"finished": true}  the run has ended and its hosts are released; nothing follows
+
+and may send
+
+    {"command": "kill_all", "by_person": true}
+    {"command": "restart", "task": "worker:1", "hard": false}
+    {"command": "signal", "task": "worker:1", "name": "TERM" | "KILL"}
+    {"command": "answer", "id": 3, "text": "yes"}
+    {"command": "detach"}   from now on its disappearance means nothing
+
+Log text never passes through here: clients read the files. A client that does not read misses
+intermediate states and delays nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import TypeAdapter
+
+from ..agent.folders import local_folder
+from ..ids import TaskId
+from ..run.snapshot import Snapshot
+from . import snapshot_codec
+from .prompts import PendingPrompt, PromptQueue
+
+PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
+_LONGEST_COMMAND = 64 * 1024
+_MOST_CLIENTS = 64
+_MOST_COMMANDS = 100
+"""A second, of one client: more is no person's doing."""
+_SECONDS_BETWEEN = 1 / 30
+_SHARE = 10
+"""Encoding takes at most a tenth of the launcher's time."""
+_BEHIND_BYTES = 256 * 1024
+"""A client with more unread bytes gets no further states until it has read them."""
+_EVENT_BYTES = 16 << 20
+"""A client with more unread bytes loses events, and is told how many."""
+_FLUSH_SECONDS = 1.0
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Commands(Protocol):
+    """What clients can ask of a run."""
+
+    def kill_all(self, *, by_person: bool) -> None:
+        """Ends everything; a second call at once."""
+
+    def restart(self, task: TaskId, *, hard: bool) -> None:
+        """Ends a task and starts it again."""
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """Sends TERM or KILL to one task."""
+
+
+def socket_path(run_id: str) -> Path:
+    """The control socket of a run. It is in a host-local folder, since the run's own may be on a
+    disk that does not answer, and its path longer than a socket's may be."""
+    digest = hashlib.sha256(run_id.encode()).hexdigest()[:24]
+    return Path(local_folder()) / f"{digest}.control"
+
+
+def connect(run_id: str, timeout: float = 2.0) -> socket.socket:
+    """Connects to the launcher process of a run.
+
+    Raises:
+        OSError: no launcher listens.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(timeout)
+        link.connect(str(socket_path(run_id)))
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+class ControlSocket:
+    """Serves the clients of one run. All of it belongs to the launcher's loop."""
+
+    def __init__(self, run_id: str, commands: Commands, prompts: PromptQueue) -> None:
+        self._run_id = run_id
+        self._commands = commands
+        self._prompts = prompts
+        self._clients: dict[_Client, asyncio.Task[None]] = {}
+        self._newest: Snapshot | None = None
+        self._sent: Snapshot | None = None
+        """The state that clients have which are not behind."""
+        self._due = False
+        self._pause = _SECONDS_BETWEEN
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[None]:
+        """Accepts clients while it is entered. A launcher that takes over from one that stands
+        still replaces its socket."""
+        path = socket_path(self._run_id)
+        new = path.with_suffix(f".{os.getpid()}")
+        new.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._serve, new, limit=_LONGEST_COMMAND)
+        inode = new.stat().st_ino
+        new.chmod(0o600)
+        new.rename(path)
+        try:
+            yield
+        finally:
+            server.close()
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == inode:
+                    path.unlink()
+
+    async def add(self, link: socket.socket) -> None:
+        """Serves a client whose connection is there already."""
+        reader, writer = await asyncio.open_unix_connection(sock=link, limit=_LONGEST_COMMAND)
+        self._begin(_Client(writer), reader)
+
+    def publish(self, snapshot: Snapshot) -> None:
+        """Sends what has changed, at most 30 times a second."""
+        self._newest = snapshot
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_later(self._pause, self._send)
+
+    def record(self, event: dict[str, Any]) -> None:
+        """Sends a public event to the clients that want it."""
+        wanting = [client for client in self._clients if client.events]
+        if wanting:
+            line = _line({"event": event})
+            for client in wanting:
+                client.send_event(line)
+
+    def send_prompts(self) -> None:
+        """Sends the pending prompts to the clients that can answer them."""
+        line = _line({"prompts": PROMPTS.dump_python(self._prompts.pending, mode="json")})
+        for client in self._clients:
+            if client.responds:
+                client.writer.write(line)
+
+    async def finish(self, snapshot: Snapshot) -> None:
+        """Sends the last state and says that nothing follows."""
+        self._newest = snapshot
+        for client in self._clients:
+            client.behind = True  # each gets the whole of it, whatever it has read
+        self._send()
+        last = _line({"finished": True})
+        clients = [client for client in self._clients if client.subscribed]
+        for client in clients:
+            client.writer.write(last)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_SECONDS):
+                while any(client.unread for client in clients):
+                    await asyncio.sleep(0.005)
+
+        for client in clients:
+            client.writer.transport.abort()
+
+    # --- one client -----------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        client = _Client(writer)
+        if len(self._clients) >= _MOST_CLIENTS or not client.is_ours:
+            writer.transport.abort()
+            return
+        await self._begin(client, reader)
+
+    def _begin(self, client: _Client, reader: asyncio.StreamReader) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._listen(client, reader), name="client")
+        self._clients[client] = task
+        return task
+
+    async def _listen(self, client: _Client, reader: asyncio.StreamReader) -> None:
+        count, since = 0, time.monotonic()
+        try:
+            while line := await reader.readline():
+                count += 1
+                if count > _MOST_COMMANDS:
+                    if time.monotonic() - since < 1.0:
+                        break
+                    count, since = 0, time.monotonic()
+                self._dispatch(client, json.loads(line))
+        except (ValueError, KeyError, TypeError, RecursionError, OSError):
+            pass  # it has gone, or sends what is no command: either way it is disconnected
+        finally:
+            del self._clients[client]
+            if client.subscribed:
+                self._count(client, -1)
+            client.writer.transport.abort()
+            if client.kills:
+                self._commands.kill_all(by_person=False)
+
+    def _dispatch(self, client: _Client, message: dict[str, Any]) -> None:
+        match message:
+            case {"command": "subscribe", "on_close": "kill" | "nothing" as on_close}:
+                self._subscribe(client, message, on_close)
+            case {"command": "detach"}:
+                client.kills = False
+            case {"command": "kill_all", "by_person": bool(by_person)}:
+                self._commands.kill_all(by_person=by_person)
+            case {"command": "restart", "task": str(task), "hard": bool(hard)}:
+                self._commands.restart(TaskId.parse(task), hard=hard)
+            case {"command": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
+                self._commands.signal(TaskId.parse(task), name)
+            case {"command": "answer", "id": int(ident), "text": str() | None as text}:
+                self._prompts.answer(ident, text)
+            case _:
+                raise ValueError("not a command")
+
+    def _subscribe(self, client: _Client, message: dict[str, Any], on_close: str) -> None:
+        if client.subscribed:
+            raise ValueError("it has subscribed already")
+        client.subscribed = True
+        client.kills = on_close == "kill"
+        client.responds = bool(message.get("prompts"))
+        client.events = bool(message.get("events"))
+        self._count(client, 1)
+        if self._newest is not None:
+            self.publish(self._newest)
+        if client.responds and self._prompts.pending:
+            self.send_prompts()
+
+    def _count(self, client: _Client, by: int) -> None:
+        if client.responds:
+            self._prompts.responders += by
+        else:
+            self._prompts.others += by
+
+    # --- state ----------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        self._due = False
+        if self._newest is None:
+            return
+        began = time.monotonic()
+        before, self._sent = self._sent, self._newest
+        delta = snapshot_codec.changes(before, self._newest)
+        line = _line({"changes": delta}) if delta else b""
+        whole = b""
+        for client in self._clients:
+            if not client.subscribed:
+                continue
+            if client.unread > _BEHIND_BYTES:
+                client.behind = True
+            elif client.behind:
+                whole = whole or _line({"changes": snapshot_codec.changes(None, self._newest)})
+                client.writer.write(whole)
+                client.behind = False
+            elif line:
+                client.writer.write(line)
+        self._pause = max(_SECONDS_BETWEEN, _SHARE * (time.monotonic() - began))
+        if any(client.behind for client in self._clients if client.subscribed):
+            self.publish(self._newest)  # again when it may have read
+
+
+class _Client:
+    """One connection, and what its client has asked for."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.subscribed = False
+        self.kills = False
+        """The run is killed when it disappears."""
+        self.responds = False
+        self.events = False
+        self.behind = True
+        """It lacks a state that others have: it gets the whole snapshot next."""
+        self._lost_events = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """The process at the other end is this user's."""
+        link = self.writer.get_extra_info("socket")
+        raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return _CREDENTIALS.unpack(raw)[1] in (os.getuid(), 0)
+
+    @property
+    def unread(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return self.writer.transport.get_write_buffer_size()
+
+    def send_event(self, line: bytes) -> None:
+        """Sends an event, or counts it where the client has not read the earlier ones."""
+        if self.unread > _EVENT_BYTES:
+            self._lost_events += 1
+            return
+        if self._lost_events:
+            self.writer.write(_line({"lost_events": self._lost_events}))
+            self._lost_events = 0
+        self.writer.write(line)
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"

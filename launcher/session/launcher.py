@@ -1,0 +1,191 @@
+"""The launcher of one run: engine, log store, journal, lock and control socket together.
+
+It runs in a process of its own (`process`); front ends are clients (`client`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+from ..cluster.spec import Cluster
+from ..ids import TaskId
+from ..plan.plan import Plan, make_plan
+from ..run import events as ev
+from ..run.snapshot import Snapshot
+from ..store.disk import OtherProcess
+from ..store.logs import LogStore
+from ..store.replay import Replay
+from ..store.runs import Journal, RunFolder, Tending
+from .control_socket import ControlSocket
+from .engine import Engine
+from .prompts import PromptQueue
+
+WRITE_SECONDS = 3.0
+"""How long the end waits for the disk."""
+_END_SECONDS = 1.0
+
+
+class Launcher:
+    """Implements `control_socket.Commands`; everything but `run` belongs to its loop."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        cluster: Cluster,
+        plan: Plan,
+        *,
+        resume: str | None = None,
+        past: Replay | None = None,
+    ) -> None:
+        """Use `launch`, or `attach.StoredRun.attach`, which knows the `past` of a run."""
+        self.folder = folder
+        self._disk = OtherProcess()
+        self.logs = LogStore(folder.path, disk=self._disk)
+        self._journal = Journal(folder.journal, self._disk, self._broken)
+        self._prompts = PromptQueue(lambda: self._socket.send_prompts())
+        self._socket = ControlSocket(folder.run_id, self, self._prompts)
+        self._engine = Engine(
+            cluster,
+            plan,
+            self.logs,
+            publish=self._socket.publish,
+            record=self._record,
+            ask=self._prompts,
+            resume=resume,
+            past=past,
+            unrecorded=lambda: self._journal.trouble,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @classmethod
+    def launch(cls, folder: RunFolder, cluster: Cluster, *, resume: str | None = None) -> Launcher:
+        """The launcher of a new run whose folder is made already."""
+        plan = make_plan(cluster, folder.run_id, resume=resume)
+        return cls(folder, cluster, plan, resume=resume)
+
+    def run(self, first: socket.socket | None = None) -> Snapshot:
+        """Runs the run to its end, on a loop of its own; returns the last snapshot.
+
+        Args:
+            first: the connection of the client that has started this process.
+        """
+        loop = asyncio.new_event_loop()
+        try:
+            return loop.run_until_complete(self._main(first))
+        finally:
+            _end(loop)
+            self._close_files()
+
+    # --- commands -------------------------------------------------------------------------
+
+    def kill_all(self, *, by_person: bool) -> None:
+        """Ends everything; a second call at once."""
+        self._engine.feed(ev.KillAll(time.time(), by_person))
+
+    def restart(self, task: TaskId, *, hard: bool) -> None:
+        """Ends a task and starts it again.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+        self._engine.run.plan.task(task)
+        self._engine.feed(ev.Restart(time.time(), task, hard))
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """Sends TERM or KILL to one task.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+        self._engine.run.plan.task(task)
+        self._engine.feed(ev.SignalTask(time.time(), task, name))
+
+    def terminate(self) -> None:
+        """Ends everything because this process was told to end; safe in a signal handler."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(lambda: self.kill_all(by_person=False))
+
+    # --- its loop -------------------------------------------------------------------------
+
+    def _record(self, event: dict[str, Any]) -> None:
+        self._socket.record(event)
+        self._journal.write(event)
+
+    def _broken(self, error: BaseException) -> None:
+        """Something in the thread that writes the journal failed."""
+        loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._engine.fail, "events", error)
+
+    async def _main(self, first: socket.socket | None) -> Snapshot:
+        self._loop = asyncio.get_running_loop()
+        error: BaseException | None = None
+        with Tending(self.folder, self._disk):
+            async with AsyncExitStack() as stack:
+                # Heard once the engine has begun: it may be a kill, or gone already.
+                adding: asyncio.Task[None] | None = None
+                try:
+                    await stack.enter_async_context(self._socket.listening())
+                    adding = self._add(first)
+                    await self._engine.main()
+                    await self._finish_writing()
+                except Exception as caught:
+                    error = caught
+                await (adding or self._add(first))
+                snapshot = self._engine.final(error)
+                await self._socket.finish(snapshot)
+        return snapshot
+
+    def _add(self, first: socket.socket | None) -> asyncio.Task[None]:
+        async def add() -> None:
+            if first is not None:
+                await self._socket.add(first)
+
+        return asyncio.create_task(add(), name="first client")
+
+    async def _finish_writing(self) -> None:
+        """Waits for what is not on disk yet, but not for a disk that does not answer."""
+        monitor, journal = self._engine.outputs.monitor, self._journal
+        deadline = time.monotonic() + WRITE_SECONDS
+        while not (monitor.idle and journal.idle):
+            if time.monotonic() > deadline:
+                what = f"{journal.unwritten} events and {monitor.unstored} log bytes"
+                text = f"{what} are not stored here: the disk does not take them"
+                self._engine.feed(ev.Noted(time.time(), text))
+                return
+            await asyncio.sleep(0.01)
+
+    def _close_files(self) -> None:
+        monitor, journal = self._engine.outputs.monitor, self._journal
+        monitor.close()
+        journal.close()
+
+        def close() -> None:
+            while not (monitor.idle and journal.idle):
+                time.sleep(0.1)
+            self._disk.close()
+
+        if monitor.idle and journal.idle:
+            close()
+        else:  # when the disk answers again
+            threading.Thread(target=close, name="close", daemon=True).start()
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends what is left of a loop; threads of it that wait for a disk are left behind."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_END_SECONDS))
+    loop.close()
+    deadline = time.monotonic() + _END_SECONDS
+    threads = [t for t in threading.enumerate() if t.name.startswith("asyncio_")]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))

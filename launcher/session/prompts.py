@@ -1,0 +1,118 @@
+"""SSH prompts of a launcher process (passphrases, passwords, host keys), answered by its clients.
+
+`PromptQueue` belongs to the launcher: prompts wait there for the first answer. `PromptResponder`
+belongs to a client and puts them to the person in front of it. Answers pass through the control
+socket, which only this user can open, and are kept nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from ..hosts.credentials import Ask, Question
+
+UNATTENDED_SECONDS = 30.0
+"""How long a prompt waits while no client is connected: a browser page that is being reloaded."""
+
+
+@dataclass(frozen=True)
+class PendingPrompt:
+    """A prompt without an answer yet."""
+
+    id: int
+    question: Question
+
+
+class PromptQueue:
+    """Implements `credentials.Ask`. All of it belongs to the launcher's loop."""
+
+    def __init__(
+        self,
+        changed: Callable[[], None] = lambda: None,
+        unattended: float = UNATTENDED_SECONDS,
+    ) -> None:
+        """`changed` is called when `pending` has changed."""
+        self.responders = 0
+        """Connected clients that can put a prompt to a person."""
+        self.others = 0
+        """Connected clients that cannot, such as a headless one."""
+        self._changed = changed
+        self._unattended = unattended
+        self._ids = itertools.count(1)
+        self._pending: dict[PendingPrompt, asyncio.Future[str | None]] = {}
+
+    async def __call__(self, question: Question) -> str | None:
+        """The first answer; None when nobody is there who could give one."""
+        if self.others and not self.responders:
+            return None
+        prompt = PendingPrompt(next(self._ids), question)
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._pending[prompt] = answer
+        self._changed()
+        try:
+            while True:
+                await asyncio.wait([answer], timeout=self._unattended)
+                if answer.done():
+                    return answer.result()
+                if not self.responders:
+                    return None
+        finally:
+            del self._pending[prompt]
+            self._changed()
+
+    @property
+    def pending(self) -> tuple[PendingPrompt, ...]:
+        """The prompts without an answer, oldest first."""
+        return tuple(self._pending)
+
+    def answer(self, ident: int, text: str | None) -> None:
+        """Answers a prompt; only the first answer counts."""
+        for prompt, answer in self._pending.items():
+            if prompt.id == ident and not answer.done():
+                answer.set_result(text)
+
+
+class PromptResponder:
+    """Puts a launcher's prompts to a person, on a loop and a thread of its own."""
+
+    def __init__(self, ask: Ask, respond: Callable[[int, str | None], None]) -> None:
+        """`respond` gets a prompt's number and its answer, on any thread."""
+        self._ask = ask
+        self._respond = respond
+        self._asking: dict[int, Future[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def show(self, pending: tuple[PendingPrompt, ...]) -> None:
+        """Asks what is new among the pending prompts and withdraws those that are gone."""
+        for ident in self._asking.keys() - {prompt.id for prompt in pending}:
+            self._asking.pop(ident).cancel()
+        for prompt in pending:
+            if prompt.id not in self._asking:
+                work = self._answer(prompt)
+                self._asking[prompt.id] = asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def close(self) -> None:
+        """Withdraws all prompts and ends the thread."""
+        self.show(())
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=_run, args=(self._loop,), name="prompts", daemon=True).start()
+        return self._loop
+
+    async def _answer(self, prompt: PendingPrompt) -> None:
+        self._respond(prompt.id, await self._ask(prompt.question))
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()

@@ -1,0 +1,84 @@
+"""Snapshots as JSON between a launcher process and its clients: what has changed since another
+one, or all of it.
+
+A change is `{"run": {…}, "tasks": {"0": {…}}, "hosts": {"1": {…}}}`: tasks and hosts that differ
+by their index, and everything else of the snapshot in `run` where any of that differs. Figures
+that are no number (a loss of NaN) pass through: Python's JSON writes and reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from ..ids import TaskId
+from ..run.snapshot import HostView, Snapshot, TaskView
+
+_RUN = TypeAdapter(Snapshot)
+_TASKS = TypeAdapter(dict[int, TaskView])
+_HOSTS = TypeAdapter(dict[int, HostView])
+View = TypeVar("View", TaskView, HostView)
+
+
+def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
+    """What makes `after` of `before`, or of nothing; empty where they are equal."""
+    found: dict[str, Any] = {}
+    tasks = _differing(before.tasks if before else (), after.tasks)
+    hosts = _differing(before.hosts if before else (), after.hosts)
+    if tasks:
+        found["tasks"] = _TASKS.dump_python(tasks, mode="json")
+    if hosts:
+        found["hosts"] = _HOSTS.dump_python(hosts, mode="json")
+    rest = replace(after, tasks=(), hosts=())
+    if before is None or replace(before, tasks=(), hosts=()) != rest:
+        found["run"] = _RUN.dump_python(rest, mode="json")
+    return found
+
+
+def apply(before: Snapshot | None, change: dict[str, Any]) -> Snapshot:
+    """The snapshot that `changes` was made of.
+
+    Raises:
+        ValueError: it is no change of `before`, or one of another version of this program.
+    """
+    if "run" in change:
+        run = _RUN.validate_python(change["run"])
+    elif before is not None:
+        run = before
+    else:
+        raise ValueError("the first message is not a whole snapshot")
+    tasks = _TASKS.validate_python(change.get("tasks", {}))
+    hosts = {index: _host(raw) for index, raw in change.get("hosts", {}).items()}
+    return replace(
+        run,
+        tasks=_applied(before.tasks if before else (), tasks),
+        hosts=_applied(before.hosts if before else (), hosts),
+    )
+
+
+def _host(raw: dict[str, Any]) -> HostView:
+    # Keys of a JSON object are text; pydantic would want the tables that tasks are elsewhere.
+    try:
+        usage = {TaskId.parse(task): (cpu, rss) for task, (cpu, rss) in raw["usage"].items()}
+        view: HostView = _HOSTS.validate_python({0: {**raw, "usage": {}}})[0]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a host: {error!r}") from error
+    return replace(view, usage=usage)
+
+
+def _differing(before: Sequence[View], after: Sequence[View]) -> dict[int, View]:
+    return {
+        index: view
+        for index, view in enumerate(after)
+        if index >= len(before) or before[index] != view
+    }
+
+
+def _applied(before: Sequence[View], changed: dict[Any, View]) -> tuple[View, ...]:
+    views = dict(enumerate(before)) | {int(index): view for index, view in changed.items()}
+    if sorted(views) != list(range(len(views))):
+        raise ValueError("tasks or hosts are missing between others")
+    return tuple(views[index] for index in range(len(views)))
