@@ -79,6 +79,14 @@ class OnDisconnect(StrEnum):
     KEEP = "keep"
 
 
+class OnHangup(StrEnum):
+    """What happens to a run when the program that launched it disappears without a word: its
+    terminal was closed, or it was killed."""
+
+    KILL = "kill"
+    DETACH = "detach"
+
+
 @dataclass(frozen=True)
 class Listening:
     """Ready when the task's own process tree listens on its port."""
@@ -205,6 +213,7 @@ class RunSettings(_Table):
     on_failure: Annotated[OnFailure, one_of(OnFailure)] = OnFailure.STOP
     max_restarts: Count = 3
     on_disconnect: Annotated[OnDisconnect, one_of(OnDisconnect)] = OnDisconnect.STOP
+    on_hangup: Annotated[OnHangup, one_of(OnHangup)] = OnHangup.KILL
     lease: Lease = 600.0
     grace: Seconds = 10.0
     finish_timeout: Seconds = 60.0
