@@ -18,9 +18,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from launcher.session.session import Session
+
 from launcher.agent import proc
 from launcher.cluster.file import loads
-from launcher.session.session import Session
 
 QUIET = "import time; time.sleep(1000)"
 FLOOD = "import os\nwhile True: os.write(1, b'a line of a flood that never ends\\n' * 1000)"

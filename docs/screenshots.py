@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from launcher.session.session import Session
 from textual.pilot import Pilot
 
 from launcher.cluster.file import load
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunState
-from launcher.session.session import Session
 from tui.app import TfmuxApp
 from tui.demos import find
 from tui.screens.home import HomeScreen

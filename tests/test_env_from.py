@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from launcher.session.wishes import wish
 
 from launcher.homes import runs_home
-from launcher.session.wishes import wish
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
 

@@ -5,7 +5,6 @@ The screens of a run are imported where one is opened: the first frame of `tfmux
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from tui.screens.metrics import MetricsScreen
     from tui.screens.prompts import Asker
 
-SWITCH_SECONDS = 0.001
 RECEIPT_SECONDS = 1.5
 """How long a clean receipt is shown before the app leaves by itself."""
 
@@ -94,6 +92,8 @@ class TfmuxApp(App[int]):
         )
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
+        self._offered: RunControl | None = None
+        """The run for which a new launcher process was offered."""
         self._living: RunControl | None = None
         """The run that was seen alive here."""
 
@@ -105,9 +105,6 @@ class TfmuxApp(App[int]):
         if self._first is not None and self._pages:
             self.open_run(self._first)
         self.set_interval(0.1, self._watch_end)
-        # The launcher's thread shares the interpreter with the screen: under a flood a key would
-        # wait for it 5 ms at every turn.
-        sys.setswitchinterval(SWITCH_SECONDS)
         self._configure()
 
     def get_driver_class(self) -> type[Driver]:
@@ -314,7 +311,7 @@ class TfmuxApp(App[int]):
             self.push_screen(LeaveDialog(alive), self._leave)
 
     def action_detach(self) -> None:
-        """Leaves the run to a launcher without a screen, after one question."""
+        """Leaves the run, which goes on, after one question."""
         from tui.screens.dialogs import Confirm, Leave
 
         if self.screen.is_modal or self.control is None:
@@ -322,7 +319,7 @@ class TfmuxApp(App[int]):
         if self.control.snapshot().state is RunState.ENDED or not self.control.living:
             self.notify("the run is over", timeout=2)
             return
-        why = "The run goes on; tfmux attach takes it over again."
+        why = "The run goes on without a screen; tfmux attach comes back to it."
         self.push_screen(
             Confirm("Detach?", why), lambda yes: self._leave(Leave.DETACH if yes else None)
         )
@@ -334,9 +331,8 @@ class TfmuxApp(App[int]):
             self._leaving = True
             self.action_kill_all()
         elif choice is Leave.DETACH and self.control is not None:
-            self._leaving = True  # closed by `_watch_end` when the other launcher has the run
             self.control.detach()
-            self.notify("detaching: another launcher takes the run over")
+            self.close_run(0)
 
     @on(OpenRun)
     def _open_run(self, event: OpenRun) -> None:
@@ -354,20 +350,38 @@ class TfmuxApp(App[int]):
         snapshot = control.snapshot()
         if snapshot.state is not RunState.ENDED:
             self._living = control
+            if control.unsupervised:
+                self._offer_launcher(control)
             return
         if control is self._living and snapshot.outcome in (Outcome.KILLED, Outcome.TERMINATED):
             self._asked = True
         self._living = None
         if not (self._asked or self._leaving):
             return
-        if snapshot.outcome is Outcome.DETACHED:
-            self.close_run(0)
-            return
         self._asked = False
         self._show_receipt()
         if self._leaving and (snapshot.receipt is None or snapshot.receipt.clean):
             self.set_timer(RECEIPT_SECONDS, lambda: self._close_if(control))
         self._leaving = False
+
+    def _offer_launcher(self, control: RunControl) -> None:
+        """The launcher process of the run has died: asks, once, whether another one shall go on."""
+        from tui.screens.dialogs import Confirm
+
+        if control is self._offered or self.screen.is_modal:
+            return
+        self._offered = control
+        why = (
+            "Its tasks go on until their hosts' leases end. A new launcher process takes the run "
+            "up where it was; nothing is restarted."
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                control.resume()
+                self._offered = None
+
+        self.push_screen(Confirm("The launcher process has ended. Attach again?", why), answered)
 
     def _show_receipt(self) -> None:
         from tui.screens.dialogs import Leave, LeaveDialog, ReceiptScreen

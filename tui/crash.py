@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 
 from textual.app import App
@@ -13,14 +12,9 @@ from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
 from launcher.run.states import RunState
-from launcher.session.session import Session
-from tui.exits import Exit
-from tui.headless import run_headless
-from tui.report import report
+from launcher.session.control import RunControl
 
 FILE_NAME = "screen-errors.txt"
-TAKEOVER_SECONDS = 30.0
-"""How long the launcher in the background may need until it has taken the run over."""
 
 
 def run_app(app: App[int]) -> BaseException | None:
@@ -33,35 +27,10 @@ def run_app(app: App[int]) -> BaseException | None:
     return failed.error if isinstance(failed, WorkerFailed) else failed
 
 
-def is_ending(session: Session) -> bool:
-    """The run is at its end, or its kill has begun: there is nothing to be left to anyone."""
-    snapshot = session.snapshot()
-    over = snapshot.state in (RunState.KILLING, RunState.ENDED)
-    return over or snapshot.outcome is not None or not session.living
-
-
-def go_on(sessions: Sequence[Session], error: BaseException) -> int:
-    """Leaves runs to launchers in the background; what nobody takes over goes on here, headless.
-
-    Returns the exit code. The error is told after that has begun: the runs come first.
-    """
-    for session in sessions:
-        session.detach()
-    for session in sessions:
-        tell(error, session.folder.path)
-    codes: list[int] = [Exit.CRASHED]
-    for session in sessions:
-        if session.wait(TAKEOVER_SECONDS):
-            print(report(session.snapshot(), session.folder.path), file=sys.stderr, flush=True)
-            continue
-        print(
-            f"tfmux: no launcher in the background has taken {session.folder.run_id} over: it goes "
-            "on here, without a screen; Ctrl-C ends it",
-            file=sys.stderr,
-            flush=True,
-        )
-        codes.append(run_headless(session, as_json=False, started=True))
-    return codes[-1]
+def is_ending(control: RunControl) -> bool:
+    """The run is at its end, or its kill has begun."""
+    state = control.snapshot().state
+    return state in (RunState.KILLING, RunState.ENDED) or not control.living
 
 
 def tell(error: BaseException, folder: Path) -> None:

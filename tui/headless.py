@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 from launcher.ids import TaskId
 from launcher.printable import pictured, printable, without_escapes
-from launcher.session.session import Session
+from launcher.session.client import RunClient
 from tui.exits import Exit
 from tui.report import receipt_lines, report
 
@@ -27,6 +27,8 @@ _LONGEST = 1 << 20
 _PACE = 0.05
 _PROGRESS_SECONDS = 2.0
 _RECEIPT_SECONDS = 0.5
+_MOST_LAUNCHERS = 4
+"""Launcher processes of one run that may die before this is given up."""
 
 
 class Follower:
@@ -37,6 +39,11 @@ class Follower:
         self._fd = -1
         self._offset = offset
         self._rest = b""
+
+    @classmethod
+    def from_end(cls, path: Path) -> Follower:
+        """Only what comes after the file as it is now."""
+        return cls(path, path.stat().st_size if path.exists() else 0)
 
     def read(self) -> bytes:
         """The next bytes, at most 256 KiB."""
@@ -65,47 +72,59 @@ class Follower:
         return bool(self._rest) or (self._fd >= 0 and self._offset < os.fstat(self._fd).st_size)
 
 
-def run_headless(session: Session, *, as_json: bool, started: bool = False) -> int:
-    """Runs (or goes on with) a run until it has ended; returns the exit code."""
-    _catch_signals(session)
-    records = session.records()
-    if not started:
-        session.start()
-    out = _Output(session, as_json)
+def run_headless(client: RunClient, *, as_json: bool) -> int:
+    """Follows a run until it has ended; returns the exit code."""
+    _catch_signals(client)
+    events = client.events()
+    out = _Output(client, as_json)
     ended = told = False
+    launchers = 1
     while not ended:
-        told = told or _tell_receipt(session)
+        told = told or _tell_receipt(client)
+        if client.unsupervised:
+            launchers += 1
+            if launchers > _MOST_LAUNCHERS:
+                break
+            _say(f"{client.snapshot().notes[-1]}; starting another")
+            client.resume()
         out.logs()
         try:
-            record = records.get(timeout=_PACE)
-            while record is not None:
-                out.record(record)
-                record = records.get_nowait()
+            event = events.get(timeout=_PACE)
+            while event is not None:
+                out.record(event)
+                event = events.get_nowait()
             ended = True
         except queue.Empty:
             continue
     while out.logs(last=True):
         continue
-    session.wait()
-    snapshot = session.snapshot()
-    print(report(snapshot, session.folder.path), file=sys.stderr, flush=True)
+    if not ended:
+        _say(
+            f"no launcher process stays alive; what is left is ended by: tfmux kill {client.run_id}"
+        )
+        return Exit.UNCONFIRMED
+    snapshot = client.snapshot()
+    print(
+        report(snapshot, client.folder.path, detached=client.detached), file=sys.stderr, flush=True
+    )
+    if client.detached:
+        return Exit.SUCCESS
     return Exit.FAILED if snapshot.exit_code is None else snapshot.exit_code
 
 
 class _Output:
     """Prints records and log lines in the form that was asked for."""
 
-    def __init__(self, session: Session, as_json: bool) -> None:
+    def __init__(self, client: RunClient, as_json: bool) -> None:
         self._json = as_json
         self._stdout: TextIO | None = sys.stdout
         self._pictures = sys.stdout.isatty() and not as_json
-        self._session = session
+        self._client = client
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, float] = {}
-        self._tasks = {view.id: view.host for view in session.snapshot().tasks}
+        self._tasks = {view.id: view.host for view in client.snapshot().tasks}
         self._followers = {
-            task: Follower(session.logs.open(task).path, session.logs.open(task).size)
-            for task in self._tasks
+            task: Follower.from_end(client.folder.path / f"{task.stem}.log") for task in self._tasks
         }
 
     def logs(self, *, last: bool = False) -> bool:
@@ -176,7 +195,7 @@ class _Output:
         """`tfmux up … | head`: whoever read has gone, so the run is ended like on TERM."""
         self._stdout = None
         _say("nobody reads stdout any more; ending the run")
-        self._session.kill_all(by_person=False)
+        self._client.kill_all(by_person=False)
 
 
 def shown(line: bytes, *, pictures: bool) -> str:
@@ -186,9 +205,9 @@ def shown(line: bytes, *, pictures: bool) -> str:
     return pictured(text) if pictures else without_escapes(text)
 
 
-def _tell_receipt(session: Session) -> bool:
+def _tell_receipt(client: RunClient) -> bool:
     """The receipt at once, where a disk or results hold up the end of the launcher."""
-    snapshot = session.snapshot()
+    snapshot = client.snapshot()
     if snapshot.receipt is None or snapshot.ended is None:
         return False
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:
@@ -202,14 +221,17 @@ def _say(text: str) -> None:
     print(f"tfmux: {printable(text)}", file=sys.stderr, flush=True)
 
 
-def _catch_signals(session: Session) -> None:
+def _catch_signals(client: RunClient) -> None:
     def by_person(number: int, frame: FrameType | None) -> None:
-        session.kill_all()
+        client.kill_all()
 
     def by_machine(number: int, frame: FrameType | None) -> None:
-        session.kill_all(by_person=False)
+        client.kill_all(by_person=False)
+
+    def hang_up(number: int, frame: FrameType | None) -> None:
+        client.hang_up()
 
     signal.signal(signal.SIGINT, by_person)
     signal.signal(signal.SIGTERM, by_machine)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
-        signal.signal(signal.SIGHUP, by_machine)
+        signal.signal(signal.SIGHUP, hang_up)

@@ -12,9 +12,9 @@ from launcher.run.states import HostState, Outcome
 from tui.words import clock, figure, thousands
 
 
-def report(snapshot: Snapshot, folder: Path) -> str:
-    """What a person wants to read after the screen has closed."""
-    return "\n".join(map(printable, _lines(snapshot, folder)))
+def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
+    """What a person wants to read after the screen has closed; `detached`: the run goes on."""
+    return "\n".join(map(printable, _lines(snapshot, folder, detached)))
 
 
 def receipt_lines(receipt: Receipt, run_id: str) -> Iterator[str]:
@@ -31,9 +31,10 @@ def receipt_lines(receipt: Receipt, run_id: str) -> Iterator[str]:
         yield f"not confirmed on every host; finish with: tfmux kill {run_id}"
 
 
-def _lines(snapshot: Snapshot, folder: Path) -> Iterator[str]:
+def _lines(snapshot: Snapshot, folder: Path, detached: bool) -> Iterator[str]:
     took = clock((snapshot.ended or time.time()) - snapshot.started)
-    yield f"run {snapshot.run_id}: {snapshot.outcome or snapshot.state} after {took}"
+    state = "detached" if detached else snapshot.outcome or snapshot.state
+    yield f"run {snapshot.run_id}: {state} after {took}"
     for task in snapshot.tasks:
         if task.attempt:
             yield f"  {task.id} on {task.host}: {_task(task)}"
@@ -53,7 +54,7 @@ def _lines(snapshot: Snapshot, folder: Path) -> Iterator[str]:
     yield from snapshot.results_missing
     if snapshot.outcome is Outcome.PREFLIGHT:
         yield "nothing was started"
-    if snapshot.outcome is Outcome.DETACHED:
+    if detached or snapshot.outcome is Outcome.DETACHED:
         yield f"the run goes on; come back with: tfmux attach {snapshot.run_id}"
     yield f"logs: {folder}"
 

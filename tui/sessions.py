@@ -1,101 +1,99 @@
-"""The runs that one screen has launched or taken over, so that none is left unwatched."""
+"""The runs that one screen has launched or attached to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from launcher.cluster.spec import Cluster
-from launcher.hosts.credentials import Ask
+from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
-from launcher.session.attach import StoredRun, stored
-from launcher.session.control import RunControl
-from launcher.session.session import Session
-from launcher.session.viewing import Viewer
+from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
-from tui.detaching import detach_command
 
 
 @dataclass(frozen=True)
 class EndedRun:
-    """What is kept of a run that was launched or taken over here and has ended."""
+    """What is kept of a run that was launched here and has ended or was detached."""
 
     snapshot: Snapshot
     folder: RunFolder
-
-    @classmethod
-    def of(cls, session: Session) -> EndedRun:
-        """What is to be kept of it."""
-        return cls(session.snapshot(), session.folder)
+    detached: bool = False
 
 
 class Sessions:
-    """Starts sessions, and ends those that still live when the screen has gone."""
+    """Holds a client for each run, and ends the runs launched here when the screen has gone."""
 
     def __init__(self) -> None:
-        self._all: list[Session | EndedRun] = []
-        """In the order of their start. An ended one would keep its logs' marks and metrics."""
-        self._viewers: list[Viewer] = []
+        self._launched: list[RunClient | EndedRun] = []
+        """In the order of their launch. A client of an ended run would keep its logs' marks."""
+        self._attached: list[RunClient] = []
 
     def launch(
-        self, cluster: Cluster, text: str, ask: Ask, resume: str | None = None
-    ) -> RunControl:
+        self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
+    ) -> RunClient:
         """Launches a cluster; `text` is its file as it stands.
 
         Raises:
-            OSError: the run's folder cannot be made.
+            TfmuxError: it cannot be planned, or the run's folder not be made.
         """
-        return self._start(Session.launch(cluster, text, resume=resume), ask)
+        client = RunClient.launch(cluster, text, resume=resume, ask=ask)
+        self._launched = [_kept(run) for run in self._launched]
+        self._launched.append(client)
+        return client
 
-    def attach(self, run_id: str, ask: Ask) -> RunControl:
-        """Takes a living run over.
+    def attach(self, run_id: str, ask: PromptHandler) -> RunClient:
+        """Follows a run that goes on; one without a launcher process gets one.
 
         Raises:
-            TfmuxError: it is not known here, or its file cannot be read.
+            TfmuxError: it is not known here, or its files cannot be read.
         """
-        return self.take(stored(run_id), ask)
+        return self._follow(RunClient.attach(RunFolder.find(run_id), ask=ask))
 
-    def take(self, run: StoredRun, ask: Ask) -> RunControl:
-        """Takes a living run over."""
-        return self._start(run.attach(), ask)
+    def launched(self) -> list[RunClient]:
+        """The clients of the runs launched here, those that have ended long ago excepted."""
+        return [run for run in self._launched if isinstance(run, RunClient)]
 
-    def hold(self, run: StoredRun, ask: Ask) -> RunControl:
-        """A living run, to act on it: by the launcher that tends it, else it is taken over."""
-        if run.folder.tended() is None:
-            return self.take(run, ask)
-        return self._keep(Viewer(run.folder))
+    def terminate(self) -> None:
+        """Ends all runs launched here, not because a person asked for it."""
+        for client in self.launched():
+            client.kill_all(by_person=False)
 
-    def all(self) -> list[Session]:
-        """All sessions that are still held, in the order of their start."""
-        return [one for one in self._all if isinstance(one, Session)]
+    def hang_up(self) -> None:
+        """The terminal was closed: each run launched here does what its cluster file says."""
+        for client in self.launched():
+            client.hang_up()
 
-    def end_by_machine(self) -> None:
-        """Ends everything, not because a person wanted it."""
-        for session in self.all():
-            session.kill_all(by_person=False)
+    def detach_all(self) -> None:
+        """Leaves all runs; they go on."""
+        for client in [*self.launched(), *self._attached]:
+            client.detach()
+
+    def _follow(self, client: RunClient) -> RunClient:
+        """Holds a client whose run is not ours to end."""
+        self._attached = [one for one in self._attached if not one.closed]
+        self._attached.append(client)
+        return client
 
     def close(self) -> list[EndedRun]:
-        """Ends what lives, waits, and returns all runs in the order of their start."""
-        for viewer in self._viewers:
-            viewer.close()
-        for session in self.all():
-            if session.living and session.snapshot().outcome is None:
-                session.kill_all()
-        for session in self.all():
-            session.wait()
-        return [one if isinstance(one, EndedRun) else EndedRun.of(one) for one in self._all]
+        """Kills what lives of the runs launched here and waits for it; returns all of them."""
+        for client in self._attached:
+            client.close()
+        for client in self.launched():
+            if client.living and not client.closed and client.snapshot().outcome is None:
+                client.kill_all()
+        for client in self.launched():
+            if not client.closed:
+                client.wait()
+                client.close()
+        return [_ended(run) if isinstance(run, RunClient) else run for run in self._launched]
 
-    def _keep(self, viewer: Viewer) -> Viewer:
-        self._viewers = [one for one in self._viewers if not one.closed]
-        self._viewers.append(viewer)
-        return viewer
 
-    def _start(self, session: Session, ask: Ask) -> Session:
-        session.detach_with(detach_command(session))
-        session.on_question(ask)
-        self._all = [
-            EndedRun.of(one) if isinstance(one, Session) and not one.living else one
-            for one in self._all
-        ]
-        self._all.append(session)
-        session.start()
-        return session
+def _kept(run: RunClient | EndedRun) -> RunClient | EndedRun:
+    if isinstance(run, RunClient) and not run.living:
+        run.close()
+        return _ended(run)
+    return run
+
+
+def _ended(client: RunClient) -> EndedRun:
+    return EndedRun(client.snapshot(), client.folder, client.detached)

@@ -102,7 +102,7 @@ class Shelf:
         entries = []
         for folder in folders[:MOST_RUNS]:
             told = self._summary(folder)
-            entries.append(RunEntry(told, None if told.over else folder.tended()))
+            entries.append(RunEntry(told, None if told.over else folder.launcher_pid()))
         shown = [unreadable_summary(run) for run in unreadable[:MOST_RUNS]]
         return entries + [RunEntry(told, None, asked=True) for told in shown]
 

@@ -8,52 +8,24 @@ import asyncio
 import base64
 import importlib.util
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from ..printable import printable
+from .auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from .host_keys import KnownHosts, ShownKey
 
 PASSWORDS = 3
 
 
-class QuestionKind(StrEnum):
-    """What a question is about."""
-
-    PASSWORD = "password"
-    PASSPHRASE = "passphrase"
-    PROMPT = "prompt"
-    HOST_KEY = "host key"
-
-
-YES = "yes"
-"""The one answer to a `HOST_KEY` question that trusts the key."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """Something that only a person can answer; `secret` answers are not to be shown."""
-
-    host: str
-    text: str
-    secret: bool = True
-    kind: QuestionKind = QuestionKind.PROMPT
-
-
-Ask = Callable[[Question], Awaitable[str | None]]
-"""Asks a person; None means that nobody answers (headless, or refused)."""
-
-
 class Deadline:
     """The deadline of a login, which does not run while a person is being asked."""
 
-    def __init__(self, ask: Ask | None, seconds: float) -> None:
+    def __init__(self, ask: PromptHandler | None, seconds: float) -> None:
         self._ask = ask
         self._seconds = seconds
         self._timeout: asyncio.Timeout | None = None
@@ -68,7 +40,7 @@ class Deadline:
         self._timeout = asyncio.timeout(self._seconds)
         return self._timeout
 
-    async def ask(self, question: Question) -> str | None:
+    async def ask(self, question: AuthPrompt) -> str | None:
         """Asks; the server has as long as before once the answer is there."""
         if self._ask is None:
             return None
@@ -92,7 +64,7 @@ class Deadline:
                 return None
             text = f"Passphrase of {shown_path(filename)}"
             for again in ("", *[" (that was not it)"] * (PASSWORDS - 1)):
-                question = Question(host, text + again, True, QuestionKind.PASSPHRASE)
+                question = AuthPrompt(host, text + again, True, PromptKind.PASSPHRASE)
                 given = asyncio.run_coroutine_threadsafe(self.ask(question), loop).result()
                 if given is None or _unlocks(filename, given):
                     return given
@@ -168,7 +140,7 @@ class Client(asyncssh.SSHClient):
             return None
         self._passwords += 1
         text = "Password" if self._passwords == 1 else "Password (the last one was refused)"
-        return await self._deadline.ask(Question(self._host, text, True, QuestionKind.PASSWORD))
+        return await self._deadline.ask(AuthPrompt(self._host, text, True, PromptKind.PASSWORD))
 
     async def kbdint_auth_requested(self) -> str | None:
         """None would switch the method off; an empty text offers all of its kinds."""
@@ -184,7 +156,7 @@ class Client(asyncssh.SSHClient):
         answers = []
         for text, echo in prompts:
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
-            question = Question(self._host, printable(words), secret=not echo)
+            question = AuthPrompt(self._host, printable(words), secret=not echo)
             answer = await self._deadline.ask(question)
             if answer is None:
                 return None

@@ -19,7 +19,8 @@ from ..cluster.addresses import SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..printable import printable
 from . import host_keys
-from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind, agent_keys
+from .auth_prompt import YES, AuthPrompt, PromptHandler, PromptKind
+from .credentials import Client, Deadline, agent_keys
 from .dial import dial
 from .host_keys import HostName, KnownHosts, ShownKey, accepted_keys
 from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
@@ -29,10 +30,10 @@ from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
 
 __all__ = [
-    "Ask",
+    "AuthPrompt",
     "Logins",
-    "Question",
-    "QuestionKind",
+    "PromptHandler",
+    "PromptKind",
     "SshTransport",
     "Target",
     "accepted_keys",
@@ -60,7 +61,7 @@ class Logins:
 
     def __init__(
         self,
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
         *,
         accept_new: bool = False,
         on_step: OnStep = lambda host, step, found: None,
@@ -155,7 +156,7 @@ class Logins:
         text = f"First contact with {unknown.shown.place}. Its key: {unknown.shown}. "
         text += f"T{unknown.elsewhere[1:]}. " if unknown.elsewhere else ""
         text = printable(f"{text}Trust it? ({YES}/no)")
-        question = Question(name, text, secret=False, kind=QuestionKind.HOST_KEY)
+        question = AuthPrompt(name, text, secret=False, kind=PromptKind.HOST_KEY)
         answer = await self._ask(question)
         return answer is not None and answer.strip().lower() == YES
 

@@ -13,7 +13,6 @@ from ..store.logs import LogStore
 from ..store.replay import Replay
 from ..store.runs import RunFolder
 from ..store.stored_events import Damage, events
-from .launcher import Launcher
 
 
 class StoredRun:
@@ -38,11 +37,6 @@ class StoredRun:
     def over(self) -> bool:
         """Nothing of it can live any more: it ended, and every host confirmed it."""
         return self.replay.over
-
-    def attach(self) -> Launcher:
-        """A launcher that takes the run over when it is started."""
-        past = self.replay
-        return Launcher(self.folder, self.cluster, self.plan, resume=past.resume, past=past)
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""

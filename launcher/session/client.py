@@ -1,14 +1,15 @@
 """Client of a run: the one way in which front ends launch, follow and command a run.
 
 State and prompts come over the control socket of the run's launcher process, log text and metrics
-from the run's files. A thread follows all of them; commands are sent by the calling thread. When the
-launcher process dies the client says so, finds another one if there is, and starts one where a
+from the run's files. A thread follows all of them; commands are sent by the calling thread. When
+the launcher process dies the client says so, finds another one if there is, and starts one where a
 kill is still to be carried out.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import queue
 import select
 import socket
@@ -22,24 +23,25 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import Cluster, OnHangup
 from ..errors import TfmuxError
-from ..hosts.credentials import Ask
+from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..plan.plan import make_plan
 from ..run.run import Run
 from ..run.snapshot import Snapshot
-from ..run.states import RunState, TaskState
+from ..run.states import Outcome, RunState, TaskState
+from ..store.launcher_lock import acquire
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.runs import RunFolder
 from . import snapshot_codec
 from .attach import StoredRun
 from .control_socket import PROMPTS, connect
-from .process import HELD
 from .prompts import PromptResponder
 
 OnClose = Literal["kill", "nothing"]
+_ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "nothing"}
 Events = queue.SimpleQueue[dict[str, Any] | None]
 
 _PACE = 0.1
@@ -73,10 +75,15 @@ class LauncherProcess:
                 pass_fds=(theirs.fileno(),),
             )
 
-    def order(self, order: dict[str, Any]) -> socket.socket:
-        """Says what to do; returns the connection, which is the first client's from then on."""
+    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
+        """Says what to do, and hands the run's lock over; returns the connection, which is the
+        first client's from then on."""
+        line = json.dumps(order).encode() + b"\n"
         with suppress(OSError):  # it has died: whoever reads finds the end of the stream
-            self.link.sendall(json.dumps(order).encode() + b"\n")
+            sent = socket.send_fds(self.link, [line], [] if lock is None else [lock])
+            self.link.sendall(line[sent:])
+        if lock is not None:
+            os.close(lock)
         threading.Thread(target=self._process.wait, name="reap", daemon=True).start()
         return self.link
 
@@ -112,7 +119,7 @@ class RunClient:
         link: socket.socket | None,
         *,
         on_close: OnClose = "nothing",
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
         events: bool = False,
     ) -> None:
         """Use `launch` or `attach`.
@@ -144,7 +151,10 @@ class RunClient:
         self._notes: tuple[str, ...] = ()
         """What this client has to say, behind the launcher's own notes."""
         self._kill: _Kill | None = None
-        self._sending = threading.Lock()
+        self.detached = False
+        """The run has been left and goes on."""
+        self._sending = threading.RLock()
+        """Re-entered by a signal handler that kills."""
         self._done = threading.Event()
         self._closed = threading.Event()
         self._heard = threading.Event()
@@ -163,7 +173,7 @@ class RunClient:
         resume: str | None = None,
         process: LauncherProcess | None = None,
         on_close: OnClose | None = None,
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
         events: bool = False,
     ) -> RunClient:
         """Launches a new run of a cluster; `text` is its file as it stands.
@@ -177,13 +187,19 @@ class RunClient:
         """
         run_id = new_run_id(cluster.name)
         plan = make_plan(cluster, run_id, resume=resume)
-        folder = RunFolder.create(run_id, text, cluster)
-        link = (process or LauncherProcess()).order({"launch": run_id, "resume": resume})
+        process = process or LauncherProcess()
+        try:
+            folder = RunFolder.create(run_id, text, cluster)
+            lock = acquire(folder.path)
+        except BaseException:
+            process.cancel()
+            raise
+        link = process.order({"launch": run_id, "resume": resume}, lock)
         return cls(
             folder,
             Run(plan, time.time()).snapshot(),
             link,
-            on_close=on_close or "kill",
+            on_close=on_close or _ON_HANGUP[plan.settings.on_hangup],
             ask=ask,
             events=events,
         )
@@ -193,7 +209,7 @@ class RunClient:
         cls,
         folder: RunFolder,
         *,
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
         events: bool = False,
         on_close: OnClose = "nothing",
     ) -> RunClient:
@@ -203,16 +219,22 @@ class RunClient:
             TfmuxError: the run's files cannot be read.
         """
         options: dict[str, Any] = {"ask": ask, "events": events, "on_close": on_close}
-        if folder.tended() is not None:
-            with suppress(OSError):
-                client = cls(folder, _unknown(folder), connect(folder.run_id), **options)
-                if client._heard.wait(_FIRST_SECONDS):
-                    return client
-                client.close()  # it stands still: what the files say must do for now
-                return cls(folder, StoredRun(folder).replay.snapshot, None, **options)
-        snapshot = StoredRun(folder).replay.snapshot
-        link = LauncherProcess().order({"attach": folder.run_id, "force": False})
-        return cls(folder, snapshot, link, **options)
+        lock = acquire(folder.path)
+        if lock is not None:
+            try:
+                snapshot = StoredRun(folder).replay.snapshot
+            except BaseException:
+                os.close(lock)
+                raise
+            link = LauncherProcess().order({"attach": folder.run_id}, lock)
+            return cls(folder, snapshot, link, **options)
+        with suppress(OSError):
+            client = cls(folder, _unknown(folder), connect(folder.run_id), **options)
+            if client._heard.wait(_FIRST_SECONDS):
+                return client
+            client.close()
+        # It stands still, or is about to listen: what the files say must do for now.
+        return cls(folder, StoredRun(folder).replay.snapshot, None, **options)
 
     # --- RunControl -----------------------------------------------------------------------
 
@@ -273,13 +295,30 @@ class RunClient:
     def resume(self) -> None:
         """Starts a launcher process where none supervises the run."""
         if self._unsupervised:
-            self._start_launcher(force=False)
+            self._start_launcher()
+
+    def hang_up(self) -> None:
+        """The terminal of this client was closed: does what that means for the run."""
+        if self._on_close == "kill":
+            self.kill_all(by_person=False)
+        else:
+            self.detach()
 
     def detach(self) -> None:
         """Leaves the run, which goes on."""
+        self.detached = self.living
+        self.stay_alive()
+        self.close()
+
+    def stay_alive(self) -> None:
+        """Whatever becomes of this client, the run goes on."""
         self._on_close = "nothing"
         self._send({"command": "detach"})
-        self.close()
+
+    @property
+    def closed(self) -> bool:
+        """Nothing is followed any more."""
+        return self._closed.is_set()
 
     def close(self) -> None:
         """Ends this client; what its disappearance means the launcher knows."""
@@ -341,7 +380,7 @@ class RunClient:
                     self._closed.wait(_PACE)
                     self._find_launcher()
                 else:
-                    self._receive(self._link)
+                    self._receive_checked(self._link)
                 self._logs.refresh()
                 self._watch_kill()
             self._logs.refresh()
@@ -352,6 +391,13 @@ class RunClient:
                 self._link.close()
             if self._events is not None:
                 self._events.put(None)
+
+    def _receive_checked(self, link: socket.socket) -> None:
+        try:
+            self._receive(link)
+        except (ValueError, KeyError, TypeError) as error:  # a launcher of another version
+            self._note(f"the launcher process sends what this program does not know: {error}")
+            self._lose()
 
     def _receive(self, link: socket.socket) -> None:
         readable, _, _ = select.select([link], [], [], _PACE)
@@ -418,8 +464,16 @@ class RunClient:
 
     def _refused(self, reason: str) -> None:
         """The launcher process could not begin."""
-        if reason != HELD:  # else there is another one, which is looked for
-            self._note(reason)
+        self._told = replace(
+            self._told,
+            state=RunState.ENDED,
+            outcome=Outcome.FAILED,
+            exit_code=4,
+            ended=time.time(),
+            launcher_error=reason,
+        )
+        self._show()
+        self._done.set()
 
     def _find_launcher(self) -> None:
         """Connects to another launcher of the run; says so where there is none."""
@@ -430,7 +484,7 @@ class RunClient:
             return
         lost_at = self._lost_at = self._lost_at or time.monotonic()
         alone = time.monotonic() - lost_at > _ALONE_SECONDS
-        if self._unsupervised or not alone or self.folder.tended() is not None:
+        if self._unsupervised or not alone or self.folder.launcher_pid() is not None:
             return
         with suppress(TfmuxError, OSError):  # it may have ended under another launcher
             stored = StoredRun(self.folder).replay.snapshot
@@ -458,7 +512,7 @@ class RunClient:
         waited = time.monotonic() - kill.began
         if self._link is None:
             if self._unsupervised:
-                self._start_launcher(force=False)
+                self._start_launcher()
         elif self._told.state is RunState.KILLING:
             deadline = self._told.kill_deadline or time.time()
             if time.time() > deadline + _KILL_SECONDS and waited > _KILL_SECONDS:
@@ -466,11 +520,20 @@ class RunClient:
         elif waited > _HEARD_SECONDS and not self._starting:
             self._start_launcher(force=True)
 
-    def _start_launcher(self, *, force: bool) -> None:
+    def _start_launcher(self, *, force: bool = False) -> None:
+        """Starts a launcher process that takes the run up; `force`: although one that stands still
+        holds the lock. Where another one has just been started, that is connected to."""
+        try:
+            lock = None if force else acquire(self.folder.path)
+        except OSError as error:
+            self._note(f"no launcher process can be started: {error}")
+            return
         self._lose()
-        self._unsupervised, self._lost_at, self._starting = False, None, True
-        self._link = LauncherProcess().order({"attach": self.run_id, "force": force})
-        self._greet(self._link)
+        self._unsupervised, self._lost_at = False, None
+        if lock is not None or force:
+            self._starting = True
+            self._link = LauncherProcess().order({"attach": self.run_id}, lock)
+            self._greet(self._link)
 
 
 def _unknown(folder: RunFolder) -> Snapshot:

@@ -169,8 +169,8 @@ class ControlSocket:
             client.writer.write(last)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
-                while any(client.unread for client in clients):
-                    await asyncio.sleep(0.005)
+                for client in clients:
+                    await client.flushed()
 
         for client in clients:
             client.writer.transport.abort()
@@ -297,6 +297,12 @@ class _Client:
     def unread(self) -> int:
         """Bytes that the client has not taken yet."""
         return self.writer.transport.get_write_buffer_size()
+
+    async def flushed(self) -> None:
+        """Waits until the client has taken all bytes, or has gone."""
+        with contextlib.suppress(OSError):
+            self.writer.transport.set_write_buffer_limits(0)
+            await self.writer.drain()
 
     def send_event(self, line: bytes) -> None:
         """Sends an event, or counts it where the client has not read the earlier ones."""

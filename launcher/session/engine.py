@@ -34,7 +34,7 @@ from ..hosts.messages import (
     TaskFacts,
     Welcome,
 )
-from ..hosts.ssh import Ask, Logins
+from ..hosts.ssh import Logins, PromptHandler
 from ..ids import TaskId, tag
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import HostPlan, LogMatches, Plan, TaskPlan
@@ -75,7 +75,7 @@ class Engine:
         *,
         publish: Callable[[Snapshot], None],
         record: Callable[[dict[str, Any]], None],
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
         resume: str | None = None,
         past: Replay | None = None,
         unrecorded: Callable[[], str] = str,

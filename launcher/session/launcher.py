@@ -18,9 +18,11 @@ from ..plan.plan import Plan, make_plan
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..store.disk import OtherProcess
+from ..store.launcher_lock import LauncherLock
 from ..store.logs import LogStore
 from ..store.replay import Replay
-from ..store.runs import Journal, RunFolder, Tending
+from ..store.runs import Journal, RunFolder
+from .attach import StoredRun
 from .control_socket import ControlSocket
 from .engine import Engine
 from .prompts import PromptQueue
@@ -42,7 +44,7 @@ class Launcher:
         resume: str | None = None,
         past: Replay | None = None,
     ) -> None:
-        """Use `launch`, or `attach.StoredRun.attach`, which knows the `past` of a run."""
+        """Use `launch` or `attach`."""
         self.folder = folder
         self._disk = OtherProcess()
         self.logs = LogStore(folder.path, disk=self._disk)
@@ -68,15 +70,22 @@ class Launcher:
         plan = make_plan(cluster, folder.run_id, resume=resume)
         return cls(folder, cluster, plan, resume=resume)
 
-    def run(self, first: socket.socket | None = None) -> Snapshot:
+    @classmethod
+    def attach(cls, run: StoredRun) -> Launcher:
+        """A launcher that goes on with a run which an earlier one has begun."""
+        past = run.replay
+        return cls(run.folder, run.cluster, run.plan, resume=past.resume, past=past)
+
+    def run(self, first: socket.socket | None = None, lock: int | None = None) -> Snapshot:
         """Runs the run to its end, on a loop of its own; returns the last snapshot.
 
         Args:
             first: the connection of the client that has started this process.
+            lock: a descriptor that holds the run's lock.
         """
         loop = asyncio.new_event_loop()
         try:
-            return loop.run_until_complete(self._main(first))
+            return loop.run_until_complete(self._main(first, lock))
         finally:
             _end(loop)
             self._close_files()
@@ -123,10 +132,10 @@ class Launcher:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._engine.fail, "events", error)
 
-    async def _main(self, first: socket.socket | None) -> Snapshot:
+    async def _main(self, first: socket.socket | None, lock: int | None) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         error: BaseException | None = None
-        with Tending(self.folder, self._disk):
+        with LauncherLock(self.folder.path, lock, self._disk):
             async with AsyncExitStack() as stack:
                 # Heard once the engine has begun: it may be a kill, or gone already.
                 adding: asyncio.Task[None] | None = None

@@ -88,7 +88,7 @@ async def _look(folder: RunFolder) -> LivingRun | None:
     if run.over:
         return None
     snapshot = run.replay.snapshot
-    launcher = folder.tended()
+    launcher = folder.launcher_pid()
     if launcher is not None:
         live = [view for view in snapshot.tasks if view.state.live]
         hosts = tuple(

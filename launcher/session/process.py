@@ -1,13 +1,14 @@
 """Launcher process of a run: `python -P -m launcher.session.process FD`.
 
 Started by a front end (`client.LauncherProcess`), in a session of its own, so that neither a closed
-terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which sends one order:
+terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which sends one order, and
+with it a descriptor that holds the run's lock:
 
     {"launch": RUN_ID, "resume": RUN_ID | null}
-    {"attach": RUN_ID, "force": bool}    `force`: although another process holds the run's lock
+    {"attach": RUN_ID}    without a descriptor: although a launcher that stands still holds the lock
 
-and is from then on a client like any other (`control_socket`). Standard error goes to `launcher.log`
-in the run's folder.
+and is from then on a client like any other (`control_socket`). Standard error goes to
+`launcher.log` in the run's folder.
 """
 
 from __future__ import annotations
@@ -23,28 +24,23 @@ from typing import Any
 from ..cluster.file import load
 from ..errors import TfmuxError
 from ..homes import runs_home
-from ..store.runs import RunFolder, Tending
+from ..store.runs import RunFolder
 from .attach import StoredRun
 from .launcher import Launcher
 
 _LONGEST = 64 * 1024
-HELD = "held"
-"""The `error` that says that another launcher process has the run."""
 
 
 def main(words: list[str]) -> int:
     """Waits for the order and carries it out; 0 unless it could not begin."""
     link = socket.socket(fileno=int(words[0]))
-    order = _order(link)
+    order, lock = _order(link)
     if order is None:
         return 0  # whoever started us has gone before it said what for
     try:
         launcher = _launcher(order)
     except (TfmuxError, OSError) as error:
         link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
-        return 1
-    if launcher is None:
-        link.sendall(json.dumps({"error": HELD}).encode() + b"\n")
         return 1
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -54,34 +50,35 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGINT, terminate)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     link.setblocking(False)
-    launcher.run(link)
+    launcher.run(link, lock)
     return 0
 
 
-def _order(link: socket.socket) -> dict[str, Any] | None:
-    """The first line that comes; nothing behind it is read."""
+def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
+    """The first line that comes, and the descriptor with it; nothing behind it is read."""
     line = b""
+    lock: int | None = None
     while not line.endswith(b"\n") and len(line) < _LONGEST:
-        byte = link.recv(1)
+        byte, descriptors, _, _ = socket.recv_fds(link, 1, 1)
         if not byte:
-            return None
+            return None, lock
         line += byte
+        for fd in descriptors:
+            os.set_inheritable(fd, False)
+            lock = fd
     order = json.loads(line)
     assert isinstance(order, dict)
-    return order
+    return order, lock
 
 
-def _launcher(order: dict[str, Any]) -> Launcher | None:
-    """None where another process has the run's lock."""
+def _launcher(order: dict[str, Any]) -> Launcher:
     run_id = order.get("launch") or order["attach"]
     folder = RunFolder(runs_home() / run_id)
     _log_to(folder)
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
         return Launcher.launch(folder, cluster, resume=order.get("resume"))
-    if not order.get("force") and folder.tended() is not None:
-        return None
-    return StoredRun(folder).attach()
+    return Launcher.attach(StoredRun(folder))
 
 
 def _log_to(folder: RunFolder) -> None:

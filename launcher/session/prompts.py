@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from ..hosts.credentials import Ask, Question
+from ..hosts.auth_prompt import AuthPrompt, PromptHandler
 
 UNATTENDED_SECONDS = 30.0
 """How long a prompt waits while no client is connected: a browser page that is being reloaded."""
@@ -25,11 +25,11 @@ class PendingPrompt:
     """A prompt without an answer yet."""
 
     id: int
-    question: Question
+    question: AuthPrompt
 
 
 class PromptQueue:
-    """Implements `credentials.Ask`. All of it belongs to the launcher's loop."""
+    """Implements `credentials.PromptHandler`. All of it belongs to the launcher's loop."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PromptQueue:
         self._ids = itertools.count(1)
         self._pending: dict[PendingPrompt, asyncio.Future[str | None]] = {}
 
-    async def __call__(self, question: Question) -> str | None:
+    async def __call__(self, question: AuthPrompt) -> str | None:
         """The first answer; None when nobody is there who could give one."""
         if self.others and not self.responders:
             return None
@@ -80,7 +80,7 @@ class PromptQueue:
 class PromptResponder:
     """Puts a launcher's prompts to a person, on a loop and a thread of its own."""
 
-    def __init__(self, ask: Ask, respond: Callable[[int, str | None], None]) -> None:
+    def __init__(self, ask: PromptHandler, respond: Callable[[int, str | None], None]) -> None:
         """`respond` gets a prompt's number and its answer, on any thread."""
         self._ask = ask
         self._respond = respond

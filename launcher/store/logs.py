@@ -191,7 +191,8 @@ class LogFile:
         if info.st_size > self._size:
             with suppress(OSError):
                 self._load_marks(info.st_size)
-                self._follow(info.st_size, info.st_mtime)
+                # The writer counts as well: what it has counted next time need not be read here.
+                self._follow(min(info.st_size, self._size + _READ), info.st_mtime)
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
@@ -247,8 +248,9 @@ class LogFile:
             raw = os.pread(fd, max(0, os.fstat(fd).st_size - self._read), self._read)
         finally:
             os.close(fd)
+        raw = raw[: len(raw) // _MARK.size * _MARK.size]
         with self._lock:
-            for offset, lines, time in _MARK.iter_unpack(raw[: len(raw) // _MARK.size * _MARK.size]):
+            for offset, lines, time in _MARK.iter_unpack(raw):
                 if offset > on_disk:
                     break
                 if self._offsets and offset <= max(self._offsets[-1], self._size):

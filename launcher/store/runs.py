@@ -7,24 +7,22 @@ nothing stale can stay behind after a crash.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
-import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..agent.folders import FolderError, private
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
 from ..homes import runs_home
-from .disk import Disk, OwnDisk
+from .disk import Disk
+from .launcher_lock import launcher_pid
 from .stored_events import Damage, stored_records
 from .worker import Worker
 
@@ -32,8 +30,6 @@ STALLED_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
 _AGAIN_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
-_LOCK_SECONDS = 0.2
-_PID_WIDTH = 10
 
 
 class RunFolder:
@@ -133,17 +129,9 @@ class RunFolder:
         """The events so far as they stand there; `damage` gets what could not be read."""
         return stored_records(self.journal, Damage() if damage is None else damage)
 
-    def tended(self) -> int | None:
-        """The pid of the launcher that tends the run now, or None."""
-        try:
-            with (self.path / "launcher.lock").open("r+") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    return int(file.read(20) or 0)
-        except (OSError, ValueError):
-            return None
-        return None
+    def launcher_pid(self) -> int | None:
+        """The pid of the run's launcher process, or None where it has none."""
+        return launcher_pid(self.path)
 
 
 @dataclass(frozen=True)
@@ -152,62 +140,6 @@ class UnreadableRun:
 
     run_id: str
     reason: str
-
-
-class Tending:
-    """A launcher's lock on its run; two may overlap while one takes over from the other.
-
-    While it is entered, a thread takes the lock as soon as an earlier launcher has left it.
-    """
-
-    def __init__(self, folder: RunFolder, disk: Disk | None = None) -> None:
-        self._path = folder.path / "launcher.lock"
-        self._disk = disk or OwnDisk()
-        self._fd = -1
-        self._trying = threading.Lock()
-        self._over = threading.Event()
-
-    def try_lock(self) -> bool:
-        """Takes the lock; False while another launcher still holds it."""
-        with self._trying:
-            if not self._path.exists():
-                self._disk.write(self._path, b"", 0)
-            if self._fd < 0:
-                self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            with suppress(OSError):  # on a full disk nobody learns our pid, but the lock is ours
-                self._disk.write(self._path, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
-            return True
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._keep_trying, name="lock", daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()
-        self._release()
-
-    def _keep_trying(self) -> None:
-        while not self._over.is_set():
-            with suppress(OSError):  # a full disk: others see no launcher here, for now
-                if self.try_lock():
-                    break
-            self._over.wait(_LOCK_SECONDS)
-        if self._over.is_set():  # meanwhile: `__exit__` does not wait for a disk
-            self._release()
-
-    def _release(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 class Journal:

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher.hosts.credentials import Question
+from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import Logins
 from launcher.plan.plan import SshTarget
 from tests.beds.inprocess import SshServer
@@ -17,9 +17,9 @@ class Person:
     """Gives every question the same answer, and keeps the questions."""
 
     answer: str | None = None
-    asked: list[Question] = field(default_factory=list)
+    asked: list[AuthPrompt] = field(default_factory=list)
 
-    async def __call__(self, question: Question) -> str | None:
+    async def __call__(self, question: AuthPrompt) -> str | None:
         self.asked.append(question)
         return self.answer
 

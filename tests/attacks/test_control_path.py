@@ -12,11 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from launcher.session.session import Session
+from launcher.session.wishes import door
 
 from launcher.cluster.file import loads
 from launcher.run.states import RunState
-from launcher.session.session import Session
-from launcher.session.wishes import door
 from tests.beds.frozen import FreezableDisk
 from tests.beds.inprocess import SshServer
 from tests.command import python_task

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launcher.session.session import Session
 
 from launcher.cluster.file import load
 from launcher.homes import runs_home
 from launcher.run.states import RunState
-from launcher.session.session import Session
 from tests.beds.frozen import FreezableDisk
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write

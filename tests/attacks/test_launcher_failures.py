@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launcher.session.session import Session
 
 from launcher.agent import wire
 from launcher.cluster.file import loads
@@ -21,7 +22,6 @@ from launcher.run.states import RunState
 from launcher.session import engine, session
 from launcher.session.figures import Figures
 from launcher.session.leaving import Leaving
-from launcher.session.session import Session
 from launcher.store.metrics import Extractor
 from launcher.store.runs import Journal
 from tests.command import write

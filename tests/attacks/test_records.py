@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from launcher.session.viewing import Viewer
 
 from launcher.homes import runs_home
 from launcher.ids import TaskId
 from launcher.session.attach import StoredRun
 from launcher.session.history import summary
-from launcher.session.viewing import Viewer
 from launcher.store.records import metric_record
 from launcher.store.runs import RunFolder
 from launcher.store.stored_events import Damage

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from launcher.session.session import Session
+from launcher.session.viewing import Viewer
 
 from launcher.cluster.file import loads
 from launcher.homes import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.history import PastRun, summary
-from launcher.session.session import Session
-from launcher.session.viewing import Viewer
 from launcher.store.runs import RunFolder
 from tui.sessions import EndedRun, Sessions
 

@@ -15,6 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from launcher.session.session import Session
+from launcher.session.shown import decode, encode
+from launcher.session.viewing import Viewer
 
 from launcher.cluster.file import load
 from launcher.ids import TaskId
@@ -22,9 +25,6 @@ from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome, RunState, TaskState
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
-from launcher.session.session import Session
-from launcher.session.shown import decode, encode
-from launcher.session.viewing import Viewer
 from launcher.store.runs import RunFolder
 from tests.beds import guard
 from tests.command import DEADLINE, write

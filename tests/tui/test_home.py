@@ -227,7 +227,7 @@ async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("escape")
             await until(pilot, lambda: missing(pilot, "on all hosts?"))
-            assert folder.tended()
+            assert folder.launcher_pid()
 
 
 async def test_f9_has_the_launcher_of_a_living_run_end_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from launcher.homes import runs_home
 from tui.exits import Exit
 
 if TYPE_CHECKING:
-    from launcher.session.session import Session
+    from tui.app import TfmuxApp
     from tui.screens.opening import Imported
     from tui.screens.page import Page
     from tui.sessions import EndedRun, Sessions
@@ -21,14 +21,48 @@ if TYPE_CHECKING:
 def home(files: Sequence[Path] = ()) -> int:
     """Opens the UI without a run. With a file, that cluster is shown, ready to be launched.
 
-    Returns the exit code of the last run launched for a file; from the home screen alone 0, or
-    4 where some host could not confirm that nothing is left; 70 when the screen itself failed.
+    A screen that fails is opened once more; the runs go on in any case. Returns the exit code of
+    the last run launched for a file; from the home screen alone 0, or 4 where some host could not
+    confirm that nothing is left; 70 when the screen has failed twice.
     """
     from tui import crash
-    from tui.app import TfmuxApp
-    from tui.screens.opening import Opening
 
     opened: list[Sessions] = []
+    error: BaseException | None = None
+    try:
+        for again in (True, False):
+            app = _app(files, opened)
+            _end_with_signals(app, opened)
+            error = crash.run_app(app)
+            if error is None:
+                break
+            alive = [run for sessions in opened for run in sessions.launched() if run.living]
+            crash.tell(error, alive[-1].folder.path if alive else runs_home().parent)
+            if again:
+                print("tfmux: opening the screen again", file=sys.stderr, flush=True)
+        if error is not None:
+            for sessions in opened:
+                sessions.detach_all()
+    finally:
+        # However the screen ended, no run may go on unwatched.
+        ended = [run for sessions in opened for run in sessions.close()]
+    from tui.report import report
+
+    for run in ended:
+        print(report(run.snapshot, run.folder.path, detached=run.detached), file=sys.stderr)
+    if error is not None:
+        return Exit.CRASHED
+    codes = [_code(run) for run in ended]
+    if Exit.UNCONFIRMED in codes:
+        return Exit.UNCONFIRMED
+    return codes[-1] if files and codes else Exit.SUCCESS
+
+
+def _app(files: Sequence[Path], opened: list[Sessions]) -> TfmuxApp:
+    """The app with its first page; `opened` gets what holds its runs, or has it already from a
+    screen that failed."""
+    from tui.app import TfmuxApp
+    from tui.screens.opening import Opening
 
     def load() -> Imported:
         """The launcher and the editor, which nothing before the first frame needs."""
@@ -36,52 +70,43 @@ def home(files: Sequence[Path] = ()) -> int:
         from tui.sessions import Sessions
 
         def pages() -> list[Page]:
-            opened.append(Sessions())
-            first = HomeScreen(opened[0], files)
+            sessions = opened[0] if opened else Sessions()
+            opened[:] = [sessions]
+            first = HomeScreen(sessions, files)
             return [first, first.editor(files[0])] if len(files) == 1 else [first]
 
         return pages
 
     async def replace(pages: Sequence[Page]) -> Page:
-        return await app.replace_pages(pages)
+        page = await app.replace_pages(pages)
+        living = [run for run in opened[0].launched() if run.living and not run.closed]
+        if living:  # after a screen that failed
+            app.open_run(living[-1])
+        return page
 
     app = TfmuxApp(pages=[Opening(load, replace)])
+    return app
 
-    def end(*_: object) -> None:
-        # The screen may be gone already: the runs are ended first, then the screen.
+
+def _end_with_signals(app: TfmuxApp, opened: list[Sessions]) -> None:
+    """TERM and a closed terminal end the runs first, then the screen, which may be gone already."""
+
+    def terminate(*_: object) -> None:
         for sessions in opened:
-            sessions.end_by_machine()
+            sessions.terminate()
         app.exit()
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
-    error = None
-    alive: list[Session] = []
-    try:
-        error = crash.run_app(app)
-        if error is not None:
-            every = [session for sessions in opened for session in sessions.all()]
-            alive = [session for session in every if not crash.is_ending(session)]
-            if not alive:
-                crash.tell(error, runs_home().parent)
-            code = crash.go_on(alive, error)
-    finally:
-        # However the screen ended, no run may go on unwatched.
-        ended = [run for sessions in opened for run in sessions.close()]
-    from tui.report import report
+    def hang_up(*_: object) -> None:
+        for sessions in opened:
+            sessions.hang_up()
+        app.exit()
 
-    going_on = {session.folder.run_id for session in alive}
-    ended = [run for run in ended if run.folder.run_id not in going_on]
-    for run in ended:
-        print(report(run.snapshot, run.folder.path), file=sys.stderr)
-    if error is not None:
-        return code
-    codes = [_code(run) for run in ended]
-    if Exit.UNCONFIRMED in codes:
-        return Exit.UNCONFIRMED
-    return codes[-1] if files and codes else Exit.SUCCESS
+    signal.signal(signal.SIGTERM, terminate)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 def _code(run: EndedRun) -> int:
+    if run.detached:
+        return Exit.SUCCESS
     code = run.snapshot.exit_code
     return Exit.FAILED if code is None else code

@@ -9,23 +9,23 @@ import sys
 import time
 from pathlib import Path
 
-from launcher.errors import RunNotFoundError, TfmuxError
+from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import Outcome
-from launcher.session.attach import stored
-from launcher.session.killing import Killing
+from launcher.run.states import Outcome, RunState
+from launcher.session.attach import StoredRun, stored
+from launcher.session.client import RunClient
 from launcher.session.living import LivingRun, LivingRuns, living_runs
-from launcher.session.wishes import wish
 from launcher.store.runs import RunFolder
-from tui.commands.launch import show
-from tui.detaching import detach_command
+from tui.commands import launch
 from tui.exits import Exit
-from tui.headless import Follower, run_headless, shown
+from tui.headless import Follower, shown
 from tui.report import receipt_lines
 
-_PACE = 0.1
+_PACE = 0.02
+_RELEASE_SECONDS = 20.0
+"""How long the release of the hosts is waited for after the receipt."""
 
 
 def ps(*, as_json: bool) -> int:
@@ -55,7 +55,7 @@ def ps(*, as_json: bool) -> int:
 
 
 def attach(arguments: argparse.Namespace) -> int:
-    """Takes a run over; returns its exit code."""
+    """Comes back to a run; returns its exit code."""
     run = stored(arguments.run, arguments.file)
     if run.damage:
         _say(run.damage.told(run.folder.run_id))
@@ -64,11 +64,7 @@ def attach(arguments: argparse.Namespace) -> int:
         print(f"tfmux: {run.folder.run_id} has ended ({outcome})", file=sys.stderr)
         code = run.replay.snapshot.exit_code
         return Exit.SUCCESS if code is None else code
-    session = run.attach()
-    session.detach_with(detach_command(session))
-    if arguments.headless or arguments.json or not sys.stdout.isatty():
-        return run_headless(session, as_json=arguments.json)
-    return show(session)
+    return launch.attach(run.folder, arguments)
 
 
 def kill(arguments: argparse.Namespace) -> int:
@@ -92,32 +88,26 @@ def kill(arguments: argparse.Namespace) -> int:
     code = max([code, *(_end(kill) for kill in kills)])
     for kill in kills:
         if not isinstance(kill, int):
-            kill.wait()
+            kill.wait(_RELEASE_SECONDS)
     return code
 
 
-def _begin(run_id: str, file: Path | None) -> Killing | int:
+def _begin(run_id: str, file: Path | None) -> RunClient | int:
     """Begins to end a run; the exit code where there is nothing to wait for."""
-    try:
-        run = stored(run_id, file)
+    folder = RunFolder.find(run_id) if file is None else stored(run_id, file).folder
+    if folder.launcher_pid() is None:
+        run = StoredRun(folder)
         if run.damage:
-            _say(run.damage.told(run.folder.run_id))
+            _say(run.damage.told(folder.run_id))
         if run.over:
-            _say(f"{run.folder.run_id} has ended already, confirmed")
+            _say(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
-        return Killing(run)
-    except (TfmuxError, OSError) as error:
-        if file is not None or isinstance(error, RunNotFoundError):
-            raise
-        folder = RunFolder.find(run_id)
-        launcher = folder.tended()
-        if launcher is not None and wish(folder.run_id, wish="kill"):
-            _say(f"{folder.run_id}: its launcher (pid {launcher}) was told to kill it")
-        _say(f"{folder.run_id} could not be killed from here: {error}")
-        return Exit.UNCONFIRMED
+    client = RunClient.attach(folder)
+    client.kill_all()
+    return client
 
 
-def _begin_listed(run_id: str) -> Killing | int:
+def _begin_listed(run_id: str) -> RunClient | int:
     """The same of one among many: whatever is wrong with it must not hold up the others."""
     try:
         return _begin(run_id, None)
@@ -126,10 +116,12 @@ def _begin_listed(run_id: str) -> Killing | int:
         return Exit.UNCONFIRMED
 
 
-def _end(kill: Killing | int) -> int:
+def _end(kill: RunClient | int) -> int:
     if isinstance(kill, int):
         return kill
-    return _tell_end(kill.receipt())
+    while kill.snapshot().state is not RunState.ENDED:
+        time.sleep(_PACE)
+    return _tell_end(kill.snapshot())
 
 
 def logs(arguments: argparse.Namespace) -> int:

@@ -19,9 +19,9 @@ from launcher.cluster.file import load
 from launcher.errors import TfmuxError
 from tui.exits import Exit
 from tui.web.access import RequestGuard
-from tui.web.launches import FOLDER_VARIABLE, Launches
 from tui.web.peers import is_loopback
 from tui.web.server import PageServer
+from tui.web.sessions import FOLDER_VARIABLE, ServedRuns
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -54,7 +54,7 @@ def serve(arguments: argparse.Namespace) -> int:
         # What a page says that fails is no data.
         with contextlib.redirect_stdout(sys.stderr):
             asyncio.run(server.run(listener, listening))
-        living = [run.run_id for run in Launches(Path(folder)).living()]
+        living = [run.run_id for run in ServedRuns(Path(folder)).living()]
     for run_id in living:
         print(
             f"tfmux: {run_id} goes on in the background; tfmux attach {run_id} shows it, "

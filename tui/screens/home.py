@@ -266,7 +266,7 @@ class HomeScreen(Page):
             case DemoEntry():
                 self.action_launch()
             case RunEntry() as entry if entry.lives:
-                self._take_over(entry)
+                self._attach_to(entry)
             case RunEntry() as entry:
                 self._open_past(entry)
 
@@ -384,13 +384,14 @@ class HomeScreen(Page):
             return
         self.app.push_screen(KillLiving(runs, self.sessions, self.asker))
 
-    def _take_over(self, entry: RunEntry) -> None:
+    @work(thread=True, exclusive=True, group="open", exit_on_error=False)
+    def _attach_to(self, entry: RunEntry) -> None:
         try:
-            session = self.sessions.attach(entry.summary.run_id, self.asker)
-        except TfmuxError as error:
-            self._complain(error)
+            run = self.sessions.attach(entry.summary.run_id, self.asker)
+        except (TfmuxError, OSError) as error:
+            self.app.call_from_thread(self._complain, error)
             return
-        self._open(session)
+        self.app.call_from_thread(self._open, run)
 
     def _open(self, control: RunControl) -> None:
         self.post_message(OpenRun(control))

@@ -15,7 +15,6 @@ from textual.widgets import Label, Static
 
 from launcher.errors import TfmuxError
 from launcher.run.states import RunState
-from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
 from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
@@ -75,8 +74,7 @@ class KillLiving(ModalScreen[None]):
     def _end(self, entry: RunEntry) -> None:
         name = entry.summary.run_id
         try:
-            run = StoredRun(entry.summary.folder)
-            session = self._sessions.hold(run, self._asker)
+            session = self._sessions.attach(name, self._asker)
         except (TfmuxError, OSError, KeyError, ValueError) as error:
             self._failed[name] = str(error)
             return

@@ -12,27 +12,39 @@ from tui.crash import run_app, tell
 from tui.exits import Exit
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page
-from tui.web.launches import FOLDER_VARIABLE, Launches
-from tui.web.sessions import ServedSessions
+from tui.web.sessions import FOLDER_VARIABLE, ServedRuns, ServedSessions
 
 _LOOK = 1.0
+_OF_PAGES = (
+    FOLDER_VARIABLE,
+    "TEXTUAL_DRIVER",
+    "TEXTUAL_FPS",
+    "TEXTUAL_COLOR_SYSTEM",
+    "TERM_PROGRAM",
+    "TERM_PROGRAM_VERSION",
+    "COLUMNS",
+    "ROWS",
+)
 
 
 class PageApp(TfmuxApp):
     """The app of a page, which goes when its server has gone."""
 
-    def __init__(self, files: Sequence[Path], launches: Launches) -> None:
-        sessions = ServedSessions(launches, self.notify)
+    def __init__(self, files: Sequence[Path], served: ServedRuns) -> None:
+        sessions = ServedSessions(served, self.notify)
         home = HomeScreen(sessions, files)
         pages: list[Page] = [home]
         if len(files) == 1:
             pages.append(home.editor(files[0]))
-        living = launches.living()
-        super().__init__(sessions.view(living[0], home.asker) if living else None, pages)
+        living = served.living()
+        first = sessions.attach(living[0].run_id, home.asker) if living else None
+        super().__init__(first, pages)
         self.sessions = sessions
         self._server = os.getppid()
 
     def on_mount(self) -> None:
+        for name in _OF_PAGES:  # launcher processes inherit the environment, and tasks theirs
+            os.environ.pop(name, None)
         self.set_interval(_LOOK, self._look_for_server)
 
     def _look_for_server(self) -> None:
@@ -43,12 +55,12 @@ class PageApp(TfmuxApp):
 def main(words: Sequence[str]) -> int:
     """Shows the living run of this server, or the file, or the home screen."""
     folder = Path(os.environ[FOLDER_VARIABLE])
-    app = PageApp([Path(word) for word in words], Launches(folder))
+    app = PageApp([Path(word) for word in words], ServedRuns(folder))
     try:
         error = run_app(app)
     finally:
         app.sessions.close()
-    if error is not None:  # its runs have launchers of their own, and go on
+    if error is not None:
         tell(error, folder)
         return Exit.CRASHED
     return app.return_code or 0

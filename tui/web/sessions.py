@@ -1,61 +1,77 @@
-"""How a page launches and attaches: always a launcher in the background, seen by a viewer."""
+"""Runs of a server's pages: a page comes and goes, its runs go on, and others find them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from launcher.cluster.spec import Cluster
-from launcher.hosts.credentials import Ask
-from launcher.session.attach import StoredRun
-from launcher.session.control import RunControl
-from launcher.session.viewing import Viewer
+from launcher.homes import runs_home
+from launcher.hosts.auth_prompt import PromptHandler
+from launcher.session.client import RunClient
+from launcher.session.history import summary
 from launcher.store.runs import RunFolder
-from tui.sessions import EndedRun, Sessions
-from tui.web.launches import Launches
+from tui.sessions import Sessions
+
+FOLDER_VARIABLE = "TFMUX_SERVE"
+"""Environment variable that tells a page its server's private folder."""
+
+
+class ServedRuns:
+    """What the pages of one server have launched or attached to: a file a run in the server's
+    private folder, which holds the cluster's name."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, client: RunClient) -> None:
+        """Remembers a run."""
+        (self._folder / f"{client.run_id}.run").write_text(client.snapshot().name)
+
+    def living(self, name: str | None = None) -> list[RunFolder]:
+        """The runs, of a cluster or all, that have a launcher process and have not ended, the
+        newest first."""
+        files = [path for path in self._folder.glob("*.run") if name in (None, path.read_text())]
+        files.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        runs = [RunFolder(runs_home() / path.stem) for path in files]
+        return [
+            run for run in runs if run.launcher_pid() is not None and summary(run).ended is None
+        ]
+
+    @contextmanager
+    def launching(self) -> Iterator[None]:
+        """Lets one page launch at a time."""
+        with (self._folder / "launching.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
 
 class ServedSessions(Sessions):
-    """Sessions of a page: when it closes, its runs go on."""
+    """Sessions of one page."""
 
-    def __init__(self, launches: Launches, say: Callable[[str], None]) -> None:
+    def __init__(self, served: ServedRuns, say: Callable[[str], None]) -> None:
         """`say` shows the person a line."""
         super().__init__()
-        self._launches = launches
+        self._served = served
         self._say = say
 
     def launch(
-        self, cluster: Cluster, text: str, ask: Ask, resume: str | None = None
-    ) -> RunControl:
+        self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
+    ) -> RunClient:
         """Launches a cluster, once: while a run of that name lives, it is shown instead."""
-        launched = self._launches.launch(cluster, text, resume)
-        if launched.again:
-            self._say("this cluster runs already; F9 ends it, then it can be launched anew")
-        return self.view(launched.folder, ask)
+        with self._served.launching():
+            living = self._served.living(cluster.name)
+            if living:
+                self._say("this cluster is running already: kill it to launch it anew")
+                return self.attach(living[0].run_id, ask)
+            client = RunClient.launch(cluster, text, resume=resume, ask=ask, on_close="nothing")
+            self._served.add(client)
+        return self._follow(client)
 
-    def attach(self, run_id: str, ask: Ask) -> RunControl:
-        """Shows a living run; one that nobody tends gets a launcher first."""
-        folder = RunFolder.find(run_id)
-        self._launches.attach(folder)
-        return self.view(folder, ask)
-
-    def take(self, run: StoredRun, ask: Ask) -> RunControl:
-        """The same, of a run that has been read already."""
-        return self.attach(run.folder.run_id, ask)
-
-    def hold(self, run: StoredRun, ask: Ask) -> RunControl:
-        """The same: nothing else is done to a run here."""
-        return self.take(run, ask)
-
-    def view(self, folder: RunFolder, ask: Ask) -> Viewer:
-        """Looks at a run; what its launcher asks, this page asks."""
-        viewer = Viewer(
-            folder,
-            tended=lambda: self._launches.tended(folder),
-            rescue=lambda: self._launches.attach(folder),
-            ask=ask,
-        )
-        return self._keep(viewer)
-
-    def close(self) -> list[EndedRun]:
-        """Looks no more. Nothing is ended: there are no sessions in here."""
-        return super().close()
+    def attach(self, run_id: str, ask: PromptHandler) -> RunClient:
+        """Follows a run that goes on."""
+        client = super().attach(run_id, ask)
+        self._served.add(client)
+        return client

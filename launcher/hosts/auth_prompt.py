@@ -1,0 +1,34 @@
+"""What an SSH login needs from a person: a password, a passphrase, a host key to be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class PromptKind(StrEnum):
+    """What a prompt is about."""
+
+    PASSWORD = "password"
+    PASSPHRASE = "passphrase"
+    PROMPT = "prompt"
+    HOST_KEY = "host key"
+
+
+YES = "yes"
+"""The one answer to a `HOST_KEY` prompt that trusts the key."""
+
+
+@dataclass(frozen=True)
+class AuthPrompt:
+    """One prompt; answers to a `secret` one are not to be shown."""
+
+    host: str
+    text: str
+    secret: bool = True
+    kind: PromptKind = PromptKind.PROMPT
+
+
+PromptHandler = Callable[[AuthPrompt], Awaitable[str | None]]
+"""Puts a prompt to a person; None where nobody answers (headless, or refused)."""
