@@ -18,10 +18,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from launcher.session.session import Session
-
 from launcher.agent import proc
 from launcher.cluster.file import loads
+from launcher.session.client import RunClient
 
 QUIET = "import time; time.sleep(1000)"
 FLOOD = "import os\nwhile True: os.write(1, b'a line of a flood that never ends\\n' * 1000)"
@@ -54,8 +53,7 @@ def living(run_id: str) -> list[int]:
 def by_key(script: str, tasks: int) -> tuple[float, float]:
     """Seconds from the key until no process is left, and until the receipt."""
     text = cluster(script, tasks)
-    session = Session.launch(loads(text, "bench", Path.cwd()), text)
-    session.start()
+    session = RunClient.launch(loads(text, "bench", Path.cwd()), text)
     _until(lambda: len(living(session.snapshot().run_id)) >= tasks)
     time.sleep(1.0)
     began = time.perf_counter()

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from launcher.session.session import Session
 from textual.pilot import Pilot
 
 from launcher.cluster.file import load
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunState
+from launcher.session.client import RunClient
 from tui.app import TfmuxApp
 from tui.demos import find
 from tui.screens.home import HomeScreen
@@ -57,7 +57,7 @@ async def press(pilot: Pilot[Any], *keys: str) -> None:
     await pilot.pause(0.5)
 
 
-async def running(session: Session) -> None:
+async def running(session: RunClient) -> None:
     """The run screen and everything that opens from it."""
     app = TfmuxApp(session)
     async with app.run_test(size=SIZES[0]) as pilot:
@@ -142,8 +142,7 @@ def main() -> None:
         text = find("async").read_text().replace("2000", "20000")
         file = Path(folder, "mnist-async.toml")
         file.write_text(text)
-        session = Session.launch(load(file), text)
-        session.start()
+        session = RunClient.launch(load(file), text)
         try:
             asyncio.run(running(session))
         finally:

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from launcher.homes import runs_home
+from launcher.store.runs import RunFolder
 from tests.conftest import REPOSITORY
 
 DEADLINE = 60.0
@@ -117,6 +119,26 @@ class Up:
     def run_id(self) -> str:
         """The run's id."""
         return str(self.wait_for(lambda e: e["event"] == "run", "run")["run"])
+
+    @property
+    def launcher(self) -> int:
+        """The pid of the run's launcher process."""
+        folder = RunFolder(runs_home() / self.run_id)
+        deadline = time.monotonic() + DEADLINE
+        while not (pid := folder.launcher_pid()):
+            assert time.monotonic() < deadline, "the run has no launcher process"
+            time.sleep(0.02)
+        return pid
+
+    def signal_launcher(self, number: int) -> None:
+        """Sends a signal to the launcher process."""
+        os.kill(self.launcher, number)
+
+    def kill_launcher(self) -> None:
+        """Kills the launcher process, and this command before it can start another one."""
+        self.signal_launcher(signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
 
     def press_ctrl_c(self) -> None:
         """What a terminal does to the foreground process."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from pathlib import Path
 
 import pytest
-from launcher.session.wishes import wish
 
 from launcher.homes import runs_home
+from launcher.session.control_socket import connect
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
 
@@ -81,14 +82,16 @@ def test_a_restart_from_another_shell_does_not_lose_a_secret_silently(
         for task in ("worker:0", "worker:1"):
             assert up.log(task, "token")["text"].startswith("token swordfish ")
         assert notes(up) == []
-        up.process.kill()
-        up.process.wait()
+        up.kill_launcher()
     with Up("attach", up.run_id, "--json") as attached:
         attached.wait_for(
             lambda e: "worker:1 would be restarted without it" in e.get("note", ""), "the note"
         )
         attached.wait_for(lambda e: e.get("state") == "planned", "that the hosts were looked at")
-        assert wish(up.run_id, wish="restart", task="worker:0", hard=True)
+        with connect(up.run_id) as link:
+            link.sendall(b'{"command": "restart", "task": "worker:0", "hard": true}\n')
+            link.shutdown(socket.SHUT_WR)
+            assert link.recv(1) == b"", "the launcher has heard it"
         attached.wait_for(
             lambda e: e.get("note", "").endswith("worker:0 restarts without it"), "the note"
         )

@@ -8,6 +8,7 @@ from launcher.cluster.spec import Cluster
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunClient
+from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
 
 
@@ -30,7 +31,7 @@ class Sessions:
 
     def launch(
         self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
-    ) -> RunClient:
+    ) -> RunControl:
         """Launches a cluster; `text` is its file as it stands.
 
         Raises:
@@ -41,7 +42,7 @@ class Sessions:
         self._launched.append(client)
         return client
 
-    def attach(self, run_id: str, ask: PromptHandler) -> RunClient:
+    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
         """Follows a run that goes on; one without a launcher process gets one.
 
         Raises:

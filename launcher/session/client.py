@@ -54,7 +54,7 @@ _KILL_SECONDS = 20.0
 _ALONE_SECONDS = 1.0
 """Without a launcher for so long, the run counts as unsupervised."""
 _UNSUPERVISED = "no launcher supervises this run"
-_FIRST_SECONDS = 3.0
+_FIRST_SECONDS = 10.0
 """How long the state of a run that has a launcher is waited for."""
 
 
@@ -228,13 +228,13 @@ class RunClient:
                 raise
             link = LauncherProcess().order({"attach": folder.run_id}, lock)
             return cls(folder, snapshot, link, **options)
-        with suppress(OSError):
-            client = cls(folder, _unknown(folder), connect(folder.run_id), **options)
-            if client._heard.wait(_FIRST_SECONDS):
-                return client
-            client.close()
-        # It stands still, or is about to listen: what the files say must do for now.
-        return cls(folder, StoredRun(folder).replay.snapshot, None, **options)
+        client = cls(folder, _unknown(folder), None, **options)
+        if client._heard.wait(_FIRST_SECONDS):
+            return client
+        client.close()  # it stands still: another launcher takes the run over
+        snapshot = StoredRun(folder).replay.snapshot
+        link = LauncherProcess().order({"attach": folder.run_id})
+        return cls(folder, snapshot, link, **options)
 
     # --- RunControl -----------------------------------------------------------------------
 
@@ -377,8 +377,9 @@ class RunClient:
         try:
             while not self._closed.is_set() and not self._done.is_set():
                 if self._link is None:
-                    self._closed.wait(_PACE)
                     self._find_launcher()
+                    if self._link is None:
+                        self._closed.wait(_PACE)
                 else:
                     self._receive_checked(self._link)
                 self._logs.refresh()

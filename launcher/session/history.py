@@ -143,7 +143,15 @@ class PastRun:
         """What the task's metric lines said over time."""
         return self._series[task]
 
-    def kill_all(self) -> None:
+    @property
+    def unsupervised(self) -> bool:
+        """There is nothing to supervise."""
+        return False
+
+    def resume(self) -> None:
+        """There is nothing to supervise."""
+
+    def kill_all(self, *, by_person: bool = True) -> None:
         """There is nothing to end."""
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:

@@ -38,7 +38,8 @@ def main(words: list[str]) -> int:
     if order is None:
         return 0  # whoever started us has gone before it said what for
     try:
-        launcher = _launcher(order)
+        _log_to(_folder(order))
+        launcher = launcher_for(order)
     except (TfmuxError, OSError) as error:
         link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return 1
@@ -71,14 +72,21 @@ def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
     return order, lock
 
 
-def _launcher(order: dict[str, Any]) -> Launcher:
-    run_id = order.get("launch") or order["attach"]
-    folder = RunFolder(runs_home() / run_id)
-    _log_to(folder)
+def launcher_for(order: dict[str, Any]) -> Launcher:
+    """The launcher that an order asks for.
+
+    Raises:
+        TfmuxError: the run's files cannot be used.
+    """
+    folder = _folder(order)
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
         return Launcher.launch(folder, cluster, resume=order.get("resume"))
     return Launcher.attach(StoredRun(folder))
+
+
+def _folder(order: dict[str, Any]) -> RunFolder:
+    return RunFolder(runs_home() / (order.get("launch") or order["attach"]))
 
 
 def _log_to(folder: RunFolder) -> None:

@@ -12,17 +12,18 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from launcher.session.session import Session
-from launcher.session.wishes import door
 
 from launcher.cluster.file import loads
 from launcher.run.states import RunState
+from launcher.session.client import RunClient
+from launcher.session.control_socket import socket_path
 from tests.beds.frozen import FreezableDisk
 from tests.beds.inprocess import SshServer
 from tests.command import python_task
 from tests.conftest import require_bed
 from tests.launcher.agent_client import wait_until
 
+SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'
 GOAL = 0.25
 """Seconds, 99 times of 100, on a machine that does nothing else."""
 BOUND = 2.0
@@ -62,8 +63,7 @@ def cluster(notes: Path, work: str, count: int, host: str = "") -> str:
 def one_kill(folder: Path, text: str, *, disturb: ExitStack | None = None) -> float:
     """Seconds from the command to the first signal."""
     folder.mkdir()
-    session = Session.launch(loads(text, "control", folder), text)
-    session.start()
+    session = RunClient.launch(loads(text, "control", folder), text)
     try:
         wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs", 60)
         if disturb is not None:
@@ -89,19 +89,19 @@ def report(name: str, times: list[float]) -> None:
 
 
 @contextmanager
-def never_reading(session: Session) -> Iterator[None]:
+def never_reading(session: RunClient) -> Iterator[None]:
     """Clients of the control socket that want to be told everything and never read."""
     with ExitStack() as stack:
         for _ in range(20):
             link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            link.connect(str(door(session.folder.run_id)))
-            link.sendall(b'{"wish": "watch"}\\n')
+            link.connect(str(socket_path(session.run_id)))
+            link.sendall(SUBSCRIBE)
         flooding = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        flooding.connect(str(door(session.folder.run_id)))
+        flooding.connect(str(socket_path(session.run_id)))
         flooding.settimeout(5)
         with pytest.raises(OSError):
             for _ in range(100_000):  # it is let go
-                flooding.sendall(b'{"wish": "nothing"}\\n' * 100)
+                flooding.sendall(b'{"command": "detach"}\n' * 100)
         yield
 
 
@@ -153,8 +153,7 @@ def test_a_frozen_disk_delays_nothing(
 
 def _kill_frozen(folder: Path, text: str, disk: FreezableDisk) -> float:
     folder.mkdir()
-    session = Session.launch(loads(text, "control", folder), text)
-    session.start()
+    session = RunClient.launch(loads(text, "control", folder), text)
     wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs", 60)
     disk.freeze()
     wait_until(lambda: any("not stored" in n for n in session.snapshot().notes), "it is said")

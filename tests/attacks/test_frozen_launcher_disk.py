@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launcher.session.session import Session
 
 from launcher.cluster.file import load
 from launcher.homes import runs_home
 from launcher.run.states import RunState
+from launcher.session.client import RunClient
 from tests.beds.frozen import FreezableDisk
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
@@ -145,8 +145,7 @@ def test_f9_ends_a_run_while_the_disk_is_frozen(
     """What the key calls, from the process of the screen: it returns at once, and the receipt
     comes."""
     file = cluster(tmp_path, ssh_server)
-    session = Session.launch(load(file), file.read_text())
-    session.start()
+    session = RunClient.launch(load(file), file.read_text())
     wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs")
     disk.freeze()
     writes_on(tmp_path)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcher.session.session import Session
 
 from launcher.agent import wire
 from launcher.cluster.file import loads
@@ -19,11 +18,15 @@ from launcher.hosts.ssh import Logins
 from launcher.run import events as ev
 from launcher.run.run import Run
 from launcher.run.states import RunState
-from launcher.session import engine, session
+from launcher.session import engine
+from launcher.session.client import RunClient
+from launcher.session.control_socket import ControlSocket
 from launcher.session.figures import Figures
+from launcher.session.launcher import Launcher
 from launcher.session.leaving import Leaving
 from launcher.store.metrics import Extractor
 from launcher.store.runs import Journal
+from tests.beds.launcher_thread import launch
 from tests.command import write
 from tests.conftest import REPOSITORY
 from tests.faults.scene import Scene
@@ -91,21 +94,20 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the receipt": handle_breaks(ev.Receipted),
     "the records": lambda patch: patch.setattr(engine, "changes", boom),
     "the journal": lambda patch: patch.setattr(Journal, "_append", boom),
-    "the last wait": lambda patch: patch.setattr(Session, "_finish_writing", boom_later),
+    "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
     "logins": lambda patch: patch.setattr(Logins, "aclose", boom_later),
 }
 
 
-def launched() -> Session:
+def launched() -> RunClient:
     """A run whose task writes."""
-    run = Session.launch(loads(FILE, "breaks", Path.cwd()), FILE)
-    run.start()
+    run = launch(loads(FILE, "breaks", Path.cwd()), FILE)
     task = run.snapshot().tasks[0].id
     wait_until(lambda: run.snapshot().task(task).pid or not run.living, "its task lives")
     return run
 
 
-def check_end(run: Session) -> None:
+def check_end(run: RunClient) -> None:
     """It has ended with 4 and the reason, and nothing is left."""
     assert run.wait(30), "it hangs"
     seen = run.snapshot()
@@ -156,11 +158,10 @@ def test_figures_of_hosts_are_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) 
     assert run.snapshot().exit_code == 130 and not run.snapshot().launcher_error
 
 
-def test_a_thread_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The launcher's thread fails before its loop runs anything."""
-    monkeypatch.setattr(session, "open_door", boom)
-    run = Session.launch(loads(FILE, "breaks", Path.cwd()), FILE)
-    run.start()
+def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails before anything was started."""
+    monkeypatch.setattr(ControlSocket, "listening", boom)
+    run = launch(loads(FILE, "breaks", Path.cwd()), FILE)
     assert run.wait(30)
     assert run.snapshot().exit_code == 4 and "boom" in run.snapshot().launcher_error
 
@@ -168,10 +169,9 @@ def test_a_thread_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch
 HEADLESS = """
 import sys
 from pathlib import Path
-from launcher.cluster.file import load
 from launcher.session.figures import Figures
 from launcher.session.leaving import Leaving
-from launcher.session.session import Session
+from tests.beds.launcher_thread import launch_file
 from tui.headless import run_headless
 
 async def boom(*_):
@@ -179,7 +179,7 @@ async def boom(*_):
 
 Leaving.leave = boom
 file = Path(sys.argv[1])
-sys.exit(run_headless(Session.launch(load(file), file.read_text()), as_json=False))
+sys.exit(run_headless(launch_file(file, events=True), as_json=False))
 """
 
 

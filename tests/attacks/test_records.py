@@ -254,8 +254,7 @@ worker = "started"
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         pid = int(up.log("worker:0", "pid ")["text"].split()[1])
         folder = RunFolder.find(up.run_id)
-        up.process.kill()
-        up.process.wait()
+        up.kill_launcher()
     assert Path(f"/proc/{pid}").exists()
     folder.journal.unlink()
     make(folder.journal)

@@ -49,14 +49,11 @@ DETACH = """
 import sys, time
 from pathlib import Path
 from launcher.cluster.file import load
-from launcher.session.session import Session
+from launcher.session.client import RunClient
 from launcher.run.states import RunState
-from tui.detaching import detach_command
 
 file = Path(sys.argv[1])
-session = Session.launch(load(file, for_launch=True), file.read_text())
-session.detach_with(detach_command(session))
-session.start()
+session = RunClient.launch(load(file, for_launch=True), file.read_text())
 while session.snapshot().state is not RunState.RUNNING:
     time.sleep(0.05)
 session.detach()

@@ -25,11 +25,11 @@ def test_a_run_that_was_killed_elsewhere_meanwhile_ends_here_with_130(scene: Sce
     run goes on."""
     with scene.up(scene.file(PLACES, run=RULES)) as up:
         ready(up, "ps:0", "worker:0")
-        up.process.send_signal(signal.SIGSTOP)
+        up.signal_launcher(signal.SIGSTOP)
         try:
             done = command.run("kill", up.run_id)
         finally:
-            up.process.send_signal(signal.SIGCONT)
+            up.signal_launcher(signal.SIGCONT)
         assert done.returncode == 0, done.stdout + done.stderr
         assert up.wait() == 130, up.told()
         assert any("has ended this run: killed" in note for note in notes(up))
@@ -43,14 +43,14 @@ def test_a_launcher_that_wakes_while_the_run_is_killed_waits_for_the_end(scene: 
     file = scene.file(PLACES, run="lease = 60\ngrace = 4", modes={"worker": "stubborn"})
     with scene.up(file) as up:
         ready(up, "ps:0", "worker:0")
-        up.process.send_signal(signal.SIGSTOP)
+        up.signal_launcher(signal.SIGSTOP)
         with Up("attach", up.run_id, "--json") as other:
             try:
                 ready(other, "ps:0", "worker:0")
                 other.press_ctrl_c()
                 other.wait_for(lambda e: e.get("state") == "killing", "killing")
             finally:
-                up.process.send_signal(signal.SIGCONT)
+                up.signal_launcher(signal.SIGCONT)
             assert other.wait() == 130, other.told()
         assert up.wait() == 130, up.told()
         assert confirmed(up)

@@ -92,8 +92,7 @@ def test_a_frozen_agent_without_guardian_goes_with_its_channel(scene: Scene, rul
         guardian, agent = scene.agents("tf3")
         proc.signal_process(agent, signal.SIGSTOP)
         proc.signal_process(guardian, signal.SIGKILL)
-        up.process.kill()
-        up.process.wait()
+        up.kill_launcher()
         wait_until(lambda: not left(scene) and not hidden(scene), "all of it is gone", 30)
         living = scene.bed["tf3"].leftovers
         wait_until(lambda: agent.pid not in [p.pid for p in living()], "the agent, too")
@@ -109,8 +108,7 @@ def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
         await_roster(scene, up)
-        up.process.kill()
-        up.process.wait()
+        up.kill_launcher()
         both = scene.agents("tf3")
         for process in both:
             proc.signal_process(process, signal.SIGSTOP)

@@ -28,14 +28,11 @@ DETACHING = """
 import sys, time
 from pathlib import Path
 from launcher.cluster.file import load
-from launcher.session.session import Session
+from launcher.session.client import RunClient
 from launcher.run.states import RunState
-from tui.commands.launch import detach_command
 
 file = Path(sys.argv[1])
-session = Session.launch(load(file, for_launch=True), file.read_text())
-session.detach_with(detach_command(session))
-session.start()
+session = RunClient.launch(load(file, for_launch=True), file.read_text())
 while session.snapshot().state is not RunState.RUNNING:
     time.sleep(0.05)
 session.detach()
@@ -100,10 +97,10 @@ def test_the_second_launcher_takes_over_and_the_first_says_so(scene: Scene) -> N
     with scene.up(file) as first:
         ready(first, *ALL)
         pids = {e["task"]: e["pid"] for e in first.of("task") if "pid" in e}
-        first.process.send_signal(signal.SIGSTOP)
+        first.signal_launcher(signal.SIGSTOP)
         with Up("attach", first.run_id, "--json") as second:
             wait_until(lambda: set(last_states(second).values()) == {"ready"}, "it has taken over")
-            first.process.send_signal(signal.SIGCONT)
+            first.signal_launcher(signal.SIGCONT)
             assert first.wait() == 0, first.told()
             assert any("has taken this run over; leaving" in note for note in notes(first))
             assert {e["task"]: e["pid"] for e in second.of("task") if "pid" in e} == pids
@@ -121,9 +118,9 @@ def test_a_launcher_that_slept_less_than_the_lease_goes_on(scene: Scene) -> None
     with scene.up(file) as up:
         ready(up, *ALL)
         before = scene.ledger_folder("tf3")
-        up.process.send_signal(signal.SIGSTOP)
+        up.signal_launcher(signal.SIGSTOP)
         grows(before, f"{up.run_id}.worker-0.1", 10_000)
-        up.process.send_signal(signal.SIGCONT)
+        up.signal_launcher(signal.SIGCONT)
         assert up.wait(90) == 0, up.told()
         assert not any("lost" in note for note in notes(up))
         scene.check_logs(up.run_id)
@@ -145,12 +142,12 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(scene: Scene
     file = scene.file(PLACES, run="lease = 3\ngrace = 1", modes={"worker": "stubborn orphan"})
     with scene.up(file) as up:
         ready(up, *ALL)
-        up.process.send_signal(signal.SIGSTOP)
+        up.signal_launcher(signal.SIGSTOP)
         wait_until(
             lambda: not any("TFMUX_TASK" in p.environ for p in scene.left(up.run_id)),
             "all hosts have acted",
         )
-        up.process.send_signal(signal.SIGCONT)
+        up.signal_launcher(signal.SIGCONT)
         assert up.wait(90) == 1, up.told()
         assert any("no launcher for" in note for note in notes(up))
         assert confirmed(up)
@@ -176,11 +173,11 @@ def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(scen
     file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
     with scene.up(file) as up:
         ready(up, *ALL)
-        up.process.send_signal(signal.SIGSTOP)
+        up.signal_launcher(signal.SIGSTOP)
         code, said = scene.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
         scene.wait_dead(up.run_id, timeout=10)
-        up.process.send_signal(signal.SIGCONT)
+        up.signal_launcher(signal.SIGCONT)
         assert up.wait(90) in (0, 1, 130), up.told()
 
 
@@ -193,8 +190,7 @@ def test_from_another_machine_with_the_cluster_file(
     with scene.up(file) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
-        up.process.kill()
-        up.process.wait()
+        up.kill_launcher()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(elsewhere))

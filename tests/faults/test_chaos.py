@@ -173,14 +173,14 @@ class Chaos:
 
     def launcher_dies(self, up: Up) -> None:
         self.did.append("launcher SIGKILLed")
-        up.process.kill()
+        up.kill_launcher()
 
     def launcher_sleeps(self, up: Up) -> None:
         seconds = self.chance.choice([0.5, 2.0, LEASE + GRACE + 1.5])
         self.did.append(f"launcher stopped for {seconds} s")
-        up.process.send_signal(signal.SIGSTOP)
+        up.signal_launcher(signal.SIGSTOP)
         time.sleep(seconds)
-        up.process.send_signal(signal.SIGCONT)
+        up.signal_launcher(signal.SIGCONT)
 
     def ctrl_c(self, up: Up) -> None:
         presses = self.chance.choice([1, 1, 2, 3])

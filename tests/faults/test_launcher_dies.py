@@ -23,8 +23,7 @@ PLACES = {"ps": ["tf1"], "worker": ["tf3", "here"]}
 def strike(up: Up) -> str:
     """SIGKILL; returns the run's id."""
     run_id = up.run_id
-    up.process.kill()
-    up.process.wait()
+    up.kill_launcher()
     return run_id
 
 

@@ -56,8 +56,7 @@ def test_kill_all_runs(scene: Scene) -> None:
             ups.append(scene.up(scene.file(PLACES, run='lease = 2\non_disconnect = "keep"')))
         for up in ups:
             ready(up, "ps:0", "worker:0")
-            up.process.kill()
-            up.process.wait()
+            up.kill_launcher()
         done = command.run("kill", "--all")
         assert done.returncode == 0, done
         assert all(up.run_id in done.stdout for up in ups)

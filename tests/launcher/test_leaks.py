@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launcher.session.session import Session
-from launcher.session.viewing import Viewer
 
 from launcher.cluster.file import loads
 from launcher.homes import runs_home
 from launcher.session.attach import StoredRun
+from launcher.session.client import RunClient
 from launcher.session.history import PastRun, summary
 from launcher.store.runs import RunFolder
 from tui.sessions import EndedRun, Sessions
@@ -43,9 +42,9 @@ END = (
 
 def launch() -> None:
     """A real run on this machine, whose logs are read when it has ended, as panes do."""
-    session = Session.launch(loads(CLUSTER, "many.toml", Path("/")), CLUSTER)
-    session.start()
+    session = RunClient.launch(loads(CLUSTER, "many.toml", Path("/")), CLUSTER)
     assert session.wait(60)
+    session.close()
     for view in session.snapshot().tasks:
         assert session.logs.open(view.id).read(0, 100) == b"step 7 loss 0.5\n"
 
@@ -71,11 +70,11 @@ def look(folder: RunFolder) -> None:
     past.close()
 
 
-def view(folder: RunFolder) -> None:
-    """Looks from elsewhere, and no more."""
-    viewer = Viewer(folder)
-    assert viewer.logs.open(viewer.snapshot().tasks[0].id).read(0, 6) == b"a line"
-    viewer.close()
+def follow(folder: RunFolder) -> None:
+    """A client that finds no launcher."""
+    client = RunClient(folder, StoredRun(folder).replay.snapshot, None)
+    assert client.logs.open(client.snapshot().tasks[0].id).read(0, 6) == b"a line"
+    client.close()
 
 
 def figures() -> tuple[int, int, int]:
@@ -97,29 +96,29 @@ def test_descriptors_threads_and_memory_stay_flat(many: list[RunFolder]) -> None
     elsewhere: afterwards there is what there was before."""
     for folder in many[:50]:
         look(folder)
-        view(folder)
+        follow(folder)
     for _ in range(2):
         launch()
-    wait_for_viewers()
+    wait_for_clients()
     descriptors, threads, resident = figures()
     for _ in range(20):
         launch()
     for folder in many:
         look(folder)
     for folder in many[:200]:
-        view(folder)
-    wait_for_viewers()
+        follow(folder)
+    wait_for_clients()
     after = figures()
     assert after[0] <= descriptors
     assert after[1] <= threads
     assert after[2] - resident < 24 << 20
 
 
-def wait_for_viewers() -> None:
+def wait_for_clients() -> None:
     """Their threads end by themselves, soon."""
     deadline = time.monotonic() + 60
-    while any(thread.name == "viewer" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline, "viewers that were closed go on"
+    while any(thread.name == "client" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "clients that were closed go on"
         time.sleep(0.02)
 
 
@@ -134,7 +133,7 @@ def test_a_screen_keeps_no_run_that_has_ended() -> None:
 
     for _ in range(2):
         control = sessions.launch(cluster, CLUSTER, ask)
-        assert isinstance(control, Session) and control.wait(60)
+        assert control.wait(60)
         kept.append(weakref.ref(control))
         del control
     gc.collect()

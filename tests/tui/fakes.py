@@ -27,6 +27,7 @@ class ScriptedRun:
         self._extract: dict[TaskId, Extractor] = {}
         self.asked: list[str] = []
         self.living = True
+        self.lost = False
         names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         where = [f"tf{i % hosts + 1}" if hosts else "localhost" for i in range(len(names))]
         tasks = tuple(
@@ -63,7 +64,15 @@ class ScriptedRun:
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
 
-    def kill_all(self) -> None:
+    @property
+    def unsupervised(self) -> bool:
+        return self.lost
+
+    def resume(self) -> None:
+        self.asked.append("resume")
+        self.lost = False
+
+    def kill_all(self, *, by_person: bool = True) -> None:
         self.asked.append("kill_all")
         self.change(state=RunState.KILLING, kill_deadline=time.time() + 10)
 
@@ -78,7 +87,6 @@ class ScriptedRun:
 
     def detach(self) -> None:
         self.asked.append("detach")
-        self.change(state=RunState.ENDED, outcome=Outcome.DETACHED, exit_code=0)
 
     # what a test does
 

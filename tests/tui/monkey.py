@@ -110,7 +110,7 @@ class MonkeySessions(Sessions):
     ) -> RunControl:
         return self._make()
 
-    def take(self, run: StoredRun, ask: Any) -> RunControl:
+    def attach(self, run_id: str, ask: Any) -> RunControl:
         return self._make()
 
     def hold(self, run: StoredRun, ask: Any) -> RunControl:

@@ -1,0 +1,47 @@
+"""A launcher on a thread of the test's own process, so that the test can break its parts."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+from launcher.cluster.spec import Cluster
+from launcher.session.client import LauncherProcess, RunClient
+from launcher.session.process import launcher_for
+
+
+class LauncherThread(LauncherProcess):
+    """In the place of a launcher process."""
+
+    def __init__(self) -> None:
+        self.link, self._theirs = socket.socketpair()
+
+    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
+        launcher = launcher_for(order)
+        self._theirs.setblocking(False)
+        threading.Thread(
+            target=launcher.run, args=(self._theirs, lock), name="launcher", daemon=True
+        ).start()
+        return self.link
+
+    def cancel(self) -> None:
+        self.link.close()
+        self._theirs.close()
+
+    @property
+    def said(self) -> str:
+        return ""
+
+
+def launch(cluster: Cluster, text: str, **options: Any) -> RunClient:
+    """Launches a run on a thread; returns its first client."""
+    return RunClient.launch(cluster, text, process=LauncherThread(), **options)
+
+
+def launch_file(file: Path, **options: Any) -> RunClient:
+    """The same with a file."""
+    from launcher.cluster.file import load
+
+    return launch(load(file, for_launch=True), file.read_text(), **options)

@@ -1,0 +1,292 @@
+"""Clients of a run: what they see, say and survive. Real launcher processes, real tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster.file import load
+from launcher.ids import TaskId
+from launcher.run.snapshot import HostView, Snapshot, TaskView
+from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.session import snapshot_codec
+from launcher.session.client import RunClient
+from launcher.session.control import RunControl
+from launcher.store.runs import RunFolder
+from tests.beds import guard, proc
+from tests.command import DEADLINE, write
+
+TICKER = (
+    "import socket, sys, time\n"
+    "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "for step in range(100000):\n"
+    "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
+    "    time.sleep(0.05)\n"
+)
+CLUSTER = f'''
+name = "seen"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto"]
+[run]
+workdir = ""
+on_disconnect = "stop"
+command = ["{{python}}", "-u", "-c", """{TICKER}""", "{{port}}"]
+'''
+WORKER = TaskId("worker", 0)
+
+
+@contextmanager
+def launched(folder: Path, text: str = CLUSTER) -> Iterator[RunClient]:
+    """A run with its launcher process, and the first client of it."""
+    file = write(folder, text)
+    client = RunClient.launch(load(file), text)
+    try:
+        yield client
+    finally:
+        if not client.closed:
+            client.kill_all()
+            client.kill_all()
+            client.wait(DEADLINE)
+            client.close()
+
+
+@contextmanager
+def attached(folder: RunFolder) -> Iterator[RunClient]:
+    """Another client."""
+    client = RunClient.attach(folder)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def wait(control: RunControl, condition: Callable[[Snapshot], object], what: str) -> Snapshot:
+    """The first snapshot for which the condition holds."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition(snapshot := control.snapshot()):
+        assert time.monotonic() < deadline, f"never {what}: {snapshot}"
+        time.sleep(0.02)
+    return snapshot
+
+
+def stepping(least: int) -> Callable[[Snapshot], object]:
+    """The worker has come to a step."""
+    return lambda snapshot: (snapshot.task(WORKER).step or 0) >= least
+
+
+def test_a_second_client_sees_all_that_the_first_sees(tmp_path: Path) -> None:
+    """States, steps, loads of hosts, series and whole logs; also one who comes late."""
+    with launched(tmp_path) as first, attached(first.folder) as second:
+        heard = threading.Event()
+        second.subscribe(lambda _: heard.set())
+        wait(second, stepping(5), "step 5")
+        seen = wait(second, lambda s: s.hosts[0].usage and s.hosts[0].cpu is not None, "loads")
+        own = wait(first, lambda s: s.hosts[0].usage, "loads")
+        assert [(t.id, t.pid, t.address, t.attempts, t.started) for t in seen.tasks] == [
+            (t.id, t.pid, t.address, t.attempts, t.started) for t in own.tasks
+        ]
+        assert seen.hosts[0].memory_total == own.hosts[0].memory_total
+        assert seen.hosts[0].usage.keys() == own.hosts[0].usage.keys()
+        assert (seen.rate is not None) and seen.started == own.started
+        assert heard.is_set()
+        with attached(first.folder) as late:
+            assert late.run_id == first.run_id
+            wait(late, stepping(5), "step 5")
+            wait(late, lambda _: late.series(WORKER).points, "metrics")
+            assert b"step 0 loss 1.0\n" in late.logs.open(WORKER).read(0, 1000)
+            size = late.logs.open(WORKER).size
+            wait(late, lambda _: late.logs.open(WORKER).size > size, "a log that grows")
+
+
+def test_what_is_waited_for_is_seen(tmp_path: Path) -> None:
+    """Which task holds up the start, and since when."""
+    never = CLUSTER.replace(TICKER, "import time\ntime.sleep(1000)\n")
+    with launched(tmp_path, never) as first, attached(first.folder) as second:
+        seen = wait(second, lambda s: "ps:0" in s.waiting, "waiting for ps:0")
+        assert seen.state is RunState.STARTING and seen.waiting_since is not None
+
+
+def test_every_client_may_end_the_run_and_all_see_the_receipt(tmp_path: Path) -> None:
+    """Receipt, exit code and notes are the launcher's own."""
+    with launched(tmp_path) as first, attached(first.folder) as one:
+        with attached(first.folder) as other:
+            wait(one, stepping(1), "step 1")
+            one.kill_all()
+            for client in (one, other, first):
+                ended = wait(client, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+                assert (ended.outcome, ended.exit_code) == (Outcome.KILLED, 130)
+                assert ended.receipt is not None and ended.receipt.clean
+                assert client.wait(DEADLINE)
+            assert one.snapshot().receipt == first.snapshot().receipt
+            assert not guard.tagged_here()
+
+
+def test_one_task_is_restarted_and_signalled(tmp_path: Path) -> None:
+    """The other goes on."""
+    with launched(tmp_path) as first, attached(first.folder) as second:
+        before = wait(second, stepping(1), "step 1")
+        second.restart(WORKER)
+        after = wait(second, lambda s: len(s.task(WORKER).attempts) == 2, "a second attempt")
+        assert after.task(TaskId("ps", 0)).pid == before.task(TaskId("ps", 0)).pid
+        second.signal(WORKER, "KILL")
+        ended = wait(second, lambda s: s.task(WORKER).state.ended, "the worker's end")
+        assert ended.task(WORKER).exit_signal == "KILL"
+
+
+def test_a_client_that_detaches_ends_nothing(tmp_path: Path) -> None:
+    """Neither does one that is attached when it goes without a word."""
+    with launched(tmp_path) as first:
+        wait(first, stepping(1), "step 1")
+        first.detach()
+        assert first.detached and first.closed
+        with attached(first.folder) as second:
+            step = wait(second, stepping(1), "a step").step or 0
+            with attached(first.folder):
+                pass
+            wait(second, lambda s: (s.step or 0) > step + 5, "later steps")
+            second.kill_all()
+            assert second.wait(DEADLINE)
+
+
+def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
+    """The one that has launched it, without a word: as when its terminal was closed."""
+    with launched(tmp_path) as first, attached(first.folder) as second:
+        wait(second, stepping(1), "step 1")
+        first.close()
+        ended = wait(second, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+        assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
+        assert second.wait(DEADLINE) and not guard.tagged_here()
+
+
+def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
+    """The key was pressed while the launcher process was still importing."""
+    with launched(tmp_path) as first:
+        first.kill_all()
+        ended = wait(first, lambda s: s.state is RunState.ENDED, "the end")
+        assert ended.outcome is Outcome.KILLED
+
+
+def test_a_launcher_that_dies_is_told_and_a_kill_starts_another(tmp_path: Path) -> None:
+    """Tasks that nobody supervises are not shown as running; the kill starts a launcher that ends
+    what is left and proves it."""
+    text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')
+    with launched(tmp_path, text) as first:
+        wait(first, stepping(1), "step 1")
+        os.kill(pid_of(first), signal.SIGKILL)
+        lost = wait(first, lambda s: s.task(WORKER).state is TaskState.LOST, "lost")
+        assert any("no launcher supervises" in note for note in lost.notes)
+        assert first.living and first.unsupervised
+        first.restart(WORKER)
+        wait(first, lambda s: any("not sent" in note for note in s.notes), "a note")
+        first.kill_all()
+        ended = wait(first, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+        assert ended.receipt is not None and ended.receipt.clean
+        assert first.wait(DEADLINE)
+    assert not guard.tagged_here()
+
+
+def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> None:
+    """The tasks are the same processes, and their logs are whole."""
+    text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')
+    with launched(tmp_path, text) as first:
+        before = wait(first, stepping(1), "step 1")
+        os.kill(pid_of(first), signal.SIGKILL)
+        wait(first, lambda _: first.unsupervised, "unsupervised")
+        first.resume()
+        after = wait(first, stepping((before.step or 0) + 20), "later steps")
+        assert [t.pid for t in after.tasks] == [t.pid for t in before.tasks]
+        assert all(len(t.attempts) == 1 for t in after.tasks)
+        assert not first.unsupervised
+        first.kill_all()
+        assert first.wait(DEADLINE)
+        log = (first.folder.path / "worker-0.log").read_text()
+        steps = [int(line.split()[1]) for line in log.splitlines()]
+        assert steps == list(range(len(steps)))
+
+
+def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
+    """Whoever takes the lock starts it; the other connects to it."""
+    text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')
+    with launched(tmp_path, text) as first:
+        wait(first, stepping(1), "step 1")
+        first.stay_alive()
+        first.close()
+        os.kill(pid_of(first), signal.SIGKILL)
+        wait(first, lambda _: first.folder.launcher_pid() is None, "its death")
+        found: list[RunClient] = []
+        threads = [
+            threading.Thread(target=lambda: found.append(RunClient.attach(first.folder)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+        try:
+            for client in found:
+                wait(client, stepping(1), "a step")
+            launchers = [
+                p
+                for p in proc.scan(having=f"{guard.MARK}={os.environ[guard.MARK]}")
+                if "launcher.session.process" in p.argv
+            ]
+            assert len(launchers) == 1
+            found[0].kill_all()
+            assert all(client.wait(DEADLINE) for client in found)
+        finally:
+            for client in found:
+                client.close()
+
+
+def pid_of(client: RunClient) -> int:
+    """The launcher process of a client's run."""
+    wait(client, lambda _: client.folder.launcher_pid(), "a launcher process")
+    pid = client.folder.launcher_pid()
+    assert pid
+    return pid
+
+
+@pytest.mark.parametrize("loss", [0.5, math.inf, math.nan, None])
+def test_a_snapshot_is_the_same_on_the_other_side(loss: float | None) -> None:
+    """Also a loss that is no number."""
+    task = TaskView(WORKER, "tf1", "tf1:1", TaskState.RUNNING, loss=loss, metrics={"x": 1.0})
+    host = HostView("tf1", "root@tf1", HostState.UP, usage={WORKER: (0.5, 1 << 30)})
+    before = Snapshot("r", "seen", RunState.RUNNING, (task,), (host,), 1.0, notes=("a\nb",))
+    after = passed(None, before)
+    if loss is not None and math.isnan(loss):
+        assert math.isnan(after.tasks[0].loss or 0.0)
+        before, after = (replace(s, tasks=()) for s in (before, after))
+    assert after == before
+
+
+def passed(before: Snapshot | None, after: Snapshot) -> Snapshot:
+    """A snapshot that was sent as a change of another one."""
+    line = json.dumps(snapshot_codec.changes(before, after))
+    return snapshot_codec.apply(before, json.loads(line))
+
+
+def test_only_what_differs_is_sent() -> None:
+    """A task's new step names nothing but that task."""
+    tasks = tuple(TaskView(TaskId("w", n), "h", "h:1", TaskState.RUNNING) for n in range(3))
+    host = HostView("h", "h", HostState.UP)
+    before = Snapshot("r", "seen", RunState.RUNNING, tasks, (host,), 1.0)
+    after = replace(before, tasks=(tasks[0], replace(tasks[1], step=7), tasks[2]))
+    change = snapshot_codec.changes(before, after)
+    assert change.keys() == {"tasks"} and change["tasks"].keys() == {"1"}
+    assert passed(before, after) == after
+    assert passed(before, replace(before, waiting="x")).waiting == "x"
+    assert not snapshot_codec.changes(before, replace(before))
+    with pytest.raises(ValueError):
+        snapshot_codec.apply(None, change)

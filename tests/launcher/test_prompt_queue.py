@@ -1,0 +1,159 @@
+"""SSH prompts of a launcher, answered by its clients over a real control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.ids import TaskId, new_run_id
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunState
+from launcher.session.client import RunClient
+from launcher.session.control_socket import ControlSocket, connect
+from launcher.session.prompts import PromptQueue
+from launcher.store.runs import RunFolder
+from tests.command import DEADLINE
+
+PASSWORD = AuthPrompt("tf1", "Password of root", True, PromptKind.PASSWORD)
+CODE = AuthPrompt("tf2", "One-time code", False)
+
+
+class Page:
+    """A client of the run; `typed` answers what it is asked."""
+
+    def __init__(self, folder: RunFolder, typed: str | None) -> None:
+        self.typed = typed
+        self.seen: list[AuthPrompt] = []
+        self.dropped: list[AuthPrompt] = []
+        self._folder = folder
+
+    async def __aenter__(self) -> Page:
+        run = Snapshot("r", "r", RunState.CONNECTING, (), (), 0.0)
+        self._client = RunClient(self._folder, run, None, ask=self._ask)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self._client.close)
+
+    async def _ask(self, prompt: AuthPrompt) -> str | None:
+        self.seen.append(prompt)
+        try:
+            while self.typed is None:  # noqa: ASYNC110 a person thinks
+                await asyncio.sleep(0.02)
+        except asyncio.CancelledError:
+            self.dropped.append(prompt)
+            raise
+        return self.typed
+
+
+class NoCommands:
+    """Nobody is to be commanded here."""
+
+    def kill_all(self, *, by_person: bool) -> None:
+        """Not asked for."""
+        raise AssertionError
+
+    def restart(self, task: TaskId, *, hard: bool) -> None:
+        """Not asked for."""
+        raise AssertionError
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """Not asked for."""
+        raise AssertionError
+
+
+@asynccontextmanager
+async def listening(folder: RunFolder, unattended: float = DEADLINE) -> AsyncIterator[PromptQueue]:
+    """A launcher's control socket; its prompts."""
+    prompts = PromptQueue(lambda: control.send_prompts(), unattended)
+    control = ControlSocket(folder.run_id, NoCommands(), prompts)
+    async with control.listening():
+        yield prompts
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for something that has no event."""
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    """Any run's."""
+    path = tmp_path / new_run_id("asked")
+    path.mkdir()
+    return RunFolder(path)
+
+
+async def test_the_first_answer_counts_and_the_others_are_withdrawn(folder: RunFolder) -> None:
+    """Two pages; one of them types."""
+    async with (
+        listening(folder) as prompts,
+        Page(folder, None) as silent,
+        Page(folder, None) as busy,
+    ):
+        answer = asyncio.create_task(prompts(PASSWORD))
+        await until(lambda: silent.seen and busy.seen)
+        busy.typed = "s3cret ü"
+        assert await answer == "s3cret ü"
+        assert prompts.pending == ()
+        await until(lambda: silent.dropped == [PASSWORD])
+        assert silent.seen == busy.seen == [PASSWORD]
+
+
+async def test_several_hosts_ask_at_once_and_one_who_comes_late_is_asked(
+    folder: RunFolder,
+) -> None:
+    """Each prompt gets its own answer; a prompt outlasts the page that showed it."""
+    async with listening(folder) as prompts:
+        answers = [asyncio.create_task(prompts(each)) for each in (PASSWORD, CODE)]
+        async with Page(folder, None) as first:
+            await until(lambda: len(first.seen) == 2)
+        assert not any(answer.done() for answer in answers)
+        async with Page(folder, "123") as second:
+            assert await asyncio.gather(*answers) == ["123", "123"]
+        assert set(second.seen) == {PASSWORD, CODE}
+
+
+async def test_when_nobody_is_connected_nobody_answers(folder: RunFolder) -> None:
+    """The login goes on without an answer."""
+    async with listening(folder, 0.1) as prompts:
+        assert await prompts(PASSWORD) is None
+    assert prompts.pending == ()
+
+
+async def test_a_headless_client_is_not_waited_for(folder: RunFolder) -> None:
+    """It can ask nobody."""
+    async with listening(folder) as prompts:
+        run = Snapshot("r", "r", RunState.CONNECTING, (), (), 0.0)
+        client = RunClient(folder, run, None)
+        try:
+            await until(lambda: prompts.others)
+            assert await prompts(PASSWORD) is None
+        finally:
+            await asyncio.to_thread(client.close)
+
+
+async def test_a_refusal_is_an_answer_and_a_prompt_that_is_given_up_is_withdrawn(
+    folder: RunFolder,
+) -> None:
+    """Esc is told; a prompt that is withdrawn leaves every screen."""
+    async with listening(folder) as prompts, Page(folder, None) as page:
+        given_up = asyncio.create_task(prompts(PASSWORD))
+        await until(lambda: page.seen == [PASSWORD])
+        given_up.cancel()
+        await until(lambda: page.dropped == [PASSWORD])
+        refused = asyncio.create_task(prompts(CODE))
+        await until(lambda: prompts.pending)
+        prompts.answer(prompts.pending[0].id + 1, "of another prompt")
+        with connect(folder.run_id) as link:
+            answer = {"command": "answer", "id": prompts.pending[0].id, "text": None}
+            link.sendall(json.dumps(answer).encode() + b"\n")
+            assert await refused is None
