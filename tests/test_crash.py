@@ -11,6 +11,7 @@ import pytest
 
 from tests import command
 from tests.beds import guard
+from tests.launcher.agent_client import wait_until
 from tests.test_terminal import Terminal, cluster, living, terminal
 from tui.crash import FILE_NAME
 
@@ -76,6 +77,12 @@ def crashed_run(screen: str) -> str:
     return match.group(1)
 
 
+def said_so(home: Path) -> int:
+    """How many failures of the screen were saved."""
+    files = list((home / ".local/share/tfmux/runs").glob(f"*/{FILE_NAME}"))
+    return sum(file.read_text().count("RuntimeError: broken") for file in files)
+
+
 @pytest.mark.parametrize("where", ["drawing", "worker", "thread", "key"])
 def test_the_run_goes_on_when_the_screen_fails(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, tfmux_home: Path, where: str
@@ -92,6 +99,10 @@ def test_the_run_goes_on_when_the_screen_fails(
     before = pids()
     trigger.touch()
     window.keys("w")
+    if where in ("thread", "key"):  # the screen is open again, once
+        wait_until(lambda: said_so(tfmux_home) == 1, "the first failure")
+        window.wait_for("worker:1 @localhost", "F9")
+        window.keys("w")
     screen = window.wait_for("EXIT-CODE 70", "come back with: tfmux attach")
     try:
         said = "tfmux: the screen failed: RuntimeError: broken ␛[31m[bold] on purpose"

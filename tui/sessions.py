@@ -8,7 +8,6 @@ from launcher.cluster.spec import Cluster
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunClient
-from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
 
 
@@ -31,7 +30,7 @@ class Sessions:
 
     def launch(
         self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
-    ) -> RunControl:
+    ) -> RunClient:
         """Launches a cluster; `text` is its file as it stands.
 
         Raises:
@@ -42,7 +41,7 @@ class Sessions:
         self._launched.append(client)
         return client
 
-    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
+    def attach(self, run_id: str, ask: PromptHandler) -> RunClient:
         """Follows a run that goes on; one without a launcher process gets one.
 
         Raises:

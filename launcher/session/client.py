@@ -158,7 +158,7 @@ class RunClient:
         self._done = threading.Event()
         self._closed = threading.Event()
         self._heard = threading.Event()
-        """The launcher has said something, or does not exist."""
+        """A launcher has said something."""
         if link is not None:
             self._greet(link)
         self._thread = threading.Thread(target=self._follow, name="client", daemon=True)
@@ -229,8 +229,11 @@ class RunClient:
             link = LauncherProcess().order({"attach": folder.run_id}, lock)
             return cls(folder, snapshot, link, **options)
         client = cls(folder, _unknown(folder), None, **options)
-        if client._heard.wait(_FIRST_SECONDS):
-            return client
+        deadline = time.monotonic() + _FIRST_SECONDS
+        while time.monotonic() < deadline:
+            if client._heard.wait(_PACE):
+                return client
+            client.resume()  # where the one that held the lock was about to end
         client.close()  # it stands still: another launcher takes the run over
         snapshot = StoredRun(folder).replay.snapshot
         link = LauncherProcess().order({"attach": folder.run_id})
@@ -428,6 +431,7 @@ class RunClient:
             finished = finished or "finished" in message
         if told is not self._told:
             self._told, self._starting = told, False
+            self._heard.set()
             self._show()
         if finished:
             self._done.set()
@@ -444,7 +448,6 @@ class RunClient:
                 for view in tasks
             )
         self._snapshot = replace(told, tasks=tasks, notes=(*told.notes, *self._notes))
-        self._heard.set()
         for listener in self._listeners:
             listener(self._snapshot)
 
@@ -473,6 +476,7 @@ class RunClient:
             ended=time.time(),
             launcher_error=reason,
         )
+        self._heard.set()
         self._show()
         self._done.set()
 
@@ -491,6 +495,7 @@ class RunClient:
             stored = StoredRun(self.folder).replay.snapshot
             if stored.state is RunState.ENDED:
                 self._told = stored
+                self._heard.set()
                 self._show()
                 self._done.set()
                 return

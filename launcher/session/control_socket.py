@@ -110,6 +110,8 @@ class ControlSocket:
         """The state that clients have which are not behind."""
         self._due = False
         self._pause = _SECONDS_BETWEEN
+        self._backlog: list[bytes] | None = []
+        """Events until the first client has subscribed: those of the run's beginning."""
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -145,8 +147,10 @@ class ControlSocket:
     def record(self, event: dict[str, Any]) -> None:
         """Sends a public event to the clients that want it."""
         wanting = [client for client in self._clients if client.events]
-        if wanting:
+        if wanting or self._backlog is not None:
             line = _line({"event": event})
+            if self._backlog is not None:
+                self._backlog.append(line)
             for client in wanting:
                 client.send_event(line)
 
@@ -203,6 +207,7 @@ class ControlSocket:
             pass  # it has gone, or sends what is no command: either way it is disconnected
         finally:
             del self._clients[client]
+            self._backlog = None
             if client.subscribed:
                 self._count(client, -1)
             client.writer.transport.abort()
@@ -234,6 +239,10 @@ class ControlSocket:
         client.responds = bool(message.get("prompts"))
         client.events = bool(message.get("events"))
         self._count(client, 1)
+        backlog, self._backlog = self._backlog or [], None
+        if client.events:
+            for line in backlog:
+                client.send_event(line)
         if self._newest is not None:
             self.publish(self._newest)
         if client.responds and self._prompts.pending:

@@ -20,6 +20,7 @@ MARK = "TFMUX_TEST_SESSION"
 # An agent that has confirmed its kill, or a screen whose terminal was closed, still has to end
 # itself: that is no leak.
 _SETTLE = 10.0
+PROGRAMS = {"tui.main", "launcher.session.process"}
 
 
 def mark_session() -> None:
@@ -35,6 +36,11 @@ def tagged_here() -> list[Process]:
 def programs_here() -> list[Process]:
     """Return this session's living `tfmux` processes on this machine: screens and launchers."""
     return [each for each in all_here() if each.tag is None]
+
+
+def screens_here() -> list[Process]:
+    """Return this session's living `tfmux` commands on this machine."""
+    return [each for each in programs_here() if "tui.main" in each.argv]
 
 
 def all_here() -> list[Process]:
@@ -69,4 +75,4 @@ def describe(processes: Iterable[Process]) -> str:
 
 
 def _of_a_run(process: Process) -> bool:
-    return process.alive and (process.tag is not None or "tui.main" in process.argv)
+    return process.alive and (process.tag is not None or not PROGRAMS.isdisjoint(process.argv))

@@ -1,0 +1,294 @@
+"""Who leaves a run, and what becomes of it: screens, terminals and launcher processes that go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from launcher.run.states import RunState, TaskState
+from launcher.session.client import RunClient
+from launcher.session.control_socket import connect
+from launcher.store.runs import RunFolder
+from tests import command
+from tests.beds import guard, proc
+from tests.beds.launcher_thread import LauncherThread
+from tests.command import DEADLINE, Up
+from tests.conftest import REPOSITORY
+from tests.launcher.agent_client import wait_until
+from tests.test_terminal import Terminal, cluster, living, terminal
+
+__all__ = ["terminal"]
+
+EVERYONE = {"ps:0", "worker:0", "worker:1"}
+SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'
+
+
+def ticking(folder: Path, settings: str) -> Path:
+    """The cluster of `test_terminal` with other rules."""
+    file = cluster(folder)
+    file.write_text(file.read_text() + settings + "\n")
+    return file
+
+
+def pids() -> dict[str, int]:
+    """The first process of each task, by the process table."""
+    found: dict[str, int] = {}
+    for process in guard.tagged_here():
+        task = (process.tag or "").partition("/")[2].partition("/")[0]
+        if task:
+            found[task] = min(process.pid, found.get(task, process.pid))
+    return found
+
+
+def screen_pid() -> int:
+    """The process of the only screen."""
+    (found,) = guard.screens_here()
+    return found.pid
+
+
+def run_of_launcher() -> RunFolder:
+    """The only run; it has a launcher process."""
+    (run,) = RunFolder.all()
+    wait_until(lambda: run.launcher_pid(), "a launcher process")
+    return run
+
+
+@pytest.mark.tmux
+@pytest.mark.parametrize("how", ["closed", "killed"])
+@pytest.mark.parametrize("rule", ["kill", "detach"])
+def test_what_on_hangup_says(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, rule: str, how: str
+) -> None:
+    """The terminal is closed, or its screen SIGKILLed: every task is dead, or every task is the
+    same process as before."""
+    window = terminal(120, 40)
+    window.run("up", str(ticking(tmp_path, f'on_hangup = "{rule}"')))
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    before, run = pids(), run_of_launcher()
+    if how == "killed":
+        os.kill(screen_pid(), signal.SIGKILL)
+    else:
+        window.close()
+    if rule == "kill":
+        wait_until(lambda: run.launcher_pid() is None, "the launcher process has ended", DEADLINE)
+        assert not living()
+        (listed,) = [e for e in run.records() if e["event"] == "run" and "outcome" in e]
+        assert (listed["outcome"], listed["exit_code"]) == ("terminated", 143)
+        return
+    wait_until(lambda: not guard.screens_here(), "the screen's process is gone", DEADLINE)
+    step = (run.path / "worker-0.log").stat().st_size
+    wait_until(lambda: (run.path / "worker-0.log").stat().st_size > step, "later steps")
+    assert pids() == before
+    assert command.run("kill", run.run_id).returncode == 0
+    assert not living()
+
+
+@pytest.mark.tmux
+def test_a_screen_that_is_stopped_holds_up_no_kill(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """SIGSTOP; F9 from another terminal ends the run; when the first goes on it says so."""
+    window, other = terminal(120, 40), terminal(120, 40)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run = run_of_launcher()
+    pid = screen_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        other.run("attach", run.run_id)
+        other.wait_for("worker:1 @localhost", "running")
+        other.keys("F9")
+        other.wait_for("nothing is left alive")
+        assert not living()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    window.wait_for("Receipt", "nothing is left alive")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")
+
+
+@pytest.mark.tmux
+def test_two_terminals_detach_and_attach_at_once(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """Both come back to the same launcher process; the first F9 ends the run for both."""
+    first, second = terminal(120, 40), terminal(120, 40)
+    first.run("up", str(cluster(tmp_path)))
+    first.wait_for("worker:1 @localhost", "step 2")
+    run = run_of_launcher()
+    launcher, before = run.launcher_pid(), pids()
+    second.run("attach", run.run_id)
+    second.wait_for("worker:1 @localhost", "running")
+    for window in (first, second):
+        window.keys("d", "y")
+    for window in (first, second):
+        window.wait_for("EXIT-CODE 0", "tfmux attach")
+    assert run.launcher_pid() == launcher and pids() == before
+    third, fourth = terminal(120, 40), terminal(120, 40)
+    for window in (third, fourth):
+        window.run("attach", run.run_id)
+    for window in (third, fourth):
+        window.wait_for("worker:1 @localhost", "running")
+    assert run.launcher_pid() == launcher and pids() == before
+    third.keys("F9")
+    for window in (third, fourth):
+        window.wait_for("nothing is left alive")
+
+
+@pytest.mark.tmux
+def test_the_launcher_dies_while_the_screen_is_open(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """The screen says so and offers another one, which goes on: the same processes, whole logs."""
+    window = terminal(120, 40)
+    window.run("up", str(ticking(tmp_path, 'on_disconnect = "keep"')))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run = run_of_launcher()
+    before = pids()
+    launcher = run.launcher_pid()
+    assert launcher
+    os.kill(launcher, signal.SIGKILL)
+    window.wait_for("The launcher process has ended. Attach again?")
+    window.keys("y")
+    window.wait_until(lambda s: "running" in s and "Attach again?" not in s, "running again")
+    wait_until(lambda: run.launcher_pid() not in (None, 0, launcher), "another launcher")
+    assert pids() == before
+    size = (run.path / "worker-0.log").stat().st_size
+    wait_until(lambda: (run.path / "worker-0.log").stat().st_size > size, "later steps")
+    window.keys("F9")
+    window.wait_for("nothing is left alive")
+    steps = [int(line.split()[1]) for line in (run.path / "worker-0.log").read_text().splitlines()]
+    assert steps == list(range(len(steps)))
+    attempts = {e["attempt"] for e in run.records() if e["event"] == "task"}
+    assert attempts <= {0, 1}
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_the_launcher_dies_and_the_clock_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Another launcher goes on by its own clock; leases and graces are not the clock's."""
+    file = ticking(tmp_path, 'on_disconnect = "keep"')
+    with Up("up", str(file), "--json") as up:
+        up.state("worker:1", "running")
+        before = pids()
+        up.kill_launcher()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    (run,) = RunFolder.all()
+    monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+    client = RunClient.attach(run)
+    try:
+        wait_until(lambda: client.snapshot().state is RunState.RUNNING, "running", DEADLINE)
+        tasks = client.snapshot().tasks
+        assert {view.state for view in tasks} <= {TaskState.READY, TaskState.RUNNING}
+        assert pids() == before
+        client.kill_all()
+        assert client.wait(DEADLINE)
+        receipt = client.snapshot().receipt
+        assert receipt is not None and receipt.clean
+        assert client.snapshot().exit_code == 130
+    finally:
+        client.close()
+    assert not living()
+
+
+def test_clients_that_never_read_cost_no_memory(tmp_path: Path) -> None:
+    """Sixty of them, for two thousand states of a run: the launcher process stays as it was."""
+    file = ticking(tmp_path, "")
+    file.write_text(file.read_text().replace("'0.1'", "'0.01'"))
+    with Up("up", str(file), "--json") as up, ExitStack() as stack:
+        up.state("worker:1", "running")
+        for _ in range(60):
+            link = stack.enter_context(connect(up.run_id))
+            link.sendall(SUBSCRIBE)
+        launcher = up.launcher
+        size = log_size(up)
+        wait_until(lambda: log_size(up) > size + 10_000, "it has written more", DEADLINE)
+        before = resident(launcher)
+        size = log_size(up)
+        wait_until(lambda: log_size(up) > size + 20_000, "it has written more", DEADLINE)
+        assert resident(launcher) - before < 24 << 20
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+
+
+def log_size(up: Up) -> int:
+    """How much the first worker has written."""
+    (run,) = RunFolder.all()
+    return (run.path / "worker-0.log").stat().st_size
+
+
+def resident(pid: int) -> int:
+    """Resident bytes of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_another_user_is_not_heard(tmp_path: Path) -> None:
+    """The socket's folder keeps them out; who got hold of a connection all the same is cut off."""
+    script = (
+        "import os, socket, sys\n"
+        "link = socket.socket(socket.AF_UNIX)\n"
+        "os.chmod(os.path.dirname(sys.argv[1]), 0o711); os.chmod(sys.argv[1], 0o666)\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "link.connect(sys.argv[1])\n"
+        'link.sendall(b\'{"command": "kill_all", "by_person": true}\\n\')\n'
+        "try:\n    print(repr(link.recv(10)))\n"
+        "except ConnectionResetError:\n    print(repr(b''))\n"
+    )
+    if os.getuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    from launcher.session.control_socket import socket_path
+
+    with Up("up", str(cluster(tmp_path)), "--json") as up:
+        up.state("worker:1", "running")
+        path = socket_path(up.run_id)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", script, str(path)],
+                capture_output=True,
+                text=True,
+                cwd=REPOSITORY,
+                timeout=DEADLINE,
+            )
+        finally:
+            path.parent.chmod(0o700)
+        assert done.stdout == "b''\n", done.stderr
+        with connect(up.run_id) as link:
+            link.sendall(SUBSCRIBE)
+            link.settimeout(DEADLINE)
+            assert b'"state": "running"' in read(link)
+        up.press_ctrl_c()
+        assert up.wait() == 130
+
+
+def read(link: socket.socket) -> bytes:
+    """The first line that comes."""
+    data = b""
+    while b"\n" not in data:
+        data += link.recv(1 << 16)
+    return data
+
+
+def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
+    """It ends with its run, and leaves no socket."""
+    from launcher.session.control_socket import socket_path
+
+    with Up("up", str(cluster(tmp_path)), "--json") as up:
+        up.state("worker:1", "running")
+        launcher, path = up.launcher, socket_path(up.run_id)
+        assert path.exists()
+        up.press_ctrl_c()
+        assert up.wait() == 130
+        wait_until(lambda: proc.look(launcher) is None, "the launcher process has gone")
+    assert not path.exists()
