@@ -249,12 +249,13 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
     server = Serve()
     try:
         await until(lambda: [f for f in RunFolder.all() if f.launcher_pid()], "a launcher")
+        launcher = RunFolder.all()[0].launcher_pid()
         tab = await chromium.tab()
         await tab.open(server.url)
         await tab.wait_for("Living runs", "Demos")
         await tab.keys("Enter")
         await stepping(tab)
-        assert RunFolder.all()[0].launcher_pid() == up.pid
+        assert RunFolder.all()[0].launcher_pid() == launcher
         await tab.keys("F9")
         await tab.wait_for("Receipt", "nothing is left alive")
         assert up.wait(DEADLINE) == 130

@@ -222,7 +222,7 @@ class RunClient:
         lock = acquire(folder.path)
         if lock is not None:
             try:
-                snapshot = StoredRun(folder).replay.snapshot
+                snapshot = _resumed(StoredRun(folder).replay.snapshot)
             except BaseException:
                 os.close(lock)
                 raise
@@ -235,7 +235,7 @@ class RunClient:
                 return client
             client.resume()  # where the one that held the lock was about to end
         client.close()  # it stands still: another launcher takes the run over
-        snapshot = StoredRun(folder).replay.snapshot
+        snapshot = _resumed(StoredRun(folder).replay.snapshot)
         link = LauncherProcess().order({"attach": folder.run_id})
         return cls(folder, snapshot, link, **options)
 
@@ -540,6 +540,19 @@ class RunClient:
             self._starting = True
             self._link = LauncherProcess().order({"attach": self.run_id}, lock)
             self._greet(self._link)
+
+
+def _resumed(snapshot: Snapshot) -> Snapshot:
+    """A stored run that a launcher is about to take up, although its record may say that it ended."""
+    return replace(
+        snapshot,
+        state=RunState.CONNECTING,
+        ended=None,
+        outcome=None,
+        exit_code=None,
+        receipt=None,
+        launcher_error="",
+    )
 
 
 def _unknown(folder: RunFolder) -> Snapshot:

@@ -36,8 +36,7 @@ session = RunClient.launch(load(file, for_launch=True), file.read_text())
 while session.snapshot().state is not RunState.RUNNING:
     time.sleep(0.05)
 session.detach()
-assert session.wait(60)
-print(session.folder.run_id, session.snapshot().outcome, session.snapshot().exit_code)
+print(session.run_id, session.detached)
 """
 
 
@@ -69,8 +68,8 @@ def test_a_detached_run_goes_on_with_all_its_rules(scene: Scene) -> None:
         timeout=90,
     )
     assert done.returncode == 0, done.stderr
-    run_id, outcome, code = done.stdout.split()
-    assert (outcome, code) == ("detached", "0")
+    run_id, detached = done.stdout.split()
+    assert detached == "True"
     (listed,) = json.loads(command.run("ps", "--json").stdout)
     assert listed["run"] == run_id and listed["launcher"]
     wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end", 90)
