@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainer import data
-from trainer.data import idx
+from trainer.data import Split, idx
 from trainer.errors import DataError
-
-if TYPE_CHECKING:
-    from trainer.data import Split
-    from trainer.flags import Options
+from trainer.flags import Options
 
 STEMS = {"idx": ("train", "t10k"), "tfrecord": ("train", "test")}
 
 
 def run(options: Options) -> int:
-    """Writes `--data` to `--to` in the other format.
-
-    Raises:
-        DataError: The source is broken, or the target has data already.
-    """
+    """Writes `--data` to `--to` in the other format."""
     source = data.load(options.data, in_memory=True)
     target = pathlib.Path(options.to).expanduser()
     try:

@@ -1,4 +1,4 @@
-"""What a task says while it trains: lines for its log, summaries for TensorBoard."""
+"""Progress of a task: lines for its log, summaries for TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pathlib
-
 
 # The last line tells the mean loss of the steps up to one, so that runs and modes can be compared.
 COMPARED_STEP = 500
@@ -47,22 +46,19 @@ class Summaries:
             self._writer.add_graph(graph)
             self._writer.flush()
 
-    def histograms(self, step: int, values: dict[str, Any]) -> None:
-        """Writes the distribution of each array in `values` under its name."""
+    def add(self, step: int, serialised: Any) -> None:
+        """Writes what a summary operation has returned."""
         if self._writer is not None:
-            self._add(step, [{"tag": tag, "histo": _histogram(a)} for tag, a in values.items()])
+            self._writer.add_summary(serialised, step)
+            self._writer.flush()
 
     def write(self, step: int, **scalars: float) -> None:
         """Writes each of `scalars` under its name; an underscore becomes a blank."""
-        self._add(
-            step, [{"tag": n.replace("_", " "), "simple_value": v} for n, v in scalars.items()]
-        )
-
-    def _add(self, step: int, values: list[dict[str, Any]]) -> None:
         if self._writer is not None:
-            summary = self._summary(value=[self._summary.Value(**value) for value in values])
-            self._writer.add_summary(summary, step)
-            self._writer.flush()
+            summary = self._summary()
+            for name, value in scalars.items():
+                summary.value.add(tag=name.replace("_", " "), simple_value=value)
+            self.add(step, summary)
 
 
 class Progress:
@@ -114,15 +110,19 @@ class Progress:
         now = time.monotonic()
         seconds = max(now - self._last_time, 1e-9) / (self.local_step - self._last_local)
         staleness = self._staleness / (self.local_step - self._last_local)
-        extra = f"  staleness {staleness:.2f}" if self._staleness else ""
-        extra += f", {self._dropped} dropped" if self._dropped else ""
         if self._epoch:
-            extra += f"  {self._batch / seconds:.0f} examples/sec; "
-            extra += f"epoch {self.global_step / self._epoch:.2f}"
+            more = f".  ({seconds:.3f} sec/batch)  {self._batch / seconds:.0f} examples/sec; "
+            more += f"epoch {self.global_step / self._epoch:.2f}"
+        else:  # half of a wide terminal has room for 97 characters
+            more = f"; {1000 * seconds:.3g} ms"
+            if self._dropped:
+                more += f", {self._dropped} dropped"
+            elif staleness:
+                more += f", stale {staleness:.1f}"
         for number, step in due:
             print(
                 f"After {number} training steps ({step.global_step} global steps), loss on "
-                f"training batch is {step.loss:.4f}.  ({seconds:.3f} sec/batch){extra}",
+                f"training batch is {step.loss:.4f}{more}",
                 flush=True,
             )
         rate = max(self.global_step - self._last_global, 0) / max(now - self._last_time, 1e-9)
@@ -157,21 +157,3 @@ class Progress:
             f"in {seconds:.1f} s, {rate:.0f} examples/s{end}",
             flush=True,
         )
-
-
-def _histogram(array: Any) -> Any:
-    """The values of `array` as TensorBoard wants them: thirty buckets and their sums."""
-    import numpy as np
-    from tensorflow.compat.v1 import HistogramProto
-
-    flat = np.asarray(array, np.float64).ravel()
-    counts, edges = np.histogram(flat, bins=30)
-    return HistogramProto(
-        min=flat.min(),
-        max=flat.max(),
-        num=flat.size,
-        sum=flat.sum(),
-        sum_squares=np.square(flat).sum(),
-        bucket_limit=edges[1:],
-        bucket=counts,
-    )

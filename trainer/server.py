@@ -1,4 +1,4 @@
-"""A task's TensorFlow server, and the life of a task that only serves: a ps, or a plain worker."""
+"""TensorFlow server of a task, tasks that only serve (a ps, a plain worker), and other tasks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ _TELL_TIMEOUT_MS = 5000
 
 
 def check_port(role: Role) -> None:
-    """Fails early, before TensorFlow's import, when this task's port is taken.
-
-    Raises:
-        TrainerError: Names host, port and reason.
-    """
+    """Fails early, before TensorFlow's import, when this task's port is taken."""
     with socket.socket() as probe:
         # As gRPC does: connections of an earlier task in TIME_WAIT are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -39,11 +35,7 @@ def check_port(role: Role) -> None:
 
 
 def start(role: Role, options: Options, serve_only: bool = False) -> Any:
-    """Starts this task's `tf.distribute.Server`; a task that only serves takes no GPU.
-
-    Raises:
-        TrainerError: The port was taken in the meantime.
-    """
+    """Starts this task's `tf.distribute.Server`; a task that only serves takes no GPU."""
     import tensorflow as tf
 
     devices = {"GPU": 0} if serve_only else {"CPU": getattr(options, "devices", 1)}
@@ -53,21 +45,27 @@ def start(role: Role, options: Options, serve_only: bool = False) -> Any:
         allow_soft_placement=True,
     )
     config.gpu_options.allow_growth = True
+    spec = resolver(role).cluster_spec()
     try:
-        server = tf.distribute.Server(
-            cluster_spec(role), job_name=role.job, task_index=role.index, config=config
-        )
+        server = tf.distribute.Server(spec, role.job, role.index, config=config)
     except tf.errors.OpError as error:
         raise _busy(role, reason(error)) from None
     print(f"{role} listens on {role.address}", flush=True)
     return server
 
 
-def cluster_spec(role: Role) -> Any:
-    """The role's cluster as TensorFlow wants it."""
+def resolver(role: Role, gpus: int = 0) -> Any:
+    """The role's cluster as TensorFlow's strategies want it."""
     import tensorflow as tf
 
-    return tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()})
+    spec = tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()})
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        spec,
+        task_type=role.job,
+        task_id=role.index,
+        rpc_layer="grpc",
+        num_accelerators={"GPU": gpus},
+    )
 
 
 def threads(role: Role, options: Options) -> int:
@@ -94,7 +92,8 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
     stays = role.job == "ps" and (options.stay or "TFMUX_TASK" in os.environ)
     with tf.Graph().as_default(), tf.device(f"{role.device}/device:CPU:0"):
         done = [
-            tf.raw_ops.VarIsInitializedOp(resource=_done_flag(job, index)) for job, index in clients
+            tf.raw_ops.VarIsInitializedOp(resource=_completion_flag(job, index))
+            for job, index in clients
         ]
         config = tf.compat.v1.ConfigProto(device_filters=[role.device])
         session = tf.compat.v1.Session(target, config=config)
@@ -128,23 +127,22 @@ def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:
     """
     import tensorflow as tf
 
-    for job, addresses in role.cluster.items():
-        for index, address in enumerate(addresses):
-            if (job, index) in clients or refusal(address):
-                continue
-            device = f"/job:{job}/task:{index}"
-            with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
-                flag = _done_flag(role.job, role.index)
-                tell = tf.raw_ops.AssignVariableOp(resource=flag, value=tf.constant(True))
-                config = tf.compat.v1.ConfigProto(
-                    device_filters=[device], operation_timeout_in_ms=_TELL_TIMEOUT_MS
-                )
-                session = tf.compat.v1.Session(f"grpc://{address}", config=config)
-                abandon(session)
-                try:
-                    session.run(tell)
-                except tf.errors.OpError as error:
-                    print(f"{role} cannot tell {job}:{index} that it is done: {reason(error)}")
+    for job, index in role.tasks(*role.cluster):
+        address, device = role.cluster[job][index], role.device_of(job, index)
+        if (job, index) in clients or refusal(address):
+            continue
+        with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
+            flag = _completion_flag(role.job, role.index)
+            tell = tf.raw_ops.AssignVariableOp(resource=flag, value=tf.constant(True))
+            config = tf.compat.v1.ConfigProto(
+                device_filters=[device], operation_timeout_in_ms=_TELL_TIMEOUT_MS
+            )
+            session = tf.compat.v1.Session(f"grpc://{address}", config=config)
+            abandon(session)
+            try:
+                session.run(tell)
+            except tf.errors.OpError as error:
+                print(f"{role} cannot tell {job}:{index} that it is done: {reason(error)}")
 
 
 _abandoned: list[Any] = []
@@ -188,8 +186,27 @@ def meet(role: Role, others: list[tuple[str, int]], stop: Stop, advice: str) -> 
             stop.wait(_POLL)
 
 
+def wait_for(role: Role, task: tuple[str, int], stop: Stop, seconds: float) -> None:
+    """Returns when `task` accepts connections, or this one is told to end.
+
+    Raises:
+        TrainerError: It did not for `seconds`; names it with the reason.
+    """
+    deadline = time.monotonic() + seconds
+    address, name = role.cluster[task[0]][task[1]], role.address_of(*task)
+    why = refusal(address)
+    with stop.waiting(lambda: f"{role} waits for {name}: {why}"):
+        while why and not stop.requested:
+            if time.monotonic() > deadline:
+                raise TrainerError(f"{role}: lost {name}: {why} for {seconds:.0f} s")
+            stop.wait(_POLL)
+            why = refusal(address)
+
+
 def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:
     """Whom `role` waits for: the first of `others` that refuses connections, else all of them."""
+    if not others:
+        return ""
     for job, index in others:
         if why := refusal(role.cluster[job][index], 0.5):
             return f"{role} waits for {role.address_of(job, index)}: {why}"
@@ -223,7 +240,7 @@ def connections(port: int) -> int:
     return count
 
 
-def _done_flag(job: str, index: int) -> Any:
+def _completion_flag(job: str, index: int) -> Any:
     import tensorflow as tf
 
     return tf.raw_ops.VarHandleOp(

@@ -79,7 +79,7 @@ class Stop:
         text = self._waiting
         if text and time.monotonic() > self._say_at and not self.requested:
             line = text()
-            if self._waiting is text:
+            if line and self._waiting is text:
                 print(line, flush=True)
                 self._say_at = time.monotonic() + _SAY_EVERY
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.tasks import PROGRESS, STARTED, Cluster, Task, Tasks
-from trainer import data
+from trainer import data, inputs
 from trainer.checkpoint import read
 from trainer.model import MLP, Schedule
 
@@ -197,14 +197,13 @@ def test_downpour_of_one_worker_is_plain_descent(tasks: Tasks, tmp_path: pathlib
     assert cluster.start("worker").wait() == 0
 
     dataset = data.load(None)
-    batches = data.batches(len(dataset.train), 64, 5)
+    batches = iter(inputs.pipeline(dataset, 64, 5))
     schedule = Schedule(0.2, 0.99, len(dataset.train) / 64)
     weights = [tf.Variable(value) for value in MLP.initial(5)]
     for step in range(21):
         with tf.GradientTape() as tape:
-            halves = np.split(next(batches), 2)
-            train = dataset.train
-            losses = [MLP.loss(weights, train.images[h], train.labels[h], 1e-4) for h in halves]
+            halves = zip(*(np.split(part.numpy(), 2) for part in next(batches)), strict=True)
+            losses = [MLP.loss(weights, images, labels, 1e-4) for images, labels in halves]
             loss = tf.add_n(losses) / 2
         for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
             weight.assign_sub(schedule(step) * gradient)

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from tests.trainer.tasks import STARTED, Cluster, Task, Tasks
-from trainer import data
+from trainer import data, inputs
 from trainer.model import MLP, Schedule
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -42,7 +42,7 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
     assert 20 <= mean <= 21
 
     dataset = data.load(None)
-    sources = [data.batches(len(dataset.train), 32, 5 + worker) for worker in range(2)]
+    sources = [iter(inputs.pipeline(dataset, 32, 5 + worker)) for worker in range(2)]
     batches = [[next(source) for _ in range(30)] for source in sources]
     schedule = Schedule(0.2, 0.99, len(dataset.train) / 64)
     weights = [tf.Variable(value) for value in MLP.initial(5)]
@@ -51,11 +51,8 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
     for record in records:
         gradients = []
         for worker, number in record["batches"]:
-            indices = batches[worker][number]
             with tf.GradientTape() as tape:
-                loss = MLP.loss(
-                    weights, dataset.train.images[indices], dataset.train.labels[indices], 0.0001
-                )
+                loss = MLP.loss(weights, *batches[worker][number], 0.0001)
             gradients.append(tape.gradient(loss, weights))
         assert len(gradients) == 2
         rate = schedule(record["step"] - 1)

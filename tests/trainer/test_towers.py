@@ -13,7 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.trainer.tasks import ACCURACY, Tasks
 from trainer.checkpoint import read
-from trainer.model import CNN, MLP
+from trainer.convolution import CNN
+from trainer.model import MLP
 from trainer.parameters import mean as tensor_mean
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

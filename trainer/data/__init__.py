@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainer.data import digits, idx
 from trainer.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 SIDE = digits.SIDE
 PIXELS = SIDE * SIDE

@@ -6,19 +6,16 @@ which is what TensorFlow's MNIST tutorials wrote.
 
 from __future__ import annotations
 
+import pathlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
 from trainer.data import PIXELS, Records
 from trainer.errors import DataError, reason
-
-if TYPE_CHECKING:
-    import pathlib
-
-    from numpy.typing import NDArray
 
 _SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecords?")
 _BATCH = 1000
@@ -38,11 +35,7 @@ def write(
     labels: NDArray[np.uint8],
     shards: int,
 ) -> list[pathlib.Path]:
-    """Writes the examples in turn to `shards` files; returns their paths.
-
-    Raises:
-        DataError: A file cannot be written, such as on a full disk.
-    """
+    """Writes the examples in turn to `shards` files; returns their paths."""
     paths = [
         directory / f"{stem}-{number:05d}-of-{shards:05d}.tfrecord" for number in range(shards)
     ]
@@ -58,11 +51,7 @@ def write(
 
 
 def read(directory: pathlib.Path, stem: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """All shards of `stem`: images uint8 (count, pixels) and labels uint8 (count,).
-
-    Raises:
-        DataError: A shard is missing, broken (checksums are verified) or holds something else.
-    """
+    """All shards of `stem`: images uint8 (count, pixels) and labels uint8 (count,)."""
     shards = [_read_shard(path) for path in find(directory, stem)]
     widths = {images.shape[1] for images, _ in shards if len(images)}
     if len(widths) > 1:
@@ -76,11 +65,7 @@ def read(directory: pathlib.Path, stem: str) -> tuple[NDArray[np.uint8], NDArray
 
 
 def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
-    """The paths of all shards of `stem`, in order, or the single file that tutorials write.
-
-    Raises:
-        DataError: There is none, one is missing, or two sets of shards are mixed.
-    """
+    """The paths of all shards of `stem`, in order, or the single file that tutorials write."""
     found: dict[int, pathlib.Path] = {}
     counts = set()
     for path in sorted(directory.glob(f"{stem}-*.tfrecord*")):
@@ -105,11 +90,7 @@ def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
 
 
 def records(directory: pathlib.Path, stem: str) -> Records:
-    """The examples of `stem` without reading them: only their number is counted, and checked.
-
-    Raises:
-        DataError: A shard is missing, cut short, or none has an example.
-    """
+    """The examples of `stem` without reading them: only their number is counted, and checked."""
     paths = find(directory, stem)
     count = sum(map(_count, paths))
     if not count:

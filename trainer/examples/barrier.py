@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from trainer import server
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.role import Role
+from trainer.role import Role
 
 _POLL = 0.05
 PS = "/job:ps/task:0"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from trainer import server
 from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.flags import Options
+from trainer.role import Role
 
 TIMES = 100
 SHOW_EVERY = 25

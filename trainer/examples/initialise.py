@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from trainer import server
 from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.flags import Options
+from trainer.role import Role
 
 _POLL = 0.1
 

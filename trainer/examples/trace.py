@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import tensorflow as tf
 
 from trainer import server
 from trainer.examples import tracing
 from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.flags import Options
+from trainer.role import Role
 
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
