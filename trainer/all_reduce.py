@@ -21,7 +21,7 @@ from trainer.role import Role
 from trainer.stop import Stop
 from trainer.worker import Training
 
-ADVICE = "a worker cannot come back alone: all of them start together"
+ADVICE = "a worker cannot rejoin alone: restart all workers together"
 LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 

@@ -25,11 +25,9 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
     """Trains as one of the workers, or as the only client of all workers' devices."""
     from trainer.downpour import DownpourStep
 
-    if options.mode == "in-graph":
-        steps: type[TrainStep] = InGraphStep
-    else:
-        rarely = options.fetch_every > 1 or options.push_every > 1
-        steps = DownpourStep if rarely else AsyncStep
+    steps: type[TrainStep] = InGraphStep if options.mode == "in-graph" else AsyncStep
+    if steps is AsyncStep and max(options.fetch_every, options.push_every) > 1:
+        steps = DownpourStep
     Worker(role, options, dataset, steps).train(stop)
 
 
@@ -90,13 +88,9 @@ def fetch_and_push(
     where: list[str],
     last: list[Any] | None,
 ) -> tuple[Any, Any, list[Any]]:
-    """Computes one step after the pushes `last`, one for each ps.
+    """One step after the pushes `last`: its loss, the global step at its fetch, its pushes.
 
-    Args:
-        where: Devices that gradients are sent from: all of `devices`, or one that averages them.
-
-    Returns:
-        The loss, the global step at the fetch, and the pushes.
+    Gradients are sent from `where`: all of `devices`, or one that averages them.
     """
     with tf.device(shared.step.device), tf.control_dependencies((last or [])[:1]):
         seen = shared.step.read_value()

@@ -95,7 +95,7 @@ class Checkpoints:
         index = self.directory / "checkpoint"
         others = sorted(self.directory.glob(f"{PREFIX}-*.index"))
         if index.exists() or others:
-            what = "names no checkpoint that is there" if index.exists() else "no such file"
+            what = "names a checkpoint that does not exist" if index.exists() else "no such file"
             there = f"; there is {others[-1].stem}" if others else ""
             raise CheckpointError(
                 f"{index}: {what}{there}: repair it, or remove it with the checkpoints, "

@@ -55,8 +55,10 @@ class ChiefDuties:
         These are newer than any checkpoint, so the global step does not fall.
         """
         path = self._checkpoints.find()
-        saved = f"checkpoint was at step {read(path)[1]}" if path else "there is no checkpoint"
-        print(f"goes on from the shared state at step {step}; {saved}", flush=True)
+        saved = (
+            f"the last checkpoint is of step {read(path)[1]}" if path else "there is no checkpoint"
+        )
+        print(f"continues from the variables on the ps at step {step}; {saved}", flush=True)
 
     def due(self) -> bool:
         """Whether it is time for a checkpoint."""

@@ -213,7 +213,7 @@ def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
             raise UsageError(f"no mode given; one of {', '.join(MODES)}")
         if name == TOUR:
             tours = [mode.removeprefix(f"{TOUR} ") for mode in MODES if mode.startswith(TOUR)]
-            raise UsageError(f"which tour? one of {', '.join(tours)}")
+            raise UsageError(f"no tour given; one of {', '.join(tours)}")
         raise UsageError(f"unknown mode {name!r}{_nearest(name, MODES)}")
     mode = MODES[name]
     parser = _Parser(
@@ -241,7 +241,7 @@ class _Parser(argparse.ArgumentParser):
 def _refuse(flag: str, mode: Mode) -> NoReturn:
     """Says what is wrong with a flag that `mode` does not have."""
     if not flag.startswith("-"):
-        raise UsageError(f"{flag!r} belongs to no flag")
+        raise UsageError(f"unexpected argument {flag!r}")
     others = [
         name
         for name, other in MODES.items()

@@ -20,8 +20,7 @@ CLASSES = 10
 class Model:
     """A network: its weights' names and shapes, and what it makes of images.
 
-    `scores` takes the list of weights and pixels, float32 (batch, 784) of `low` to `low` + 1, and
-    returns logits of shape (batch, 10).
+    `scores` takes weights and pixels, float32 (batch, 784) of `low` to `low` + 1; returns logits.
     """
 
     name: str
@@ -57,17 +56,12 @@ class Model:
         cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=tf.cast(labels, tf.int32), logits=self.logits(weights, images)
         )
-        squares = [
-            tf.nn.l2_loss(weight)
-            for weight, shape in zip(weights, self.shapes, strict=True)
-            if len(shape) > 1
-        ]
+        squares = [tf.nn.l2_loss(weight) for weight in weights if len(weight.shape) > 1]
         return tf.reduce_mean(cross_entropy) + l2 * tf.add_n(squares)
 
     def accuracy(self, weights: Any, images: Any, labels: Any) -> Any:
         """The share of `images` whose label is the network's first choice."""
-        choice = tf.argmax(self.logits(weights, images), axis=1, output_type=tf.int32)
-        right = tf.equal(choice, tf.cast(labels, tf.int32))
+        right = tf.math.in_top_k(tf.cast(labels, tf.int32), self.logits(weights, images), 1)
         return tf.reduce_mean(tf.cast(right, tf.float32))
 
 
@@ -87,10 +81,7 @@ MLP = Model(
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The learning rate: `start` times `decay` for every epoch, falling smoothly.
-
-    `epoch` is how many global steps an epoch has.
-    """
+    """The learning rate: `start` times `decay` for every `epoch` global steps, falling smoothly."""
 
     start: float
     decay: float

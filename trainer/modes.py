@@ -100,17 +100,10 @@ MODES = {mode.name: mode for mode in _MODES}
 
 
 def run(mode: Mode, options: Options) -> int:
-    """Runs `mode` as this process's task; returns the exit status."""
-    try:
-        return _run(mode, options)
-    except Exception as error:
-        if type(error).__name__ == "DataLossError" and options.data:
-            data.load(options.data, in_memory=True)  # says which file is broken
-        raise
+    """Runs `mode` as this process's task; returns the exit status.
 
-
-def _run(mode: Mode, options: Options) -> int:
-    """TensorFlow's import takes seconds: whatever can be wrong without it is said before."""
+    TensorFlow's import takes seconds: whatever can be wrong without it is said before.
+    """
     if not mode.needs:
         status: int = importlib.import_module(f"trainer.{mode.module}").run(options)
         return status

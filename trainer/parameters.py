@@ -31,9 +31,7 @@ class Values:
 class Parameters:
     """Flat variables of `model`, one of each kind a device; the global step is on the first.
 
-    Args:
-        momentum: Nesterov momentum of the updates.
-        first: Values to start from; without them somebody assigns them in a session.
+    They start from the values `first`, or are assigned in a session.
     """
 
     def __init__(
@@ -193,10 +191,7 @@ def subtract(flat: Any, factor: Any, tensor: Any) -> Any:
 
 
 def local_devices(count: int, task: str = "") -> list[str]:
-    """Names of `count` devices of `task`: its GPUs where there are as many, else CPU devices.
-
-    Logical CPU devices exist only where the session or server was configured for them.
-    """
+    """Names of `count` devices of `task`: GPUs where there are as many, else logical CPUs."""
     kind = "GPU" if len(tf.config.list_physical_devices("GPU")) >= count else "CPU"
     return [f"{task}/device:{kind}:{number}" for number in range(count)]
 

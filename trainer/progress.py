@@ -62,21 +62,16 @@ class Summaries:
 
 
 class Progress:
-    """Counts a task's own steps, prints every `every` of them and a last line.
+    """Counts a task's own steps; prints one in `every`, and a last line.
 
-    Args:
-        every: Local steps between two lines.
-        batch: Examples a global step.
-        summaries: Where the same goes for TensorBoard.
-        epoch: Global steps an epoch; given, lines tell examples/sec and epochs too.
+    A global step has `batch` examples. Given how many of them an `epoch` has, the lines tell
+    examples/sec and epochs too.
     """
 
     def __init__(
         self, every: int, batch: int, summaries: Summaries, epoch: float | None = None
     ) -> None:
-        self._every = every
-        self._batch = batch
-        self._epoch = epoch
+        self._every, self._batch, self._epoch = every, batch, epoch
         self._summaries = summaries
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = -1
@@ -90,11 +85,8 @@ class Progress:
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = self.global_step = global_step
 
-    def add(self, steps: list[Step], learning_rate: float) -> bool:
-        """Counts `steps`; prints the lines that are due and returns whether there were any.
-
-        Lines of one call share the time since the line before.
-        """
+    def add(self, steps: list[Step], learning_rate: float) -> None:
+        """Counts `steps` and prints the lines that are due, which share the time of their call."""
         due = []
         for step in steps:
             self.local_step += 1
@@ -106,7 +98,7 @@ class Progress:
             if self.local_step % self._every == 0:
                 due.append((self.local_step, step))
         if not due:
-            return False
+            return
         now = time.monotonic()
         seconds = max(now - self._last_time, 1e-9) / (self.local_step - self._last_local)
         staleness = self._staleness / (self.local_step - self._last_local)
@@ -114,7 +106,7 @@ class Progress:
             more = f".  ({seconds:.3f} sec/batch)  {self._batch / seconds:.0f} examples/sec; "
             more += f"epoch {self.global_step / self._epoch:.2f}"
         else:  # half of a wide terminal has room for 97 characters
-            more = f"; {1000 * seconds:.3g} ms"
+            more = f"; {1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
             if self._dropped:
                 more += f", {self._dropped} dropped"
             elif staleness:
@@ -136,13 +128,9 @@ class Progress:
         )
         self._last_time, self._last_local = now, self.local_step
         self._last_global, self._staleness = self.global_step, 0
-        return True
 
     def finish(self, accuracy: float | None = None) -> None:
-        """Prints the last line: steps, seconds, examples/s, loss and, by the chief, test accuracy.
-
-        Examples are those of all tasks while this one trained.
-        """
+        """Prints the last line; its examples are those of all tasks while this one trained."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = max(self.global_step - self._first_global, 0) * self._batch / seconds
         end = f", {self._dropped} gradients dropped" if self._dropped else ""

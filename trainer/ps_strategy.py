@@ -129,7 +129,9 @@ class Coordinator:
         except LOSS:
             if stop.requested or _lost_ps(self._role):
                 raise
-            print("a worker left before its loss was read; the next line shows the one before")
+            print(
+                "a worker was lost before its loss was read; the next line repeats the last known loss"
+            )
             return np.full(count, self._known)
         if losses is None:
             return np.full(count, np.nan)

@@ -101,12 +101,8 @@ LOCAL = Role({ALONE: ("localhost:0",)}, ALONE, 0)
 def resolve(options: Options, environment: Mapping[str, str], needs: tuple[str, ...] = ()) -> Role:
     """This process's role: from the flags when any of them is given, else from TF_CONFIG.
 
-    Args:
-        needs: Jobs that the mode cannot do without.
-
     Raises:
-        UsageError: No role, an unknown or quoted job name, a malformed address, or a host list
-            that does not contain the task index.
+        UsageError: What is wrong with them, or which of the jobs that a mode `needs` is missing.
     """
     role = _resolve(options, environment)
     for job in needs:
@@ -173,7 +169,7 @@ def _addresses(words: list[str], where: str) -> tuple[str, ...]:
         raise UsageError(f"{where}: {word!r} is not host:port")
     twice = next((word for word in words if words.count(word) > 1), None)
     if twice:
-        raise UsageError(f"{where}: {twice} stands there twice")
+        raise UsageError(f"{where}: {twice} is listed twice")
     return tuple(words)
 
 

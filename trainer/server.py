@@ -100,16 +100,16 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
         while not stop.wait(_POLL_DONE) and (stays or not all(session.run(done))):
             pass
     if role.job != "ps":
-        print(f"{role} has served to the end", flush=True)
+        print(f"{role} exits: the training is over", flush=True)
         return
     if stop.requested:
-        print(f"{role} stays until its workers have gone", flush=True)
+        print(f"{role} stays until its workers have ended", flush=True)
         while _in_use(role, clients) and time.monotonic() < stop.deadline:
             time.sleep(_POLL)
         if _in_use(role, clients):
-            print(f"{role} leaves; {connections(role.port)} connections left", flush=True)
+            print(f"{role} exits with {connections(role.port)} connections still open", flush=True)
             return
-    print(f"{role} leaves; its workers have gone", flush=True)
+    print(f"{role} exits: its workers have ended", flush=True)
 
 
 def _in_use(role: Role, clients: list[tuple[str, int]]) -> bool:
@@ -211,7 +211,7 @@ def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:
         if why := refusal(role.cluster[job][index], 0.5):
             return f"{role} waits for {role.address_of(job, index)}: {why}"
     names = ", ".join(role.address_of(*task) for task in others)
-    return f"{role} waits for {names}, which accept connections"
+    return f"{role} waits for {names}: connected, but no answer yet"
 
 
 def any_refuses(role: Role, others: list[tuple[str, int]]) -> bool:

@@ -33,12 +33,7 @@ LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPrec
 class Training:
     """The loop around a task's steps: progress lines and, by the chief, checkpoints and the test.
 
-    Args:
-        examples: Examples a global step.
-        momentum: The chief keeps momenta, too.
-
-    Raises:
-        CheckpointError: The chief's directory belongs to another run, or cannot be read.
+    A global step has so many `examples`.
     """
 
     def __init__(
@@ -60,8 +55,9 @@ class Training:
             checkpoints.find()  # a stale directory is refused before anything starts
             self.chief = ChiefDuties(model, options, checkpoints, dataset.test, momentum)
         self.summaries = self.chief.summaries if self.chief else Summaries(None)
-        told_epoch = epoch if role.job == ALONE else None
-        self._progress = Progress(options.log_every, examples, self.summaries, told_epoch)
+        self._progress = Progress(
+            options.log_every, examples, self.summaries, epoch if role.job == ALONE else None
+        )
         print(
             f"{role} trains the {model.name} for {options.steps} global steps of {examples} "
             f"examples from {dataset.name}",
@@ -76,12 +72,9 @@ class Training:
         told_to_end: Callable[[], bool],
         flush: Callable[[], None] = lambda: None,
     ) -> None:
-        """Runs steps from global step `step` to the limit, or until told to end.
+        """Calls `run`, which takes some local steps, from global step `step` to the limit.
 
-        Args:
-            run: Takes some local steps from a global step; none when the training is over.
-            fetch: Returns the shared values.
-            flush: Called after the last step.
+        It takes none when the training is over. `fetch` returns the shared values.
         """
         chief, progress = self.chief, self._progress
         print(f"{self._role} starts at global step {step}", flush=True)
@@ -108,9 +101,7 @@ class Training:
 class WorkerGraph:
     """What a worker's steps build their operations from.
 
-    Attributes:
-        devices: Where it computes, each with a batch of its own.
-        cpu: The device of what is not computed on `devices`.
+    It computes on `devices`, each with a batch of its own, and all else on `cpu`.
     """
 
     role: Role
@@ -153,10 +144,7 @@ class TrainStep:
 
 
 class Worker:
-    """Trains until the global step reaches the limit; the chief also initialises and saves.
-
-    `gradients` is how many workers' gradients one global step has.
-    """
+    """A client of the ps tasks, which trains; a global step has `gradients` workers' gradients."""
 
     def __init__(
         self,
@@ -235,17 +223,16 @@ class Worker:
         names = ", ".join(role.address_of(*peer) for peer in self._peers)
         text = (
             f"{role} waits for a session with {names}: connected, but no answer; "
-            "has every task the same cluster spec, and is none stopped?"
+            "check that all tasks have the same cluster spec and that none is stopped"
         )
         with stop.waiting(lambda: text):
             session.run(self._missing)
         return session
 
     def _prepare(self, session: Any, stop: Stop) -> bool:
-        """Returns when all shared variables have values: the chief sees to it, others wait.
+        """Waits until the chief has given the variables values; false if this task gave them.
 
-        Whether they had them without this task. TensorFlow's own session manager looks every 30
-        seconds; this one ten times a second.
+        TensorFlow's own session manager looks every 30 seconds; this one ten times a second.
         """
         role, chief, mode = self._role, self._training.chief, self._options.mode
 

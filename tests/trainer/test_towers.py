@@ -133,4 +133,4 @@ def test_broken_records_are_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     assert missing.text.splitlines()[-1] == f"trainer: {records}: train shard 1 of 4 is missing"
     again = tasks.run("convert", f"--to={records}")
     assert again.wait() == 1
-    assert "is there already" in again.text.splitlines()[-1]
+    assert "already exists" in again.text.splitlines()[-1]

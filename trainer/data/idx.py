@@ -22,7 +22,7 @@ CLASSES = 10
 
 
 def find(directory: pathlib.Path, stem: str) -> pathlib.Path:
-    """The file `stem` in `directory`, plain or with `.gz`; some mirrors write `.idx3` for `-idx3`."""
+    """The file `stem`, plain or with `.gz`; some mirrors write `.idx3` for `-idx3`."""
     names = [stem, stem + ".gz", stem.replace("-idx", ".idx"), stem.replace("-idx", ".idx") + ".gz"]
     for name in names:
         path = directory / name

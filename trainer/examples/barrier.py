@@ -1,4 +1,4 @@
-"""How the tasks of a tour take turns: points that one task reaches and another waits for."""
+"""Barrier between the tasks of a tour: points that one task reaches and another waits for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from trainer import server
 from trainer.errors import UsageError
+from trainer.flags import Options
 from trainer.role import Role
 
 _POLL = 0.05
@@ -50,10 +51,12 @@ def open_session(target: str, role: Role, *devices: str) -> Any:
     return session
 
 
-def check_workers(role: Role, count: int) -> None:
-    """Raises UsageError when there are not `count` workers."""
-    if len(role.cluster["worker"]) != count:
-        raise UsageError(f"this tour is of {('one worker', 'two workers')[count - 1]}")
+def begin(role: Role, options: Options) -> tuple[str, Barrier]:
+    """Starts the server of one of the two workers of a tour; its target, and their barrier."""
+    if len(role.cluster["worker"]) != 2:
+        raise UsageError("this tour is of two workers")
+    target: str = server.start(role, options).target
+    return target, Barrier(role, target)
 
 
 def _handle(name: str) -> Any:

@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer import server
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
+from trainer.examples.barrier import PS, begin, open_session
 from trainer.flags import Options
 from trainer.role import Role
 
@@ -23,9 +22,7 @@ ROUNDS = (
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Counts as one of the workers; the first also prints what the counter holds."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     with tf.Graph().as_default():
         with tf.device(PS):
             counter = tf.compat.v1.get_variable("counter", initializer=0, use_resource=True)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from trainer import server
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
+from trainer.examples.barrier import PS, begin, open_session
 from trainer.flags import Options
 from trainer.role import Role
 
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Is one of the two clients."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     with tf.Graph().as_default() as graph:
         with tf.device(PS):
             state = tf.compat.v1.get_variable("state", initializer=10.0, use_resource=True)

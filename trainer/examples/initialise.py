@@ -6,8 +6,7 @@ import time
 
 import tensorflow as tf
 
-from trainer import server
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
+from trainer.examples.barrier import PS, begin, open_session
 from trainer.flags import Options
 from trainer.role import Role
 
@@ -16,9 +15,7 @@ _POLL = 0.1
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Is the chief, or waits for the chief."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     with tf.Graph().as_default():
         with tf.device(PS):
             weights = tf.compat.v1.get_variable(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from trainer import server
 from trainer.examples import tracing
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
+from trainer.examples.barrier import PS, begin, open_session
 from trainer.flags import Options
 from trainer.role import Role
 
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Is one of the two clients: what is not pinned runs on the task of whoever asks."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     last = f"/job:ps/task:{len(me.cluster['ps']) - 1}"
     if me.index == 1:
         barrier.wait("pinned")
