@@ -22,7 +22,6 @@ from trainer.stop import Stop
 from trainer.worker import Training
 
 ADVICE = "a worker cannot rejoin alone: restart all workers together"
-LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
@@ -37,17 +36,13 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
     server.meet(role, others, stop, ADVICE)
     if stop.requested:
         return
-    try:
+    with server.naming_lost(role, others, others):
         with stop.waiting(waits):
             # One replica a worker, on the first of its GPUs; its towers take the others.
             resolver = server.resolver(role, min(gpus, 1))
             strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
         print(f"{role} is one of {role.trainers}", flush=True)
         _train(role, options, dataset, stop, strategy, training, waits)
-    except (tf.errors.OpError, RuntimeError) as error:
-        if not isinstance(error, LOSS) and not server.any_refuses(role, others):
-            raise
-        raise TrainerError(f"{role}: lost {server.lost_task(role, others, error)}") from None
 
 
 def set_devices(role: Role, options: Options) -> int:

@@ -32,34 +32,23 @@ _BROKEN = (tf.errors.OpError, ValueError, RuntimeError, IndexError, KeyError, OS
 
 
 class Checkpoints:
-    """The checkpoints of one run in one directory.
+    """The checkpoints of one run in `--logdir`; a run started by hand gets an id of its own.
 
-    Args:
-        directory: Where they are; made if missing. None: nothing is read or written.
-        run_id: This run; None takes the checkpoints of any.
-        resume: Another run whose checkpoint may be taken.
+    `of_any_run`: without TFMUX_RUN_ID, those of any run are taken.
     """
 
-    def __init__(self, directory: str | None, run_id: str | None, resume: str | None) -> None:
-        self.directory = pathlib.Path(directory).expanduser() if directory else None
-        self.run_id = run_id
-        self.resume = resume
+    def __init__(self, options: Options, of_any_run: bool = False) -> None:
+        by_hand = time.strftime("by-hand-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
+        given = os.environ.get("TFMUX_RUN_ID")
+        self.run_id = given or by_hand
+        self._of_any_run = of_any_run and not given
+        self._resume = options.resume or os.environ.get("TFMUX_RESUME") or None
+        self.directory = pathlib.Path(options.logdir).expanduser() if options.logdir else None
         if self.directory:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise CheckpointError(f"{self.directory}: {error.strerror}") from None
-
-    @classmethod
-    def of(cls, options: Options) -> Checkpoints:
-        """From the flags, `TFMUX_RUN_ID` and `TFMUX_RESUME`.
-
-        A run that was started by hand gets an id of its own.
-        """
-        by_hand = time.strftime("by-hand-%Y%m%d-%H%M%S-") + secrets.token_hex(2)
-        run_id = os.environ.get("TFMUX_RUN_ID") or by_hand
-        resume = options.resume or os.environ.get("TFMUX_RESUME") or None
-        return cls(options.logdir, run_id, resume)
 
     def find(self) -> str | None:
         """The newest checkpoint's path without suffix, None when there is none.
@@ -71,11 +60,11 @@ class Checkpoints:
             return None
         path = self._newest()
         if path is None:
-            if self.resume:
-                raise CheckpointError(f"{self.directory}: no checkpoint of run {self.resume}")
+            if self._resume:
+                raise CheckpointError(f"{self.directory}: no checkpoint of run {self._resume}")
             return None
         run_id, step = read(path)
-        if self.run_id is not None and run_id not in (self.run_id, self.resume):
+        if not self._of_any_run and run_id not in (self.run_id, self._resume):
             raise CheckpointError(
                 f"{path}: written by run {run_id} at global step {step}; this is run "
                 f"{self.run_id}: pass --resume {run_id} to go on from it, or another --logdir"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 
 from trainer import data, stop
@@ -24,12 +23,10 @@ def run(options: Options) -> int:
 
 def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
     stop.worth_waiting = stop.expected = True
-    directory = pathlib.Path(options.logdir).expanduser()
-    resume = options.resume or os.environ.get("TFMUX_RESUME") or None
-    checkpoints = Checkpoints(str(directory), os.environ.get("TFMUX_RUN_ID"), resume)
-    summaries = Summaries(directory / "evaluator")
-    print(f"follows {directory}, testing on {dataset.name}", flush=True)
-    copy = ChiefCopy(MLP)
+    checkpoints, copy = Checkpoints(options, of_any_run=True), ChiefCopy(MLP)
+    assert checkpoints.directory
+    summaries = Summaries(checkpoints.directory / "evaluator")
+    print(f"follows {checkpoints.directory}, testing on {dataset.name}", flush=True)
     seen = -1
     while True:
         last = stop.requested

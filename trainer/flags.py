@@ -105,7 +105,7 @@ ALSO = {
     "shards": "num-shards",
 }
 GRACE = Flag("grace", "time between TERM and KILL", 10.0, POSITIVE, "SECONDS")
-THREADS = Flag("threads", "threads of an operation; 0: this task's share of the cores", 0, NATURAL)
+THREADS = Flag("threads", "threads of an operation; 0: the task's share of the cores", 0, NATURAL)
 DATA = Flag("data", "IDX or TFRecord files (default: embedded digits)", metavar="DIR")
 STEPS = Flag("steps", "global steps to train for", 2000, COUNT)
 WIRES = ("float32", "bfloat16")
@@ -139,7 +139,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
     "calls of the session": (
         Flag("steps-per-call", "steps of one call; 1: as a classic loop", 10, A_CALL),
-        Flag("wire", "how tensors travel; bfloat16 has 3 digits", "float32", choices=WIRES),
+        Flag(
+            "wire",
+            "how weights and gradients travel; bfloat16 halves them and rounds to 3 digits",
+            "float32",
+            choices=WIRES,
+        ),
     ),
     "Downpour SGD": (
         Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT),
@@ -150,12 +155,16 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
     ),
     "synchronous updates": (
-        Flag("replicas-to-aggregate", "gradients of an update (default: all)", kind=COUNT),
+        Flag(
+            "replicas-to-aggregate",
+            "gradients that an update waits for; the slowest are backups (default: all)",
+            kind=COUNT,
+        ),
         Flag("log-batches", "where the chief logs each update's batches", metavar="FILE"),
     ),
     "towers": (
         Flag("model", "which network", "mlp", choices=("mlp", "cnn", "cnn-tutorial")),
-        Flag("update", "from the towers' mean, or from each", "sync", choices=("sync", "async")),
+        Flag("update", "from all towers, or from each", "sync", choices=("sync", "async")),
         Flag("epochs", "instead of --steps", None, POSITIVE),
         Flag("momentum", "Nesterov momentum of a cnn", 0.9, FRACTION),
         THREADS,

@@ -14,7 +14,6 @@ import tensorflow as tf
 from trainer import inputs, server
 from trainer.asynchronous import fetch_and_push
 from trainer.data import Dataset
-from trainer.errors import TrainerError
 from trainer.flags import Options
 from trainer.model import MLP
 from trainer.parameters import Parameters, Values, local_devices
@@ -33,15 +32,11 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
     training = Training(role, options, dataset, options.batch * options.devices)
     servers = role.tasks("ps")
     others = [*servers, *role.others(role.clients)]
-    try:
+    with server.naming_lost(role, servers, others):
         # Listens at once, as a launcher expects of a chief, and waits for workers that come later.
         with stop.waiting(lambda: server.waiting_text(role, others)):
             strategy = tf.distribute.ParameterServerStrategy(server.resolver(role))
         Coordinator(role, options, dataset, training, strategy).train(stop)
-    except (tf.errors.OpError, RuntimeError) as error:
-        if not isinstance(error, LOSS) and not server.any_refuses(role, servers):
-            raise
-        raise TrainerError(f"{role}: lost {server.lost_task(role, others, error)}") from None
 
 
 class Coordinator:
@@ -129,9 +124,7 @@ class Coordinator:
         except LOSS:
             if stop.requested or _lost_ps(self._role):
                 raise
-            print(
-                "a worker was lost before its loss was read; the next line repeats the last known loss"
-            )
+            print("a worker was lost before its loss was read; the next line repeats the last one")
             return np.full(count, self._known)
         if losses is None:
             return np.full(count, np.nan)

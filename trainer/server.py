@@ -7,6 +7,7 @@ import os
 import pathlib
 import socket
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import TrainerError, named_task, reason, socket_reason
@@ -95,8 +96,7 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
             tf.raw_ops.VarIsInitializedOp(resource=_completion_flag(job, index))
             for job, index in clients
         ]
-        config = tf.compat.v1.ConfigProto(device_filters=[role.device])
-        session = tf.compat.v1.Session(target, config=config)
+        session = open_session(target, role.device)
         while not stop.wait(_POLL_DONE) and (stays or not all(session.run(done))):
             pass
     if role.job != "ps":
@@ -134,23 +134,28 @@ def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:
         with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
             flag = _completion_flag(role.job, role.index)
             tell = tf.raw_ops.AssignVariableOp(resource=flag, value=tf.constant(True))
-            config = tf.compat.v1.ConfigProto(
-                device_filters=[device], operation_timeout_in_ms=_TELL_TIMEOUT_MS
-            )
-            session = tf.compat.v1.Session(f"grpc://{address}", config=config)
-            abandon(session)
+            timeout = {"operation_timeout_in_ms": _TELL_TIMEOUT_MS}
+            session = open_session(f"grpc://{address}", device, **timeout)
             try:
                 session.run(tell)
             except tf.errors.OpError as error:
                 print(f"{role} cannot tell {job}:{index} that it is done: {reason(error)}")
 
 
-_abandoned: list[Any] = []
+_sessions: list[Any] = []
 
 
-def abandon(session: Any) -> None:
-    """Keeps `session` from being closed, which would wait for tasks that may never answer."""
-    _abandoned.append(session)
+def open_session(target: str, *tasks: str, **config: Any) -> Any:
+    """A session with `tasks`, by their device names; it waits for no other task to be there.
+
+    It is kept from being closed, which would wait for tasks that may never answer.
+    """
+    import tensorflow as tf
+
+    proto = tf.compat.v1.ConfigProto(device_filters=tasks, **config)
+    session = tf.compat.v1.Session(target, config=proto)
+    _sessions.append(session)
+    return session
 
 
 def refusal(address: str, seconds: float = 2.0) -> str | None:
@@ -214,9 +219,24 @@ def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:
     return f"{role} waits for {names}: connected, but no answer yet"
 
 
-def any_refuses(role: Role, others: list[tuple[str, int]]) -> bool:
-    """Whether one of `others` accepts no connection."""
-    return any(refusal(role.cluster[job][index], 0.5) for job, index in others)
+@contextlib.contextmanager
+def naming_lost(
+    role: Role, needed: list[tuple[str, int]], others: list[tuple[str, int]]
+) -> Iterator[None]:
+    """Names the task of `others` that was lost, in TensorFlow's errors of many kinds.
+
+    Such an error is one about a connection, or any while one of the `needed` tasks refuses them.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (tf.errors.OpError, RuntimeError) as error:
+        refuses = any(refusal(role.cluster[job][index], 0.5) for job, index in needed)
+        connection = (tf.errors.AbortedError, tf.errors.UnavailableError)
+        if not isinstance(error, connection) and not refuses:
+            raise
+        raise TrainerError(f"{role}: lost {lost_task(role, others, error)}") from None
 
 
 def lost_task(role: Role, others: list[tuple[str, int]], error: Exception) -> str:

@@ -49,7 +49,7 @@ class Training:
         epoch = len(dataset.train) / examples
         rate = options.learning_rate or model.learning_rate
         self.schedule = Schedule(rate, options.learning_rate_decay, epoch)
-        checkpoints = Checkpoints.of(options)
+        checkpoints = Checkpoints(options)
         self.chief: ChiefDuties | None = None
         if role.is_chief:
             checkpoints.find()  # a stale directory is refused before anything starts
@@ -210,16 +210,13 @@ class Worker:
         role, options = self._role, self._options
         for task in self._peers:
             server.wait_for(role, task, stop, seconds)
-        config = tf.compat.v1.ConfigProto(
+        session = server.open_session(
+            self._target,
+            *(role.device_of(*task) for task in [*self._peers, (role.job, role.index)]),
             allow_soft_placement=True,
             device_count={"CPU": options.devices},
             intra_op_parallelism_threads=server.threads(role, options),
         )
-        if self._peers:
-            own = (role.job, role.index)
-            config.device_filters.extend(role.device_of(*task) for task in [*self._peers, own])
-        session = tf.compat.v1.Session(self._target, config=config)
-        server.abandon(session)
         names = ", ".join(role.address_of(*peer) for peer in self._peers)
         text = (
             f"{role} waits for a session with {names}: connected, but no answer; "

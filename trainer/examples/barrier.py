@@ -26,7 +26,7 @@ class Barrier:
         self._device = device
         self._graph = tf.Graph()
         with self._graph.as_default():
-            self._session = open_session(target, role, device)
+            self._session = server.open_session(target, role.device, device)
 
     def reach(self, name: str) -> None:
         """Tells all that this task has come to `name`."""
@@ -41,14 +41,6 @@ class Barrier:
             reached = [tf.raw_ops.VarIsInitializedOp(resource=_handle(name)) for name in names]
         while not all(self._session.run(reached)):
             time.sleep(_POLL)
-
-
-def open_session(target: str, role: Role, *devices: str) -> Any:
-    """A session with this task and those of `devices`: it waits for no other to be there."""
-    config = tf.compat.v1.ConfigProto(device_filters=[role.device, *devices])
-    session = tf.compat.v1.Session(target, config=config)
-    server.abandon(session)
-    return session
 
 
 def begin(role: Role, options: Options) -> tuple[str, Barrier]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.examples.barrier import PS, begin, open_session
+from trainer import server
+from trainer.examples.barrier import PS, begin
 from trainer.flags import Options
 from trainer.role import Role
 
@@ -30,7 +31,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
             write = counter.assign(value, read_value=False)
             read = counter.read_value()
             add = counter.assign_add(1, read_value=True)
-        session = open_session(target, me, PS)
+        session = server.open_session(target, me.device, PS)
         for name, times, how in ROUNDS:
             if me.index == 0:
                 session.run(counter.initializer)

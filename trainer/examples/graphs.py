@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from trainer.examples.barrier import PS, begin, open_session
+from trainer import server
+from trainer.examples.barrier import PS, begin
 from trainer.flags import Options
 from trainer.role import Role
 
@@ -22,7 +23,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
         names = {operation.name for operation in graph.get_operations()}
         for name in ("state", "double", "triple"):
             print(f"{me}: {name!r} is {'in' if name in names else 'not in'} my graph", flush=True)
-        session = open_session(target, me, PS)
+        session = server.open_session(target, me.device, PS)
         if me.index == 0:
             session.run(state.initializer)
             print(f"{me}: I double the state: {session.run(doubled):.0f}", flush=True)

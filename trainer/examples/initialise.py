@@ -6,7 +6,8 @@ import time
 
 import tensorflow as tf
 
-from trainer.examples.barrier import PS, begin, open_session
+from trainer import server
+from trainer.examples.barrier import PS, begin
 from trainer.flags import Options
 from trainer.role import Role
 
@@ -23,7 +24,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
             )
             bias = tf.compat.v1.get_variable("bias", initializer=0.5, use_resource=True)
         missing = tf.compat.v1.report_uninitialized_variables([weights, bias])
-        session = open_session(target, me, PS)
+        session = server.open_session(target, me.device, PS)
         if me.is_chief:
             # Only for the show: the other task shall have something to wait for.
             barrier.wait("looked")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from trainer import server
 from trainer.examples import tracing
-from trainer.examples.barrier import PS, begin, open_session
+from trainer.examples.barrier import PS, begin
 from trainer.flags import Options
 from trainer.role import Role
 
@@ -36,7 +37,7 @@ def _show(me: Role, target: str, devices: list[str | None], initialise: bool) ->
             b = tf.compat.v1.get_variable("b", initializer=[[0.5]], use_resource=True)
         x = tf.compat.v1.placeholder(tf.float32, (2, 1), name="x")
         y = tf.add(tf.matmul(w, x, name="wx"), b, name="y")
-        session = open_session(target, me, "/job:ps")
+        session = server.open_session(target, me.device, "/job:ps")
         if initialise:
             session.run(tf.compat.v1.global_variables_initializer())
         feed = {x: [[3.0], [4.0]]}
