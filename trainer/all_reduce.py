@@ -42,7 +42,33 @@ def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
             resolver = server.resolver(role, min(gpus, 1))
             strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
         print(f"{role} is one of {role.trainers}", flush=True)
-        _train(role, options, dataset, stop, strategy, training, waits)
+        first = MLP.initial(options.seed)
+        values = training.chief.first_values() if training.chief else Values(0, first, first)
+        with strategy.scope(), stop.waiting(waits):
+            # Made everywhere with the chief's values: creation broadcasts the first worker's.
+            shared = Parameters(MLP, [""], options, first=values)
+        call = _call(strategy, shared, options, training)
+        batch, seed = options.batch * options.devices, options.seed + role.trainer_number
+        batches = iter(inputs.pipeline(dataset, batch, seed))
+        ending = False
+
+        def run(step: int) -> list[Step]:
+            nonlocal ending
+            asked = tf.constant(1.0 if stop.requested else 0.0)
+            with stop.waiting(waits):
+                loss, asking = call(*next(batches), asked)
+                # All stop at the same step: who left earlier would leave the others waiting.
+                ending = float(asking) > 0
+            return [Step(float(loss), step + 1)]
+
+        def fetch() -> Values:
+            return shared.values([one.numpy() for one in shared.variables])
+
+        stop.worth_waiting = True
+        training.loop(int(shared.step.numpy()), run, fetch, lambda: ending)
+        if ending and not stop.requested:
+            step = int(shared.step.numpy())
+            raise TrainerError(f"{role}: another worker was told to end at step {step}")
 
 
 def set_devices(role: Role, options: Options) -> int:
@@ -63,44 +89,6 @@ def set_devices(role: Role, options: Options) -> int:
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
         tf.config.set_logical_device_configuration(cpu, parts)
     return 0
-
-
-def _train(
-    role: Role,
-    options: Options,
-    dataset: Dataset,
-    stop: Stop,
-    strategy: Any,
-    training: Training,
-    waits: Any,
-) -> None:
-    first = MLP.initial(options.seed)
-    values = training.chief.first_values() if training.chief else Values(0, first, first)
-    with strategy.scope(), stop.waiting(waits):
-        # Made everywhere with the chief's values: creation broadcasts the first worker's.
-        shared = Parameters(MLP, [""], options, first=values)
-    call = _call(strategy, shared, options, training)
-    batch = options.batch * options.devices
-    batches = iter(inputs.pipeline(dataset, batch, options.seed + role.trainer_number))
-    ending = False
-
-    def run(step: int) -> list[Step]:
-        nonlocal ending
-        asked = tf.constant(1.0 if stop.requested else 0.0)
-        with stop.waiting(waits):
-            loss, asking = call(*next(batches), asked)
-            # All stop at the same step: who left earlier would leave the others waiting for it.
-            ending = float(asking) > 0
-        return [Step(float(loss), step + 1)]
-
-    def fetch() -> Values:
-        return shared.values([one.numpy() for one in shared.variables])
-
-    stop.worth_waiting = True
-    training.loop(int(shared.step.numpy()), run, fetch, lambda: ending)
-    if ending and not stop.requested:
-        step = int(shared.step.numpy())
-        raise TrainerError(f"{role}: another worker was told to end at step {step}")
 
 
 def _call(strategy: Any, shared: Parameters, options: Options, training: Training) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import socket
 import time
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from trainer.role import Role
     from trainer.stop import Stop
 
-_ESTABLISHED = "01"
 _POLL = 0.05
 _POLL_DONE = 0.3
 _TELL_TIMEOUT_MS = 5000
@@ -82,8 +80,8 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
 
     Not `server.join()`, which never returns and inside which no signal handler ever runs. When all
     tasks get TERM at once, the chief still needs the variables for its last checkpoint, so a ps
-    stays until nobody is connected to it any more. A launcher ends the ps by itself, and would
-    take one that leaves before for lost: hence `--stay`.
+    stays until its clients have ended. A launcher ends the ps by itself, and would take one that
+    ends before for lost: hence `--stay`.
     """
     import tensorflow as tf
 
@@ -104,19 +102,18 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
         return
     if stop.requested:
         print(f"{role} stays until its workers have ended", flush=True)
-        while _in_use(role, clients) and time.monotonic() < stop.deadline:
+        while (left := _running(role, clients)) and time.monotonic() < stop.deadline:
             time.sleep(_POLL)
-        if _in_use(role, clients):
-            print(f"{role} exits with {connections(role.port)} connections still open", flush=True)
+        if left:
+            print(f"{role} exits while {', '.join(left)} still run", flush=True)
             return
     print(f"{role} exits: its workers have ended", flush=True)
 
 
-def _in_use(role: Role, clients: list[tuple[str, int]]) -> bool:
-    """Whether somebody is connected to this ps, and a client lives: the other ps tasks may be
-    connected, too, for as long as they live."""
-    gone = (refusal(role.cluster[job][index], 0.5) for job, index in clients)
-    return connections(role.port) > 0 and not all(gone)
+def _running(role: Role, clients: list[tuple[str, int]]) -> list[str]:
+    """Names of the clients that accept connections."""
+    addresses = {f"{job}:{index}": role.cluster[job][index] for job, index in clients}
+    return [name for name, address in addresses.items() if not refusal(address, 0.5)]
 
 
 def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:
@@ -247,17 +244,6 @@ def lost_task(role: Role, others: list[tuple[str, int]], error: Exception) -> st
     named = named_task(error, (role.job, role.index))
     lost = [named] if named in others and named else others
     return f"{', '.join(role.address_of(*task) for task in lost)}: {socket_reason(error)}"
-
-
-def connections(port: int) -> int:
-    """How many TCP connections to the local `port` are established, from `/proc/net/tcp*`."""
-    count = 0
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        path = pathlib.Path(table)
-        for line in path.read_text().splitlines()[1:] if path.exists() else []:
-            _, local, _, state = line.split()[:4]
-            count += state == _ESTABLISHED and int(local.rpartition(":")[2], 16) == port
-    return count
 
 
 def _completion_flag(job: str, index: int) -> Any:
