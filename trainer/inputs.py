@@ -27,8 +27,13 @@ def pipeline(dataset: Dataset, size: int, seed: int | None, arrays: Any = None) 
     def pick(indices: Any) -> tuple[Any, Any]:
         return tf.gather(images, indices), tf.gather(labels, indices)
 
-    indices = tf.data.Dataset.range(len(train)).shuffle(len(train), seed=seed).repeat()
-    return indices.batch(size, drop_remainder=True).map(pick).prefetch(2)
+    @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
+    def shuffled(number: Any) -> Any:
+        return tf.random.experimental.stateless_shuffle(tf.range(len(train)), (number, 0))
+
+    # Whole epochs are shuffled and then cut: `shuffle` would move each index by itself.
+    epochs = tf.data.Dataset.random(seed).map(shuffled)
+    return epochs.rebatch(size, drop_remainder=True).map(pick).prefetch(2)
 
 
 class Input:
