@@ -259,7 +259,7 @@ class Worker:
         if stop.requested:
             return
         training, steps, role = self._training, self._steps, self._role
-        others = [*self._peers, *role.others(role.clients)]
+        others = list(dict.fromkeys([*self._peers, *role.others(role.clients)]))
         self._input.load(session)
         first = int(session.run(self._shared.step))
         if training.chief:

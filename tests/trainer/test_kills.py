@@ -96,7 +96,9 @@ def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
 
     Who loses a task that it needs says which, where, and what the socket said.
     """
-    killed = Killed(tasks, mode, ENDLESS, f"--logdir={tmp_path / 'logdir'}", "--save-secs=1")
+    # On a busy machine a ps needs more than a minute to come back.
+    flags = (f"--logdir={tmp_path / 'logdir'}", "--save-secs=1", "--reconnect-secs=300")
+    killed = Killed(tasks, mode, ENDLESS, *flags)
     for role in ("worker:1", "worker:0", "ps:0"):
         for number in SIGNALS:
             killed.restart(role, number)
