@@ -26,7 +26,10 @@ import time
 from typing import IO
 
 ROOT = pathlib.Path(__file__).parents[1]
-LINE = re.compile(rb"After (\d+) training steps \((\d+) global steps\).*\((\d+\.\d+) sec/batch\)")
+LINE = re.compile(
+    rb"After (\d+) training steps \((\d+) global steps\).*"
+    rb"(?:\((\d+\.\d+) sec/batch\)|; ([\d.]+) ms)"
+)
 START_TIMEOUT = 180.0
 WORKERS = (("ps", 1), ("worker", 2))
 COORDINATED = (("ps", 1), ("worker", 2), ("chief", 1))
@@ -116,7 +119,8 @@ class Run:
                 now = time.monotonic()
                 if name not in self.first_steps:
                     # The line's mean time of a step leads back to the end of the first.
-                    since = (int(match[1]) - 1) * float(match[3])
+                    seconds = float(match[3]) if match[3] else float(match[4]) / 1000
+                    since = (int(match[1]) - 1) * seconds
                     self.first_steps[name] = now - since - self.started
                 self.lines[name].append((now, int(match[2])))
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from trainer import data
-from trainer.data import idx
+from trainer.data import Split, idx
 from trainer.errors import DataError
-
-if TYPE_CHECKING:
-    from trainer.data import Split
-    from trainer.flags import Options
+from trainer.flags import Options
 
 STEMS = {"idx": ("train", "t10k"), "tfrecord": ("train", "test")}
 
 
 def run(options: Options) -> int:
-    """Writes `--data` to `--to` in the other format.
-
-    Raises:
-        DataError: The source is broken, or the target has data already.
-    """
+    """Writes `--data` to `--to` in the other format."""
     source = data.load(options.data, in_memory=True)
     target = pathlib.Path(options.to).expanduser()
     try:
@@ -35,7 +27,7 @@ def run(options: Options) -> int:
     copy = data.load(str(target), in_memory=True)
     for mine, theirs in ((source.train, copy.train), (source.test, copy.test)):
         if _sorted(mine) != _sorted(theirs):
-            raise DataError(f"{target}: what was written is not what is read back")
+            raise DataError(f"{target}: the files written differ from the data set")
     print(
         f"{target}: {len(copy.train)} training and {len(copy.test)} test images from {source.name}"
     )
@@ -45,11 +37,11 @@ def run(options: Options) -> int:
 def _write(target: pathlib.Path, stem: str, split: Split, options: Options) -> None:
     there = sorted(target.glob(f"{stem}-*"))
     if there:
-        raise DataError(f"{there[0]}: is there already; give an empty directory")
+        raise DataError(f"{there[0]}: already exists; give an empty directory")
     if options.format == "tfrecord":
         from trainer.data import tfrecord
 
-        tfrecord.write(target, stem, split.images, split.labels, options.shards)
+        tfrecord.write(target, stem, split, options.shards)
     else:
         side = data.SIDE
         images = split.images.reshape(-1, side, side)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-from typing import TYPE_CHECKING, Any
 
 from trainer import data, stop
-
-if TYPE_CHECKING:
-    from trainer.data import Dataset
-    from trainer.flags import Options
-    from trainer.stop import Stop
+from trainer.checkpoint import Checkpoints, ChiefCopy
+from trainer.data import Dataset
+from trainer.errors import CheckpointError
+from trainer.flags import Options
+from trainer.model import MLP
+from trainer.parameters import Values
+from trainer.progress import Summaries
+from trainer.stop import Stop
 
 
 def run(options: Options) -> int:
@@ -21,54 +22,34 @@ def run(options: Options) -> int:
 
 
 def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
-    from trainer.checkpoint import Checkpoints
-    from trainer.chief import Accuracy
-    from trainer.model import MLP
-    from trainer.progress import Summaries
-
     stop.worth_waiting = stop.expected = True
-    directory = pathlib.Path(options.logdir or "").expanduser()
-    checkpoints = Checkpoints(
-        str(directory),
-        os.environ.get("TFMUX_RUN_ID"),
-        options.resume or os.environ.get("TFMUX_RESUME") or None,
-    )
-    summaries = Summaries(directory / "evaluator")
-    print(f"follows {directory}, testing on {dataset.name}", flush=True)
-    test = Accuracy(MLP)
+    checkpoints, copy = Checkpoints(options, of_any_run=True), ChiefCopy(MLP)
+    assert checkpoints.directory
+    summaries = Summaries(checkpoints.directory / "evaluator")
+    print(f"follows {checkpoints.directory}, testing on {dataset.name}", flush=True)
     seen = -1
     while True:
         last = stop.requested
-        step, accuracy = _test(checkpoints, dataset, seen, test)
-        if step > seen:
-            seen = step
+        values = _newest(checkpoints, copy)
+        if values and values.step > seen:
+            seen = values.step
+            accuracy = copy.accuracy(values.averages, dataset.test)
             print(
-                f"Checkpoint at global step {step}: test accuracy {accuracy:.4f} "
+                f"Checkpoint at global step {seen}: test accuracy {accuracy:.4f} "
                 f"on {len(dataset.test)} images",
                 flush=True,
             )
-            summaries.write(step, test_accuracy=accuracy)
+            summaries.write(seen, test_accuracy=accuracy)
         if last or (options.steps and seen >= options.steps):
             return
         stop.wait(options.poll_secs)
 
 
-def _test(checkpoints: Any, dataset: Dataset, seen: int, accuracy: Any) -> tuple[int, float]:
-    """Step and accuracy of the newest checkpoint; of none when it is not newer than `seen`."""
-    from trainer.checkpoint import STEP, read_arrays
-    from trainer.errors import CheckpointError
-    from trainer.model import MLP
-
+def _newest(checkpoints: Checkpoints, copy: ChiefCopy) -> Values | None:
     path = checkpoints.find()
-    if path is None:
-        return -1, 0.0
     try:
-        (step,) = read_arrays(path, [STEP])
-        if step <= seen:
-            return int(step), 0.0
-        weights = read_arrays(path, [f"{name}/average" for name in MLP.names])
+        return copy.read(path) if path else None
     except CheckpointError:
         if pathlib.Path(f"{path}.index").exists():
             raise
-        return -1, 0.0  # the chief keeps only the last few and has just removed it
-    return int(step), accuracy(weights, dataset.test)
+        return None  # the chief keeps only the last few and has just removed it

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from trainer.errors import UsageError
 from trainer.modes import MODES, Mode
@@ -18,7 +17,7 @@ TOUR = "tour"
 
 
 class Options(argparse.Namespace):
-    """What the flags said; a mode has the fields of the groups of flags it takes."""
+    """The mode's name and the values of its flags."""
 
     if TYPE_CHECKING:
 
@@ -55,29 +54,30 @@ NOT_NEGATIVE = _number(float, lambda value: value >= 0, "below 0")
 FRACTION = _number(float, lambda value: 0 <= value < 1, "not between 0 and 1")
 
 
-@dataclasses.dataclass(frozen=True)
-class Flag:
-    """One flag, without `--`; `also` are the tutorials' other names for it."""
+class Flag(NamedTuple):
+    """One flag, without `--`; a `bool` is a switch."""
 
     name: str
     help: str
     default: Any = None
     kind: Any = str
-    metavar: str | None = "N"
-    also: tuple[str, ...] = ()
+    metavar: str = "N"
     choices: tuple[str, ...] | None = None
     required: bool = False
-    switch: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The flag and the tutorials' other names for it."""
+        return [f"--{name}" for name in (self.name, *ALSO.get(self.name, "").split())]
 
     def add(self, group: Any, default: Any) -> None:
         """Declares the flag to argparse; `--help` names its default once."""
-        names = [f"--{name}" for name in (self.name, *self.also)]
-        if self.switch:
-            group.add_argument(*names, action="store_true", help=self.help)
+        if self.kind is bool:
+            group.add_argument(*self.names, action="store_true", help=self.help)
             return
         shown = "" if default is None else f" (default: {default})"
         group.add_argument(
-            *names,
+            *self.names,
             default=default,
             type=self.kind,
             metavar=None if self.choices else self.metavar,
@@ -87,244 +87,119 @@ class Flag:
         )
 
 
-GRACE = Flag(
-    "grace",
-    "time between TERM and KILL: what a ps may use to outlast its workers",
-    *(10.0, POSITIVE, "SECONDS"),
-)
-THREADS = Flag(
-    "threads",
-    "threads an operation may use; 0: this host's cores, shared with the cluster's other tasks "
-    "on it",
-    *(0, NATURAL),
-)
-DATA = Flag(
-    "data",
-    "IDX or TFRecord files (default: embedded digits)",
-    *(None, str, "DIR"),
-    also=("data-dir", "data-path", "input-data"),
-)
-STEPS_ALSO = ("training-steps", "train-steps", "max-steps", "num-steps")
-LOGDIR_ALSO = ("train-dir", "log-dir", "model-dir", "checkpoint-dir", "output-dir")
-RESUME = Flag(
-    "resume", "also take this run's checkpoint (default: TFMUX_RESUME)", *(None, str, "RUN")
-)
+# The tutorials' names of flags.
+ALSO = {
+    "task-index": "task-id",
+    "data": "data-dir data-path input-data",
+    "batch": "batch-size",
+    "steps": "training-steps train-steps max-steps num-steps",
+    "epochs": "num-epochs",
+    "learning-rate": "lr initial-learning-rate learning-rate-base",
+    "learning-rate-decay": "decay",
+    "l2": "weight-decay regularization-rate",
+    "average-decay": "moving-average-decay",
+    "log-every": "log-interval log-steps",
+    "devices": "num-gpus num-devices n-gpus",
+    "logdir": "train-dir log-dir model-dir checkpoint-dir output-dir",
+    "save-secs": "save-interval-secs",
+    "shards": "num-shards",
+}
+GRACE = Flag("grace", "time between TERM and KILL", 10.0, POSITIVE, "SECONDS")
+THREADS = Flag("threads", "threads of an operation; 0: the task's share of the cores", 0, NATURAL)
+DATA = Flag("data", "IDX or TFRecord files (default: embedded digits)", metavar="DIR")
+STEPS = Flag("steps", "global steps to train for", 2000, COUNT)
+WIRES = ("float32", "bfloat16")
+PARTS = ("dispatcher", "worker", "client")
+RESUME = Flag("resume", "also take this run's checkpoint (default: TFMUX_RESUME)", metavar="RUN")
 ROLE = (
-    Flag("job-name", "this task's job: ps, worker …", None, str, "JOB"),
-    Flag("task-index", "this task's index", None, _index, also=("task-id",)),
-    Flag("ps-hosts", "the ps tasks' addresses", None, str, "HOST:PORT,…"),
-    Flag("worker-hosts", "the worker tasks' addresses", None, str, "HOST:PORT,…"),
-    Flag("chief-hosts", "the chief's address", None, str, "HOST:PORT"),
+    Flag("job-name", "this task's job: ps, worker …", metavar="JOB"),
+    Flag("task-index", "this task's index", None, _index),
+    Flag("ps-hosts", "the ps tasks' addresses", metavar="HOST:PORT,…"),
+    Flag("worker-hosts", "the worker tasks' addresses", metavar="HOST:PORT,…"),
+    Flag("chief-hosts", "the chief's address", metavar="HOST:PORT"),
 )
-
-GROUPS: dict[str, tuple[str, tuple[Flag, ...]]] = {
+GROUPS: dict[str, tuple[Flag, ...]] = {
     "role": (
-        "role (default: TF_CONFIG)",
-        (
-            *ROLE,
-            GRACE,
-            THREADS,
-            Flag(
-                "reconnect-secs",
-                "how long a worker waits for a lost ps",
-                *(60.0, POSITIVE, "SECONDS"),
-            ),
-            Flag(
-                "stay",
-                "a ps stays when all workers are done (as it does under tfmux, which ends it)",
-                switch=True,
-            ),
-        ),
+        *ROLE,
+        GRACE,
+        THREADS,
+        Flag("reconnect-secs", "how long to wait for a lost ps", 60.0, POSITIVE, "SECONDS"),
+        Flag("stay", "a ps stays when all workers are done, as under tfmux", kind=bool),
     ),
-    "data": (
-        "data",
-        (DATA, Flag("batch", "images a step", 100, COUNT, also=("batch-size",))),
-    ),
+    "data": (DATA, Flag("batch", "images a step", 100, COUNT)),
     "training": (
-        "training",
-        (
-            Flag("steps", "global steps to train for", 2000, COUNT, also=STEPS_ALSO),
-            Flag(
-                "learning-rate",
-                "its start value (default: 0.2; 0.02 for a cnn)",
-                *(None, POSITIVE, "RATE"),
-                also=("lr", "initial-learning-rate", "learning-rate-base"),
-            ),
-            Flag(
-                "learning-rate-decay",
-                "factor of the learning rate an epoch",
-                *(0.99, POSITIVE, "FACTOR"),
-                also=("decay",),
-            ),
-            Flag(
-                "l2",
-                "L2 regularisation",
-                *(0.0001, NOT_NEGATIVE, "WEIGHT"),
-                also=("weight-decay", "regularization-rate"),
-            ),
-            Flag(
-                "average-decay",
-                "of the weights' moving average, per global step",
-                *(0.99, FRACTION, "DECAY"),
-                also=("moving-average-decay",),
-            ),
-            Flag("seed", "of initial weights and shuffling", 1, int),
-            Flag("log-every", "local steps a line", 100, COUNT, also=("log-interval", "log-steps")),
+        STEPS,
+        Flag("learning-rate", "at step 0 (default: 0.2; 0.02 for a cnn)", None, POSITIVE),
+        Flag("learning-rate-decay", "factor of it an epoch", 0.99, POSITIVE),
+        Flag("l2", "weight of the L2 regularisation", 0.0001, NOT_NEGATIVE),
+        Flag("average-decay", "of the moving averages, per global step", 0.99, FRACTION),
+        Flag("seed", "of initial weights and shuffling", 1, int),
+        Flag("log-every", "local steps a line", 100, COUNT),
+    ),
+    "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
+    "calls of the session": (
+        Flag("steps-per-call", "steps of one call; 1: as a classic loop", 10, A_CALL),
+        Flag(
+            "wire",
+            "how weights and gradients travel; bfloat16 halves them and rounds to 3 digits",
+            "float32",
+            choices=WIRES,
         ),
     ),
-    "devices": (
-        "devices",
-        (
-            Flag(
-                "devices",
-                "GPUs of a task, or logical CPU devices where it has fewer GPUs; one batch each",
-                *(1, COUNT),
-                also=("num-gpus", "num-devices", "n-gpus"),
-            ),
-        ),
+    "Downpour SGD": (
+        Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT),
+        Flag("push-every", "local steps between two pushes of all changes", 1, COUNT),
     ),
-    "calls": (
-        "calls of the session",
-        (
-            Flag(
-                "steps-per-call",
-                "steps that one call runs, each with its own fetch and push; 1: as a classic loop",
-                *(10, A_CALL),
-            ),
-            Flag(
-                "wire",
-                "how weights and gradients travel; bfloat16 halves them and rounds to 3 digits",
-                "float32",
-                choices=("float32", "bfloat16"),
-            ),
-        ),
+    "a slow worker": (
+        Flag("slow-worker", "index of a worker that is slowed down, for the show", None, _index),
+        Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
     ),
-    "downpour": (
-        "Downpour SGD",
-        (
-            Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT, "K"),
-            Flag("push-every", "local steps between two pushes of all changes", 1, COUNT, "K"),
+    "synchronous updates": (
+        Flag(
+            "replicas-to-aggregate",
+            "gradients that an update waits for; the slowest are backups (default: all)",
+            kind=COUNT,
         ),
-    ),
-    "delay": (
-        "a slow worker, for the show",
-        (
-            Flag("slow-worker", "index of a worker that is slowed down", None, _index),
-            Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
-        ),
-    ),
-    "sync": (
-        "synchronous updates",
-        (
-            Flag(
-                "replicas-to-aggregate",
-                "gradients that an update waits for; fewer than workers: the slowest are backups "
-                "(default: all)",
-                *(None, COUNT),
-            ),
-            Flag(
-                "log-batches",
-                "the chief appends which worker's which batches each update averaged",
-                *(None, str, "FILE"),
-            ),
-        ),
+        Flag("log-batches", "where the chief logs each update's batches", metavar="FILE"),
     ),
     "towers": (
-        "towers",
-        (
-            Flag(
-                "model",
-                "which network; cnn-tutorial has 32 and 64 maps and 1024 hidden units",
-                "mlp",
-                choices=("mlp", "cnn", "cnn-tutorial"),
-            ),
-            Flag(
-                "update",
-                "average the towers' gradients, or apply each tower's as they come",
-                "sync",
-                choices=("sync", "async"),
-            ),
-            Flag("epochs", "instead of --steps", None, POSITIVE, also=("num-epochs",)),
-            Flag("momentum", "Nesterov momentum of a cnn", 0.9, FRACTION, "M"),
-            THREADS,
-            GRACE,
-        ),
+        Flag("model", "which network", "mlp", choices=("mlp", "cnn", "cnn-tutorial")),
+        Flag("update", "from all towers, or from each", "sync", choices=("sync", "async")),
+        Flag("epochs", "instead of --steps", None, POSITIVE),
+        Flag("momentum", "Nesterov momentum of a cnn", 0.9, FRACTION),
+        THREADS,
+        GRACE,
+    ),
+    "checkpoints": (
+        Flag("logdir", "the chief's directory; without it nothing is kept", metavar="DIR"),
+        Flag("save-secs", "time between checkpoints", 30.0, POSITIVE, "SECONDS"),
+        RESUME,
     ),
     "following": (
-        "checkpoints to follow",
-        (
-            Flag(
-                "logdir",
-                "where the chief saves",
-                *(None, str, "DIR"),
-                also=LOGDIR_ALSO,
-                required=True,
-            ),
-            Flag("poll-secs", "time between two looks", 0.5, POSITIVE, "SECONDS"),
-            Flag(
-                "steps",
-                "leave after a checkpoint of at least this global step (default: on TERM)",
-                *(None, COUNT),
-            ),
-            RESUME,
-            GRACE,
-        ),
+        Flag("logdir", "where the chief saves", metavar="DIR", required=True),
+        Flag("poll-secs", "time between two looks", 0.5, POSITIVE, "SECONDS"),
+        Flag("steps", "leave after this global step (default: on TERM)", None, COUNT),
+        RESUME,
+        GRACE,
     ),
-    "converting": (
-        "conversion",
-        (
-            DATA,
-            Flag("to", "where to write; made if missing", None, str, "DIR", required=True),
-            Flag("format", "what to write", "tfrecord", choices=("tfrecord", "idx")),
-            Flag("shards", "TFRecord files a split", 4, COUNT, also=("num-shards",)),
-        ),
+    "conversion": (
+        DATA,
+        Flag("to", "where to write; made if missing", metavar="DIR", required=True),
+        Flag("format", "what to write", "tfrecord", choices=("tfrecord", "idx")),
+        Flag("shards", "TFRecord files a split", 4, COUNT),
     ),
-    "logdir": (
-        "checkpoints and summaries (the chief's disk)",
-        (
-            Flag(
-                "logdir",
-                "where they go; without it nothing is kept",
-                *(None, str, "DIR"),
-                also=LOGDIR_ALSO,
-            ),
-            Flag(
-                "save-secs",
-                "time between checkpoints",
-                *(30.0, POSITIVE, "SECONDS"),
-                also=("save-interval-secs",),
-            ),
-            RESUME,
-        ),
-    ),
-    "service": (
-        "tf.data service",
-        (
-            Flag(
-                "part",
-                "what this task is",
-                required=True,
-                choices=("dispatcher", "worker", "client"),
-            ),
-            Flag("dispatcher", "where the dispatcher is", None, str, "HOST:PORT", required=True),
-            Flag("address", "where this server listens", None, str, "HOST:PORT"),
-            GRACE,
-        ),
+    "tf.data service": (
+        Flag("part", "what this task is", choices=PARTS, required=True),
+        Flag("dispatcher", "where the dispatcher is", metavar="HOST:PORT", required=True),
+        Flag("address", "where this server listens", metavar="HOST:PORT"),
+        GRACE,
     ),
     "classic": (
-        "as the tutorials have them",
-        (
-            *ROLE,
-            DATA,
-            Flag("steps", "global steps to train for", 2000, COUNT, also=STEPS_ALSO),
-            Flag("sync", "SyncReplicasOptimizer instead of asynchronous updates", switch=True),
-            Flag(
-                "logdir",
-                "where the chief saves",
-                *(None, str, "DIR"),
-                also=LOGDIR_ALSO,
-            ),
-        ),
+        *ROLE,
+        DATA,
+        STEPS,
+        Flag("logdir", "where the chief saves", metavar="DIR"),
+        Flag("sync", "SyncReplicasOptimizer instead of asynchronous updates", kind=bool),
     ),
 }
 
@@ -347,7 +222,7 @@ def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
             raise UsageError(f"no mode given; one of {', '.join(MODES)}")
         if name == TOUR:
             tours = [mode.removeprefix(f"{TOUR} ") for mode in MODES if mode.startswith(TOUR)]
-            raise UsageError(f"which tour? one of {', '.join(tours)}")
+            raise UsageError(f"no tour given; one of {', '.join(tours)}")
         raise UsageError(f"unknown mode {name!r}{_nearest(name, MODES)}")
     mode = MODES[name]
     parser = _Parser(
@@ -355,11 +230,12 @@ def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
         description=mode.summary[0].upper() + mode.summary[1:] + ".",
         allow_abbrev=False,
     )
-    for title, flags in map(GROUPS.__getitem__, mode.flags):
+    for title in mode.flags:
         group = parser.add_argument_group(title)
-        for flag in flags:
+        for flag in GROUPS[title]:
             flag.add(group, mode.defaults.get(flag.name, flag.default))
     options, unknown = parser.parse_known_args(_hyphens(rest), namespace=Options())
+    options.mode = mode.name
     for word in unknown:
         _refuse(word.split("=", 1)[0], mode)
     return mode, options
@@ -374,7 +250,7 @@ class _Parser(argparse.ArgumentParser):
 def _refuse(flag: str, mode: Mode) -> NoReturn:
     """Says what is wrong with a flag that `mode` does not have."""
     if not flag.startswith("-"):
-        raise UsageError(f"{flag!r} belongs to no flag")
+        raise UsageError(f"unexpected argument {flag!r}")
     others = [
         name
         for name, other in MODES.items()
@@ -386,8 +262,7 @@ def _refuse(flag: str, mode: Mode) -> NoReturn:
 
 
 def _names(groups: Iterable[str]) -> list[str]:
-    flags = [flag for group in groups for flag in GROUPS[group][1]]
-    return [f"--{name}" for flag in flags for name in (flag.name, *flag.also)]
+    return [name for group in groups for flag in GROUPS[group] for name in flag.names]
 
 
 def _overview() -> str:

@@ -1,20 +1,17 @@
-"""The networks, as functions of tensors: the same in graphs and in eager code."""
+"""Network as a function of tensors, its learning rate and the moving average of its weights."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import NDArray
 
-from trainer.data import PIXELS, SIDE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
+from trainer.data import PIXELS
 
 CLASSES = 10
 
@@ -23,8 +20,7 @@ CLASSES = 10
 class Model:
     """A network: its weights' names and shapes, and what it makes of images.
 
-    `scores` takes the list of weights and pixels, float32 (batch, 784) of `low` to `low` + 1, and
-    returns logits of shape (batch, 10).
+    `scores` takes weights and pixels, float32 (batch, 784) of `low` to `low` + 1; returns logits.
     """
 
     name: str
@@ -60,17 +56,12 @@ class Model:
         cross_entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(
             labels=tf.cast(labels, tf.int32), logits=self.logits(weights, images)
         )
-        squares = [
-            tf.nn.l2_loss(weight)
-            for weight, shape in zip(weights, self.shapes, strict=True)
-            if len(shape) > 1
-        ]
+        squares = [tf.nn.l2_loss(weight) for weight in weights if len(weight.shape) > 1]
         return tf.reduce_mean(cross_entropy) + l2 * tf.add_n(squares)
 
     def accuracy(self, weights: Any, images: Any, labels: Any) -> Any:
         """The share of `images` whose label is the network's first choice."""
-        choice = tf.argmax(self.logits(weights, images), axis=1, output_type=tf.int32)
-        right = tf.equal(choice, tf.cast(labels, tf.int32))
+        right = tf.math.in_top_k(tf.cast(labels, tf.int32), self.logits(weights, images), 1)
         return tf.reduce_mean(tf.cast(right, tf.float32))
 
 
@@ -80,53 +71,17 @@ def _mlp(weights: Any, pixels: Any) -> Any:
     return tf.matmul(hidden, output_weights) + output_biases
 
 
-def _cnn(weights: Any, pixels: Any) -> Any:
-    maps = tf.reshape(pixels, (-1, SIDE, SIDE, 1))
-    for layer in (0, 2):
-        maps = tf.nn.conv2d(maps, weights[layer], strides=1, padding="SAME") + weights[layer + 1]
-        maps = tf.nn.max_pool2d(tf.nn.relu(maps), ksize=2, strides=2, padding="SAME")
-    flat = tf.reshape(maps, (-1, int(np.prod(maps.shape[1:]))))
-    hidden = tf.nn.relu(tf.matmul(flat, weights[4]) + weights[5])
-    return tf.matmul(hidden, weights[6]) + weights[7]
-
-
-def _cnn_model(name: str, first: int, second: int, hidden: int, low: float) -> Model:
-    """Two layers of 5×5 convolution and pooling, one hidden layer; momentum wants a low rate."""
-    layers = ("conv1", "conv2", "hidden", "output")
-    inputs = ((5, 5, 1), (5, 5, first), (7 * 7 * second,), (hidden,))
-    outputs = (first, second, hidden, CLASSES)
-    return Model(
-        name,
-        tuple(f"{layer}/{what}" for layer in layers for what in ("weights", "biases")),
-        tuple(
-            shape
-            for before, after in zip(inputs, outputs, strict=True)
-            for shape in ((*before, after), (after,))
-        ),
-        _cnn,
-        low,
-        0.02,
-    )
-
-
 MLP = Model(
     "mlp",
     ("hidden/weights", "hidden/biases", "output/weights", "output/biases"),
     ((PIXELS, 500), (500,), (500, CLASSES), (CLASSES,)),
     _mlp,
 )
-CNN = _cnn_model("cnn", 16, 32, 128, 0.0)
-# That of TensorFlow's own MNIST tutorial, inputs from -0.5 to 0.5.
-CNN_TUTORIAL = _cnn_model("cnn-tutorial", 32, 64, 1024, -0.5)
-MODELS = {model.name: model for model in (MLP, CNN, CNN_TUTORIAL)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The learning rate: `start` times `decay` for every epoch, falling smoothly.
-
-    `epoch` is how many global steps an epoch has.
-    """
+    """The learning rate: `start` times `decay` for every `epoch` global steps, falling smoothly."""
 
     start: float
     decay: float

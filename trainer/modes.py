@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainer import data, role, server, stop
 from trainer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from trainer.flags import Options
 
-CLUSTER = ("role", "data", "training", "logdir")
+CLUSTER = ("role", "data", "training", "checkpoints")
 
 
-@dataclasses.dataclass(frozen=True)
-class Mode:
+class Mode(NamedTuple):
     """One mode.
 
     Attributes:
@@ -37,130 +34,67 @@ class Mode:
     flags: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     clients: str = "workers"
-    defaults: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    defaults: Mapping[str, object] = {}
 
 
 PS = ("ps", "worker")
+GRAPH = (*CLUSTER, "devices", "calls of the session")
 _MODES = (
-    Mode(
-        "classic",
-        "trainer.classic",
-        "the program of the tutorials in one file: feed_dict, MonitoredTrainingSession",
-        ("classic",),
-    ),
+    Mode("classic", "classic", "the tutorials' program, in one file", ("classic",)),
     Mode(
         "async",
-        "trainer.asynchronous",
+        "asynchronous",
         "between-graph replication, gradients applied as they come",
-        (*CLUSTER, "devices", "calls", "downpour", "delay"),
+        (*GRAPH, "Downpour SGD", "a slow worker"),
         PS,
     ),
     Mode(
         "sync",
-        "trainer.synchronous",
+        "synchronous",
         "between-graph replication, one update from the gradients of several workers",
-        (*CLUSTER, "devices", "calls", "sync", "delay"),
+        (*GRAPH, "synchronous updates", "a slow worker"),
         PS,
     ),
-    Mode(
-        "in-graph",
-        "trainer.in_graph",
-        "one client builds towers on all workers' devices and feeds them",
-        (*CLUSTER, "devices", "calls"),
-        PS,
-        "chief",
-    ),
+    Mode("in-graph", "asynchronous", "one client feeds all workers' devices", GRAPH, PS, "chief"),
     Mode(
         "towers",
-        "trainer.towers",
+        "towers",
         "one machine, a tower on each of its devices, variables on the CPU",
-        ("data", "training", "devices", "logdir", "towers"),
+        ("data", "training", "devices", "checkpoints", "towers"),
         defaults={"log-every": 10},
     ),
     Mode(
         "ps-strategy",
-        "trainer.ps_strategy",
-        "ParameterServerStrategy: a chief schedules steps on workers, TensorFlow 2's way",
-        (*CLUSTER, "devices", "calls"),
+        "ps_strategy",
+        "ParameterServerStrategy: a chief schedules steps on workers",
+        GRAPH,
         ("chief", *PS),
         "chief",
     ),
     Mode(
         "all-reduce",
-        "trainer.all_reduce",
+        "all_reduce",
         "MultiWorkerMirroredStrategy: no ps, workers average their gradients",
         (*CLUSTER, "devices"),
         ("worker",),
     ),
     Mode(
         "evaluate",
-        "trainer.evaluate",
-        "follows a checkpoint directory and tests the moving averages of each",
+        "evaluate",
+        "tests each checkpoint of a directory",
         ("following", "data"),
     ),
-    Mode(
-        "placement",
-        "trainer.examples.placement",
-        "on which device operations run: left alone, pinned, moved, impossible",
-        ("devices",),
-    ),
-    Mode("convert", "trainer.convert", "IDX to TFRecord files and back", ("converting",)),
-    Mode(
-        "tour hello",
-        "trainer.examples.hello",
-        "the smallest cluster: one local server, one session",
-    ),
-    Mode(
-        "tour two-tasks",
-        "trainer.examples.two_tasks",
-        "one job of two tasks, each a client: who waits, and where operations run",
-        ("role",),
-    ),
-    Mode(
-        "tour shared-variable",
-        "trainer.examples.shared_variable",
-        "plain sessions share no variable, sessions on a cluster do, by name",
-    ),
-    Mode(
-        "tour trace",
-        "trainer.examples.trace",
-        "on which task each node ran, before and after variables are pinned",
-        ("role",),
-        PS,
-    ),
-    Mode(
-        "tour graphs",
-        "trainer.examples.graphs",
-        "two clients, two graphs: the state is shared, the graph is not",
-        ("role",),
-        PS,
-    ),
-    Mode(
-        "tour initialise",
-        "trainer.examples.initialise",
-        "a worker waits until the other has initialised",
-        ("role",),
-        PS,
-    ),
-    Mode(
-        "tour data-service",
-        "trainer.examples.data_service",
-        "an input pipeline that runs on other tasks, by tf.data's service",
-        ("service",),
-    ),
-    Mode(
-        "tour keras-fit",
-        "trainer.examples.keras_fit",
-        "a Keras model on several workers: fit by legacy Keras, a loop by Keras 3",
-        ("data",),
-    ),
-    Mode(
-        "tour counter",
-        "trainer.examples.counter",
-        "two workers increment one variable: lost updates, and none",
-        ("role",),
-        PS,
-    ),
+    Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
+    Mode("placement", "examples.placement", "on which device operations run", ("devices",)),
+    Mode("tour hello", "examples.hello", "the smallest cluster: one server, one session"),
+    Mode("tour two-tasks", "examples.two_tasks", "one job of two tasks, each a client", ("role",)),
+    Mode("tour shared-variable", "examples.shared_variable", "variables shared by name, and not"),
+    Mode("tour trace", "examples.trace", "on which task each node of a graph ran", ("role",), PS),
+    Mode("tour graphs", "examples.graphs", "two clients, two graphs, one state", ("role",), PS),
+    Mode("tour initialise", "examples.initialise", "who initialises, who waits", ("role",), PS),
+    Mode("tour counter", "examples.counter", "lost updates of a variable, and none", ("role",), PS),
+    Mode("tour data-service", "examples.data_service", "tf.data's service", ("tf.data service",)),
+    Mode("tour keras-fit", "examples.keras_fit", "a Keras model on several workers", ("data",)),
 )
 MODES = {mode.name: mode for mode in _MODES}
 
@@ -168,21 +102,10 @@ MODES = {mode.name: mode for mode in _MODES}
 def run(mode: Mode, options: Options) -> int:
     """Runs `mode` as this process's task; returns the exit status.
 
-    Raises:
-        TrainerError: What is wrong, in one line.
+    TensorFlow's import takes seconds: whatever can be wrong without it is said before.
     """
-    try:
-        return _run(mode, options)
-    except Exception as error:
-        if type(error).__name__ == "DataLossError" and options.data:
-            data.load(options.data, in_memory=True)  # says which file is broken
-        raise
-
-
-def _run(mode: Mode, options: Options) -> int:
-    """TensorFlow's import takes seconds: whatever can be wrong without it is said before."""
     if not mode.needs:
-        status: int = importlib.import_module(mode.module).run(options)
+        status: int = importlib.import_module(f"trainer.{mode.module}").run(options)
         return status
     me = role.resolve(options, os.environ, mode.needs)
     if "ps" in me.cluster and "ps" not in mode.needs:
@@ -199,7 +122,7 @@ def _run(mode: Mode, options: Options) -> int:
     dataset = data.load(options.data) if "data" in mode.flags else None
 
     def work(stop: stop.Stop) -> None:
-        importlib.import_module(mode.module).train(me, options, dataset, stop)
+        importlib.import_module(f"trainer.{mode.module}").train(me, options, dataset, stop)
         if not stop.requested:
             server.tell_done(me, clients)
 

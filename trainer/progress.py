@@ -1,4 +1,4 @@
-"""What a task says while it trains: lines for its log, summaries for TensorBoard."""
+"""Progress of a task: lines for its log, summaries for TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pathlib
-
 
 # The last line tells the mean loss of the steps up to one, so that runs and modes can be compared.
 COMPARED_STEP = 500
@@ -47,40 +46,32 @@ class Summaries:
             self._writer.add_graph(graph)
             self._writer.flush()
 
-    def histograms(self, step: int, values: dict[str, Any]) -> None:
-        """Writes the distribution of each array in `values` under its name."""
+    def add(self, step: int, serialised: Any) -> None:
+        """Writes what a summary operation has returned."""
         if self._writer is not None:
-            self._add(step, [{"tag": tag, "histo": _histogram(a)} for tag, a in values.items()])
+            self._writer.add_summary(serialised, step)
+            self._writer.flush()
 
     def write(self, step: int, **scalars: float) -> None:
         """Writes each of `scalars` under its name; an underscore becomes a blank."""
-        self._add(
-            step, [{"tag": n.replace("_", " "), "simple_value": v} for n, v in scalars.items()]
-        )
-
-    def _add(self, step: int, values: list[dict[str, Any]]) -> None:
         if self._writer is not None:
-            summary = self._summary(value=[self._summary.Value(**value) for value in values])
-            self._writer.add_summary(summary, step)
-            self._writer.flush()
+            summary = self._summary()
+            for name, value in scalars.items():
+                summary.value.add(tag=name.replace("_", " "), simple_value=value)
+            self.add(step, summary)
 
 
 class Progress:
-    """Counts a task's own steps, prints every `every` of them and a last line.
+    """Counts a task's own steps; prints one in `every`, and a last line.
 
-    Args:
-        every: Local steps between two lines.
-        batch: Examples a global step.
-        summaries: Where the same goes for TensorBoard.
-        epoch: Global steps an epoch; given, lines tell examples/sec and epochs too.
+    A global step has `batch` examples. Given how many of them an `epoch` has, the lines tell
+    examples/sec and epochs too.
     """
 
     def __init__(
         self, every: int, batch: int, summaries: Summaries, epoch: float | None = None
     ) -> None:
-        self._every = every
-        self._batch = batch
-        self._epoch = epoch
+        self._every, self._batch, self._epoch = every, batch, epoch
         self._summaries = summaries
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = -1
@@ -94,11 +85,8 @@ class Progress:
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = self.global_step = global_step
 
-    def add(self, steps: list[Step], learning_rate: float) -> bool:
-        """Counts `steps`; prints the lines that are due and returns whether there were any.
-
-        Lines of one call share the time since the line before.
-        """
+    def add(self, steps: list[Step], learning_rate: float) -> None:
+        """Counts `steps` and prints the lines that are due, which share the time of their call."""
         due = []
         for step in steps:
             self.local_step += 1
@@ -110,19 +98,23 @@ class Progress:
             if self.local_step % self._every == 0:
                 due.append((self.local_step, step))
         if not due:
-            return False
+            return
         now = time.monotonic()
         seconds = max(now - self._last_time, 1e-9) / (self.local_step - self._last_local)
         staleness = self._staleness / (self.local_step - self._last_local)
-        extra = f"  staleness {staleness:.2f}" if self._staleness else ""
-        extra += f", {self._dropped} dropped" if self._dropped else ""
         if self._epoch:
-            extra += f"  {self._batch / seconds:.0f} examples/sec; "
-            extra += f"epoch {self.global_step / self._epoch:.2f}"
+            more = f".  ({seconds:.3f} sec/batch)  {self._batch / seconds:.0f} examples/sec; "
+            more += f"epoch {self.global_step / self._epoch:.2f}"
+        else:  # half of a wide terminal has room for 97 characters
+            more = f"; {1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
+            if self._dropped:
+                more += f", {self._dropped} dropped"
+            elif staleness:
+                more += f", stale {staleness:.1f}"
         for number, step in due:
             print(
                 f"After {number} training steps ({step.global_step} global steps), loss on "
-                f"training batch is {step.loss:.4f}.  ({seconds:.3f} sec/batch){extra}",
+                f"training batch is {step.loss:.4f}{more}",
                 flush=True,
             )
         rate = max(self.global_step - self._last_global, 0) / max(now - self._last_time, 1e-9)
@@ -136,13 +128,9 @@ class Progress:
         )
         self._last_time, self._last_local = now, self.local_step
         self._last_global, self._staleness = self.global_step, 0
-        return True
 
     def finish(self, accuracy: float | None = None) -> None:
-        """Prints the last line: steps, seconds, examples/s, loss and, by the chief, test accuracy.
-
-        Examples are those of all tasks while this one trained.
-        """
+        """Prints the last line; its examples are those of all tasks while this one trained."""
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = max(self.global_step - self._first_global, 0) * self._batch / seconds
         end = f", {self._dropped} gradients dropped" if self._dropped else ""
@@ -157,21 +145,3 @@ class Progress:
             f"in {seconds:.1f} s, {rate:.0f} examples/s{end}",
             flush=True,
         )
-
-
-def _histogram(array: Any) -> Any:
-    """The values of `array` as TensorBoard wants them: thirty buckets and their sums."""
-    import numpy as np
-    from tensorflow.compat.v1 import HistogramProto
-
-    flat = np.asarray(array, np.float64).ravel()
-    counts, edges = np.histogram(flat, bins=30)
-    return HistogramProto(
-        min=flat.min(),
-        max=flat.max(),
-        num=flat.size,
-        sum=flat.sum(),
-        sum_squares=np.square(flat).sum(),
-        bucket_limit=edges[1:],
-        bucket=counts,
-    )

@@ -1,4 +1,4 @@
-"""Who this process is in the cluster, from the classic flags or from TF_CONFIG."""
+"""This process's role in the cluster, from the classic flags or from TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -37,19 +37,24 @@ class Role:
         return int(self.address.rpartition(":")[2])
 
     @property
+    def device(self) -> str:
+        """This task as the beginning of a device name, such as `/job:worker/task:1`."""
+        return self.device_of(self.job, self.index)
+
+    @property
+    def clients(self) -> list[tuple[str, int]]:
+        """Job and index of each task that trains, the chief first."""
+        return [*self.tasks("chief"), *self.tasks("worker"), *self.tasks(ALONE)]
+
+    @property
     def chief(self) -> tuple[str, int]:
-        """Job and index of the task that initialises and saves: the chief job, else worker:0."""
-        return ("chief", 0) if "chief" in self.cluster else ("worker", 0)
+        """The task that initialises and saves: the chief job, else worker:0."""
+        return self.clients[0]
 
     @property
     def is_chief(self) -> bool:
         """Whether this task is the chief."""
         return (self.job, self.index) == self.chief
-
-    @property
-    def device(self) -> str:
-        """This task as the beginning of a device name, such as `/job:worker/task:1`."""
-        return f"/job:{self.job}/task:{self.index}"
 
     @property
     def trainers(self) -> int:
@@ -62,35 +67,42 @@ class Role:
         return self.clients.index((self.job, self.index))
 
     @property
-    def clients(self) -> list[tuple[str, int]]:
-        """Job and index of each task that trains, the chief first."""
-        jobs = ("chief", "worker")
-        return [(job, index) for job in jobs for index in range(len(self.cluster.get(job, ())))]
-
-    def address_of(self, job: str, index: int) -> str:
-        """A task with its address, for people: `ps:0 (tf1:2222)`."""
-        return f"{job}:{index} ({self.cluster[job][index]})"
-
-    @property
     def neighbours(self) -> int:
         """How many tasks of the cluster have this task's host name, this one included."""
         host = self.address.rpartition(":")[0]
         tasks = [task for addresses in self.cluster.values() for task in addresses]
         return sum(task.rpartition(":")[0] == host for task in tasks)
 
+    def tasks(self, *jobs: str) -> list[tuple[str, int]]:
+        """Job and index of the tasks of `jobs`."""
+        return [(job, index) for job in jobs for index in range(len(self.cluster.get(job, ())))]
+
+    def others(self, tasks: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Those of `tasks` that are not this one."""
+        return [task for task in tasks if task != (self.job, self.index)]
+
+    def device_of(self, job: str, index: int) -> str:
+        """A task as the beginning of a device name."""
+        return f"/job:{job}/task:{index}"
+
+    def address_of(self, job: str, index: int) -> str:
+        """A task with its address, for people: `ps:0 (tf1:2222)`."""
+        return f"{job}:{index} ({self.cluster[job][index]})"
+
     def __str__(self) -> str:
         return f"{self.job}:{self.index}"
+
+
+# A process by itself, as TensorFlow calls it in the names of its devices.
+ALONE = "localhost"
+LOCAL = Role({ALONE: ("localhost:0",)}, ALONE, 0)
 
 
 def resolve(options: Options, environment: Mapping[str, str], needs: tuple[str, ...] = ()) -> Role:
     """This process's role: from the flags when any of them is given, else from TF_CONFIG.
 
-    Args:
-        needs: Jobs that the mode cannot do without.
-
     Raises:
-        UsageError: No role, an unknown or quoted job name, a malformed address, or a host list
-            that does not contain the task index.
+        UsageError: What is wrong with them, or which of the jobs that a mode `needs` is missing.
     """
     role = _resolve(options, environment)
     for job in needs:
@@ -157,7 +169,7 @@ def _addresses(words: list[str], where: str) -> tuple[str, ...]:
         raise UsageError(f"{where}: {word!r} is not host:port")
     twice = next((word for word in words if words.count(word) > 1), None)
     if twice:
-        raise UsageError(f"{where}: {twice} stands there twice")
+        raise UsageError(f"{where}: {twice} is listed twice")
     return tuple(words)
 
 

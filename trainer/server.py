@@ -1,12 +1,12 @@
-"""A task's TensorFlow server, and the life of a task that only serves: a ps, or a plain worker."""
+"""TensorFlow server of a task, tasks that only serve (a ps, a plain worker), and other tasks."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import socket
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from trainer.errors import TrainerError, named_task, reason, socket_reason
@@ -16,18 +16,13 @@ if TYPE_CHECKING:
     from trainer.role import Role
     from trainer.stop import Stop
 
-_ESTABLISHED = "01"
 _POLL = 0.05
 _POLL_DONE = 0.3
 _TELL_TIMEOUT_MS = 5000
 
 
 def check_port(role: Role) -> None:
-    """Fails early, before TensorFlow's import, when this task's port is taken.
-
-    Raises:
-        TrainerError: Names host, port and reason.
-    """
+    """Fails early, before TensorFlow's import, when this task's port is taken."""
     with socket.socket() as probe:
         # As gRPC does: connections of an earlier task in TIME_WAIT are no obstacle.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -39,11 +34,7 @@ def check_port(role: Role) -> None:
 
 
 def start(role: Role, options: Options, serve_only: bool = False) -> Any:
-    """Starts this task's `tf.distribute.Server`; a task that only serves takes no GPU.
-
-    Raises:
-        TrainerError: The port was taken in the meantime.
-    """
+    """Starts this task's `tf.distribute.Server`; a task that only serves takes no GPU."""
     import tensorflow as tf
 
     devices = {"GPU": 0} if serve_only else {"CPU": getattr(options, "devices", 1)}
@@ -53,21 +44,27 @@ def start(role: Role, options: Options, serve_only: bool = False) -> Any:
         allow_soft_placement=True,
     )
     config.gpu_options.allow_growth = True
+    spec = resolver(role).cluster_spec()
     try:
-        server = tf.distribute.Server(
-            cluster_spec(role), job_name=role.job, task_index=role.index, config=config
-        )
+        server = tf.distribute.Server(spec, role.job, role.index, config=config)
     except tf.errors.OpError as error:
         raise _busy(role, reason(error)) from None
     print(f"{role} listens on {role.address}", flush=True)
     return server
 
 
-def cluster_spec(role: Role) -> Any:
-    """The role's cluster as TensorFlow wants it."""
+def resolver(role: Role, gpus: int = 0) -> Any:
+    """The role's cluster as TensorFlow's strategies want it."""
     import tensorflow as tf
 
-    return tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()})
+    spec = tf.train.ClusterSpec({job: list(tasks) for job, tasks in role.cluster.items()})
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(
+        spec,
+        task_type=role.job,
+        task_id=role.index,
+        rpc_layer="grpc",
+        num_accelerators={"GPU": gpus},
+    )
 
 
 def threads(role: Role, options: Options) -> int:
@@ -83,8 +80,8 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
 
     Not `server.join()`, which never returns and inside which no signal handler ever runs. When all
     tasks get TERM at once, the chief still needs the variables for its last checkpoint, so a ps
-    stays until nobody is connected to it any more. A launcher ends the ps by itself, and would
-    take one that leaves before for lost: hence `--stay`.
+    stays until its clients have ended. A launcher ends the ps by itself, and would take one that
+    ends before for lost: hence `--stay`.
     """
     import tensorflow as tf
 
@@ -94,30 +91,29 @@ def serve(role: Role, options: Options, clients: list[tuple[str, int]], stop: St
     stays = role.job == "ps" and (options.stay or "TFMUX_TASK" in os.environ)
     with tf.Graph().as_default(), tf.device(f"{role.device}/device:CPU:0"):
         done = [
-            tf.raw_ops.VarIsInitializedOp(resource=_done_flag(job, index)) for job, index in clients
+            tf.raw_ops.VarIsInitializedOp(resource=_completion_flag(job, index))
+            for job, index in clients
         ]
-        config = tf.compat.v1.ConfigProto(device_filters=[role.device])
-        session = tf.compat.v1.Session(target, config=config)
+        session = open_session(target, role.device)
         while not stop.wait(_POLL_DONE) and (stays or not all(session.run(done))):
             pass
     if role.job != "ps":
-        print(f"{role} has served to the end", flush=True)
+        print(f"{role} exits: the training is over", flush=True)
         return
     if stop.requested:
-        print(f"{role} stays until its workers have gone", flush=True)
-        while _in_use(role, clients) and time.monotonic() < stop.deadline:
+        print(f"{role} stays until its workers have ended", flush=True)
+        while (left := _running(role, clients)) and time.monotonic() < stop.deadline:
             time.sleep(_POLL)
-        if _in_use(role, clients):
-            print(f"{role} leaves; {connections(role.port)} connections left", flush=True)
+        if left:
+            print(f"{role} exits while {', '.join(left)} still run", flush=True)
             return
-    print(f"{role} leaves; its workers have gone", flush=True)
+    print(f"{role} exits: its workers have ended", flush=True)
 
 
-def _in_use(role: Role, clients: list[tuple[str, int]]) -> bool:
-    """Whether somebody is connected to this ps, and a client lives: the other ps tasks may be
-    connected, too, for as long as they live."""
-    gone = (refusal(role.cluster[job][index], 0.5) for job, index in clients)
-    return connections(role.port) > 0 and not all(gone)
+def _running(role: Role, clients: list[tuple[str, int]]) -> list[str]:
+    """Names of the clients that accept connections."""
+    addresses = {f"{job}:{index}": role.cluster[job][index] for job, index in clients}
+    return [name for name, address in addresses.items() if not refusal(address, 0.5)]
 
 
 def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:
@@ -128,31 +124,35 @@ def tell_done(role: Role, clients: list[tuple[str, int]]) -> None:
     """
     import tensorflow as tf
 
-    for job, addresses in role.cluster.items():
-        for index, address in enumerate(addresses):
-            if (job, index) in clients or refusal(address):
-                continue
-            device = f"/job:{job}/task:{index}"
-            with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
-                flag = _done_flag(role.job, role.index)
-                tell = tf.raw_ops.AssignVariableOp(resource=flag, value=tf.constant(True))
-                config = tf.compat.v1.ConfigProto(
-                    device_filters=[device], operation_timeout_in_ms=_TELL_TIMEOUT_MS
-                )
-                session = tf.compat.v1.Session(f"grpc://{address}", config=config)
-                abandon(session)
-                try:
-                    session.run(tell)
-                except tf.errors.OpError as error:
-                    print(f"{role} cannot tell {job}:{index} that it is done: {reason(error)}")
+    for job, index in role.tasks(*role.cluster):
+        address, device = role.cluster[job][index], role.device_of(job, index)
+        if (job, index) in clients or refusal(address):
+            continue
+        with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
+            flag = _completion_flag(role.job, role.index)
+            tell = tf.raw_ops.AssignVariableOp(resource=flag, value=tf.constant(True))
+            timeout = {"operation_timeout_in_ms": _TELL_TIMEOUT_MS}
+            session = open_session(f"grpc://{address}", device, **timeout)
+            try:
+                session.run(tell)
+            except tf.errors.OpError as error:
+                print(f"{role} cannot tell {job}:{index} that it is done: {reason(error)}")
 
 
-_abandoned: list[Any] = []
+_sessions: list[Any] = []
 
 
-def abandon(session: Any) -> None:
-    """Keeps `session` from being closed, which would wait for tasks that may never answer."""
-    _abandoned.append(session)
+def open_session(target: str, *tasks: str, **config: Any) -> Any:
+    """A session with `tasks`, by their device names; it waits for no other task to be there.
+
+    It is kept from being closed, which would wait for tasks that may never answer.
+    """
+    import tensorflow as tf
+
+    proto = tf.compat.v1.ConfigProto(device_filters=tasks, **config)
+    session = tf.compat.v1.Session(target, config=proto)
+    _sessions.append(session)
+    return session
 
 
 def refusal(address: str, seconds: float = 2.0) -> str | None:
@@ -188,18 +188,52 @@ def meet(role: Role, others: list[tuple[str, int]], stop: Stop, advice: str) -> 
             stop.wait(_POLL)
 
 
+def wait_for(role: Role, task: tuple[str, int], stop: Stop, seconds: float) -> None:
+    """Returns when `task` accepts connections, or this one is told to end.
+
+    Raises:
+        TrainerError: It did not for `seconds`; names it with the reason.
+    """
+    deadline = time.monotonic() + seconds
+    address, name = role.cluster[task[0]][task[1]], role.address_of(*task)
+    why = refusal(address)
+    with stop.waiting(lambda: f"{role} waits for {name}: {why}"):
+        while why and not stop.requested:
+            if time.monotonic() > deadline:
+                raise TrainerError(f"{role}: lost {name}: {why} for {seconds:.0f} s")
+            stop.wait(_POLL)
+            why = refusal(address)
+
+
 def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:
     """Whom `role` waits for: the first of `others` that refuses connections, else all of them."""
+    if not others:
+        return ""
     for job, index in others:
         if why := refusal(role.cluster[job][index], 0.5):
             return f"{role} waits for {role.address_of(job, index)}: {why}"
     names = ", ".join(role.address_of(*task) for task in others)
-    return f"{role} waits for {names}, which accept connections"
+    return f"{role} waits for {names}: connected, but no answer yet"
 
 
-def any_refuses(role: Role, others: list[tuple[str, int]]) -> bool:
-    """Whether one of `others` accepts no connection."""
-    return any(refusal(role.cluster[job][index], 0.5) for job, index in others)
+@contextlib.contextmanager
+def naming_lost(
+    role: Role, needed: list[tuple[str, int]], others: list[tuple[str, int]]
+) -> Iterator[None]:
+    """Names the task of `others` that was lost, in TensorFlow's errors of many kinds.
+
+    Such an error is one about a connection, or any while one of the `needed` tasks refuses them.
+    """
+    import tensorflow as tf
+
+    try:
+        yield
+    except (tf.errors.OpError, RuntimeError) as error:
+        refuses = any(refusal(role.cluster[job][index], 0.5) for job, index in needed)
+        connection = (tf.errors.AbortedError, tf.errors.UnavailableError)
+        if not isinstance(error, connection) and not refuses:
+            raise
+        raise TrainerError(f"{role}: lost {lost_task(role, others, error)}") from None
 
 
 def lost_task(role: Role, others: list[tuple[str, int]], error: Exception) -> str:
@@ -212,18 +246,7 @@ def lost_task(role: Role, others: list[tuple[str, int]], error: Exception) -> st
     return f"{', '.join(role.address_of(*task) for task in lost)}: {socket_reason(error)}"
 
 
-def connections(port: int) -> int:
-    """How many TCP connections to the local `port` are established, from `/proc/net/tcp*`."""
-    count = 0
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        path = pathlib.Path(table)
-        for line in path.read_text().splitlines()[1:] if path.exists() else []:
-            _, local, _, state = line.split()[:4]
-            count += state == _ESTABLISHED and int(local.rpartition(":")[2], 16) == port
-    return count
-
-
-def _done_flag(job: str, index: int) -> Any:
+def _completion_flag(job: str, index: int) -> Any:
     import tensorflow as tf
 
     return tf.raw_ops.VarHandleOp(

@@ -1,4 +1,4 @@
-"""Ends a task on TERM or INT in time, whatever TensorFlow is waiting for.
+"""Stop of a task on TERM or INT in time, whatever TensorFlow is waiting for.
 
 Python runs signal handlers in the main thread only, and never inside a call into TensorFlow, which
 may block for as long as another task is missing. So the work has a thread of its own, and the main
@@ -38,9 +38,8 @@ class Stop:
         self._event = threading.Event()
         self._waiting: Callable[[], str] | None = None
         self._lost: Callable[[], str] | None = None
+        self._look_at = self._say_at = 0.0
         self._lost_looks = 0
-        self._look_at = 0.0
-        self._say_at = 0.0
         self.signal = 0
         self.deadline = float("inf")
         # False as long as ending at once loses nothing, such as while waiting for other tasks.
@@ -65,38 +64,32 @@ class Stop:
 
         The task ends with what `lost()` says, where it says for 10 s why the call cannot return.
         """
-        self._say_at = time.monotonic() + _SAY_AFTER
-        self._look_at = time.monotonic() + _LOST_EVERY
-        self._lost_looks = 0
+        now, self._lost_looks = time.monotonic(), 0
+        self._say_at, self._look_at = now + _SAY_AFTER, now + _LOST_EVERY
         self._waiting, self._lost = text, lost
         try:
             yield
         finally:
             self._waiting = self._lost = None
 
-    def say_waiting(self) -> None:
-        """Prints what the work waits for when it is time; called by the main thread."""
-        text = self._waiting
-        if text and time.monotonic() > self._say_at and not self.requested:
-            line = text()
-            if self._waiting is text:
-                print(line, flush=True)
-                self._say_at = time.monotonic() + _SAY_EVERY
-
-    def check_lost(self) -> None:
-        """Ends a task that waits for what cannot come; called by the main thread.
+    def check_waiting(self) -> None:
+        """Prints what the work waits for when it is time; called by the main thread.
 
         Raises:
-            TrainerError: What `lost()` says.
+            TrainerError: What `lost()` says: the call cannot return.
         """
-        lost = self._lost
-        if lost is None or self.requested or time.monotonic() < self._look_at:
-            return
-        self._look_at = time.monotonic() + _LOST_EVERY
-        why = lost()
-        self._lost_looks = self._lost_looks + 1 if why else 0
-        if why and self._lost is lost and self._lost_looks >= _LOST_LOOKS:
-            raise TrainerError(why)
+        text, lost, now = self._waiting, self._lost, time.monotonic()
+        if text and now > self._say_at and not self.requested:
+            line = text()
+            if line and self._waiting is text:
+                print(line, flush=True)
+                self._say_at = now + _SAY_EVERY
+        if lost and now > self._look_at and not self.requested:
+            self._look_at = now + _LOST_EVERY
+            why = lost()
+            self._lost_looks = self._lost_looks + 1 if why else 0
+            if why and self._lost is lost and self._lost_looks >= _LOST_LOOKS:
+                raise TrainerError(why)
 
     def request(self, number: int, frame: object = None) -> None:
         """Signal handler."""
@@ -129,10 +122,8 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
         thread.join(_POLL)
         # TensorFlow's strategies take TERM for themselves when they connect to their cluster.
         _listen(stop)
-        stop.say_waiting()
-        stop.check_lost()
-        over = stop.requested and (not stop.worth_waiting or time.monotonic() > stop.deadline)
-        if over and thread.is_alive():
+        stop.check_waiting()
+        if stop.requested and not (stop.worth_waiting and time.monotonic() < stop.deadline):
             break
     if failures and not stop.requested:
         raise failures[0]

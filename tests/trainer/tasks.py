@@ -18,8 +18,8 @@ from typing import Self
 DEADLINE = 150.0
 PROGRESS = re.compile(
     r"^After (?P<local>\d+) training steps \((?P<step>\d+) global steps\), "
-    r"loss on training batch is (?P<loss>\d+\.\d{4})\.  \((?P<seconds>\d+\.\d{3}) sec/batch\)"
-    r"(?P<more>,? .*)?$",
+    r"loss on training batch is (?P<loss>\d+\.\d{4})"
+    r"(\.  \(\d+\.\d{3} sec/batch\).*|; [\d.]+ ms(, .*)?)$",
     re.MULTILINE,
 )
 ACCURACY = re.compile(r"^Done: .*test accuracy (\d\.\d+)", re.MULTILINE)

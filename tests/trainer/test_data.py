@@ -130,11 +130,11 @@ def test_the_tutorials_single_record_files(tmp_path: pathlib.Path) -> None:
     from trainer.data import tfrecord
 
     images, labels = digits.load()
-    (made,) = tfrecord.write(tmp_path, "train", images[:50], labels[:50], 1)
+    (made,) = tfrecord.write(tmp_path, "train", data.Split(images[:50], labels[:50]), 1)
     made.rename(tmp_path / "output.tfrecords")
     with pytest.raises(DataError, match=r"no test-NNNNN-of-NNNNN\.tfrecord and no test\.tfrecords"):
         data.load(str(tmp_path))
-    tfrecord.write(tmp_path, "test", images[50:70], labels[50:70], 1)[0].rename(
+    tfrecord.write(tmp_path, "test", data.Split(images[50:70], labels[50:70]), 1)[0].rename(
         tmp_path / "test.tfrecords"
     )
     dataset = data.load(str(tmp_path))
@@ -154,7 +154,7 @@ def test_the_record_pipeline_reads_everything_in_every_epoch(tmp_path: pathlib.P
     from trainer.data import tfrecord
 
     images, labels = digits.load()
-    tfrecord.write(tmp_path, "train", images[:60], labels[:60], 3)
+    tfrecord.write(tmp_path, "train", data.Split(images[:60], labels[:60]), 3)
     batches = iter(tfrecord.pipeline(tfrecord.records(tmp_path, "train"), 20, seed=1))
     epochs = []
     for _ in range(2):

@@ -67,7 +67,7 @@ def test_tf_config_gives_the_role_when_no_flag_does() -> None:
     [
         (["--job_nam=ps"], "unknown flag --job-nam; did you mean --job-name?"),
         (["--stepz", "3"], "unknown flag --stepz; did you mean --steps?"),
-        (["extra"], "'extra' belongs to no flag"),
+        (["extra"], "unexpected argument 'extra'"),
         (["--steps=many"], "--steps: 'many' is not a whole number"),
         (["--steps=0"], "--steps: '0' is not above 0"),
         (["--learning-rate=nan"], "--learning-rate: 'nan' is not above 0"),
@@ -104,7 +104,7 @@ def test_tf_config_gives_the_role_when_no_flag_does() -> None:
         ),
         (
             ["--job_name=ps", "--task_index=0", "--ps_hosts=a:1,a:1", "--worker_hosts=b:1"],
-            "--ps_hosts: a:1 stands there twice",
+            "--ps_hosts: a:1 is listed twice",
         ),
         (
             ["--job_name=ps", "--task_index=0", "--worker_hosts=b:1"],
@@ -164,7 +164,7 @@ def test_help_and_mistakes_answer_without_tensorflow() -> None:
         (["async", "--help"], 0, "--worker-hosts"),
         (["--help"], 0, "gradients applied as they come"),
         (["asink"], 2, "did you mean async?"),
-        (["tour"], 2, "which tour? one of hello, two-tasks"),
+        (["tour"], 2, "no tour given; one of hello, two-tasks"),
         (["tour", "--help"], 0, "tour two-tasks"),
         (["tour", "two_task"], 2, "did you mean tour two-tasks?"),
         (["async", "--job_name=ps", "--task_index=1", *CLUSTER], 2, "ps has 1 task"),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 
+from launcher.store.metrics import Extractor
 from trainer.progress import Progress, Step, Summaries
 
 
@@ -32,3 +36,30 @@ def test_no_loss_at_a_step_not_seen(
     """A training that ended before, or went on from a later step, tells no loss at it."""
     steps = [Step(0.5, at) for at in range(first + 1, last + 1)]
     assert "loss" not in last_line(capsys, steps, first)
+
+
+@pytest.mark.parametrize(
+    ("step", "end"),
+    [
+        (Step(0.4512, 2001, staleness=1), r"0\.4512; \d+ ms, stale 1\.0"),
+        (Step(0.4512, 2001, staleness=1, dropped=True), r"0\.4512; \d+ ms, 1 dropped"),
+        (Step(0.4512, 2001), r"0\.4512; \d+ ms"),
+    ],
+)
+def test_a_line_fits_half_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, step: Step, end: str
+) -> None:
+    """Of 200 columns, without its border; and the launcher finds step and loss in it."""
+    clock = iter([0.0, 0.0, 0.01])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    progress = Progress(1, 100, Summaries(None))
+    progress.begin(2000)
+    progress.local_step, progress._last_local = 1369, 1369
+    progress.add([step], 0.1)
+    line = capsys.readouterr().out
+    assert re.fullmatch(
+        rf"After 1370 training steps \(2001 global steps\), loss on training batch is {end}\n", line
+    )
+    assert len(line) - 1 <= 97
+    (point,) = Extractor().feed(line.encode(), 0.0)
+    assert point.values == {"step": 2001, "loss": 0.4512}

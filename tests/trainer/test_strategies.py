@@ -5,7 +5,6 @@ from __future__ import annotations
 import pathlib
 import signal
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -28,11 +27,12 @@ def test_ps_strategy_survives_a_killed_worker(
 ) -> None:
     """A coordinator goes on when a worker is killed, takes it back, and reaches 0.95.
 
-    At the end its workers leave by themselves. The learning rate is not near that which stale
-    gradients make unstable: at 0.4, asynchronous training on few digits ends anywhere from 0.6 on.
+    Each worker computes on two logical devices; at the end they leave by themselves. The learning
+    rate is not near that which stale gradients make unstable: at 0.4, asynchronous training on few
+    digits ends anywhere from 0.6 on.
     """
     data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=2000", "--log-every=50", *data)
+    flags = ("--steps=2000", "--log-every=50", "--devices=2", "--batch=50", *data)
     cluster = Cluster(tasks, "ps-strategy", *flags, ps=1, chief=1, worker=2)
     chief, ps = cluster.start("chief"), cluster.start("ps")
     chief.until(lambda _: listens(cluster.spec["chief"][0]))  # a launcher starts workers after it
@@ -57,11 +57,14 @@ def test_all_reduce_saves_on_term_and_goes_on(
 ) -> None:
     """TERM to all: they stop at one step and the chief saves; restarted, all start from there.
 
-    The weights that a restart began with are the saved ones on every worker: 0.95 in the end.
+    The weights that a restart began with are the saved ones on every worker: 0.95 in the end. Each
+    worker computes on two logical devices.
     """
     data = [f"--data={digits_directory}"] if digits_directory else []
     flags = ("--learning-rate=0.5", "--log-every=20", f"--logdir={tmp_path / 'logdir'}", *data)
-    cluster = Cluster(tasks, "all-reduce", "--steps=500", *flags, worker=2)
+    cluster = Cluster(
+        tasks, "all-reduce", "--steps=500", "--devices=2", "--batch=50", *flags, worker=2
+    )
     workers = [cluster.start("worker", index) for index in range(2)]
     for worker in workers:
         worker.says("After 40 training")
@@ -78,21 +81,6 @@ def test_all_reduce_saves_on_term_and_goes_on(
         started = STARTED.search(worker.text)
         assert started and int(started[1]) == saved
     assert workers[0].accuracy >= 0.95
-
-
-@pytest.mark.parametrize("mode", ["ps-strategy", "all-reduce"])
-def test_two_devices_a_worker(tasks: Tasks, mode: str) -> None:
-    """`--devices=2`: each worker computes two batches a step, on two logical devices."""
-    jobs = {"worker": 2} if mode == "all-reduce" else {"worker": 2, "ps": 1, "chief": 1}
-    flags: tuple[object, ...] = ("--steps=60", "--devices=2", "--log-every=20")
-    every: dict[str, Any] = dict(jobs)
-    cluster = Cluster(tasks, mode, *flags, **every)
-    started = {job: [cluster.start(job, n) for n in range(count)] for job, count in jobs.items()}
-    chief = started.get("chief", started["worker"])[0]
-    assert chief.wait() == 0
-    assert chief.accuracy > 0.8
-    for task in (task for group in started.values() for task in group):
-        assert task.wait(30) == 0
 
 
 def test_clusters_of_the_wrong_shape(tasks: Tasks) -> None:

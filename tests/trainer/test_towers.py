@@ -13,7 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.trainer.tasks import ACCURACY, Tasks
 from trainer.checkpoint import read
-from trainer.model import CNN, MLP
+from trainer.convolution import CNN
+from trainer.model import MLP
 from trainer.parameters import mean as tensor_mean
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -132,4 +133,4 @@ def test_broken_records_are_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     assert missing.text.splitlines()[-1] == f"trainer: {records}: train shard 1 of 4 is missing"
     again = tasks.run("convert", f"--to={records}")
     assert again.wait() == 1
-    assert "is there already" in again.text.splitlines()[-1]
+    assert "already exists" in again.text.splitlines()[-1]

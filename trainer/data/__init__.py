@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainer.data import digits, idx
 from trainer.errors import DataError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 SIDE = digits.SIDE
 PIXELS = SIDE * SIDE
@@ -76,14 +73,11 @@ def load(path: str | None, in_memory: bool = False) -> Dataset:
         return Dataset(str(directory), *(_idx_split(directory, stem) for stem in ("train", "t10k")))
     from trainer.data import tfrecord  # needs TensorFlow, as reading IDX does not
 
-    train: Any = tfrecord.records(directory, "train")
-    splits = [Split(*tfrecord.read(directory, "test"))]
-    if in_memory:
-        train = Split(*tfrecord.read(directory, "train"))
-        splits.append(train)
-    for split in splits:
+    train, test = tfrecord.records(directory, "train"), tfrecord.read(directory, "test")
+    held = tfrecord.read(directory, "train") if in_memory else None
+    for split in (test, *([held] if held else [])):
         _check_pixels(split.images, str(directory))
-    return Dataset(str(directory), train, splits[0])
+    return Dataset(str(directory), held or train, test)
 
 
 def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:
@@ -112,7 +106,7 @@ def _idx_split(directory: pathlib.Path, stem: str) -> Split:
         )
     _check_pixels(images, str(images_path))
     if not len(images):
-        raise DataError(f"{images_path}: holds no image")
+        raise DataError(f"{images_path}: contains no images")
     return Split(images, labels)
 
 

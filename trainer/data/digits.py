@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 SIDE = 28
 TEST_EVERY = 3

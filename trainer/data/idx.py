@@ -10,14 +10,11 @@ import gzip
 import pathlib
 import struct
 import zlib
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainer.errors import DataError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 IMAGES_MAGIC = 0x00000803
 LABELS_MAGIC = 0x00000801
@@ -25,11 +22,7 @@ CLASSES = 10
 
 
 def find(directory: pathlib.Path, stem: str) -> pathlib.Path:
-    """The file `stem` in `directory`, plain or with `.gz`; some mirrors write `.idx3` for `-idx3`.
-
-    Raises:
-        DataError: There is no such file; the message names every name that was tried.
-    """
+    """The file `stem`, plain or with `.gz`; some mirrors write `.idx3` for `-idx3`."""
     names = [stem, stem + ".gz", stem.replace("-idx", ".idx"), stem.replace("-idx", ".idx") + ".gz"]
     for name in names:
         path = directory / name
@@ -39,22 +32,14 @@ def find(directory: pathlib.Path, stem: str) -> pathlib.Path:
 
 
 def read_images(path: pathlib.Path) -> NDArray[np.uint8]:
-    """Images as uint8, shape (count, rows * columns).
-
-    Raises:
-        DataError: Unreadable, not IDX images, or cut short.
-    """
+    """Images as uint8, shape (count, rows * columns)."""
     dimensions, body = _read(path, IMAGES_MAGIC, "images")
     count, rows, columns = dimensions
     return body.reshape(count, rows * columns)
 
 
 def read_labels(path: pathlib.Path) -> NDArray[np.uint8]:
-    """Labels as uint8, shape (count,), each below `CLASSES`.
-
-    Raises:
-        DataError: Unreadable, not IDX labels, cut short, or with a label that is no digit.
-    """
+    """Labels as uint8, shape (count,), each below `CLASSES`."""
     _, body = _read(path, LABELS_MAGIC, "labels")
     if body.size and int(body.max()) >= CLASSES:
         at = int(np.argmax(body >= CLASSES))

@@ -1,17 +1,16 @@
-"""How the tasks of a tour take turns: points that one task reaches and another waits for."""
+"""Barrier between the tasks of a tour: points that one task reaches and another waits for."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from trainer import server
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.role import Role
+from trainer.flags import Options
+from trainer.role import Role
 
 _POLL = 0.05
 PS = "/job:ps/task:0"
@@ -27,7 +26,7 @@ class Barrier:
         self._device = device
         self._graph = tf.Graph()
         with self._graph.as_default():
-            self._session = open_session(target, role, device)
+            self._session = server.open_session(target, role.device, device)
 
     def reach(self, name: str) -> None:
         """Tells all that this task has come to `name`."""
@@ -44,18 +43,12 @@ class Barrier:
             time.sleep(_POLL)
 
 
-def open_session(target: str, role: Role, *devices: str) -> Any:
-    """A session with this task and those of `devices`: it waits for no other to be there."""
-    config = tf.compat.v1.ConfigProto(device_filters=[role.device, *devices])
-    session = tf.compat.v1.Session(target, config=config)
-    server.abandon(session)
-    return session
-
-
-def check_workers(role: Role, count: int) -> None:
-    """Raises UsageError when there are not `count` workers."""
-    if len(role.cluster["worker"]) != count:
-        raise UsageError(f"this tour is of {('one worker', 'two workers')[count - 1]}")
+def begin(role: Role, options: Options) -> tuple[str, Barrier]:
+    """Starts the server of one of the two workers of a tour; its target, and their barrier."""
+    if len(role.cluster["worker"]) != 2:
+        raise UsageError("this tour is of two workers")
+    target: str = server.start(role, options).target
+    return target, Barrier(role, target)
 
 
 def _handle(name: str) -> Any:

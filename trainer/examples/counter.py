@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
 from trainer import server
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.examples.barrier import PS, begin
+from trainer.flags import Options
+from trainer.role import Role
 
 TIMES = 100
 SHOW_EVERY = 25
@@ -25,9 +23,7 @@ ROUNDS = (
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Counts as one of the workers; the first also prints what the counter holds."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     with tf.Graph().as_default():
         with tf.device(PS):
             counter = tf.compat.v1.get_variable("counter", initializer=0, use_resource=True)
@@ -35,7 +31,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
             write = counter.assign(value, read_value=False)
             read = counter.read_value()
             add = counter.assign_add(1, read_value=True)
-        session = open_session(target, me, PS)
+        session = server.open_session(target, me.device, PS)
         for name, times, how in ROUNDS:
             if me.index == 0:
                 session.run(counter.initializer)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from trainer import stop
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.stop import Stop
+from trainer.flags import Options
+from trainer.stop import Stop
 
 BATCHES = 20
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import tensorflow as tf
 
 from trainer import server
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.examples.barrier import PS, begin
+from trainer.flags import Options
+from trainer.role import Role
 
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Is one of the two clients."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     with tf.Graph().as_default() as graph:
         with tf.device(PS):
             state = tf.compat.v1.get_variable("state", initializer=10.0, use_resource=True)
@@ -29,7 +23,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
         names = {operation.name for operation in graph.get_operations()}
         for name in ("state", "double", "triple"):
             print(f"{me}: {name!r} is {'in' if name in names else 'not in'} my graph", flush=True)
-        session = open_session(target, me, PS)
+        session = server.open_session(target, me.device, PS)
         if me.index == 0:
             session.run(state.initializer)
             print(f"{me}: I double the state: {session.run(doubled):.0f}", flush=True)

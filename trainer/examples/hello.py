@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
+from trainer.flags import Options
 
 
 def run(options: Options) -> int:

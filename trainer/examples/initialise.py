@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from trainer import server
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.examples.barrier import PS, begin
+from trainer.flags import Options
+from trainer.role import Role
 
 _POLL = 0.1
 
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Is the chief, or waits for the chief."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     with tf.Graph().as_default():
         with tf.device(PS):
             weights = tf.compat.v1.get_variable(
@@ -29,7 +24,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
             )
             bias = tf.compat.v1.get_variable("bias", initializer=0.5, use_resource=True)
         missing = tf.compat.v1.report_uninitialized_variables([weights, bias])
-        session = open_session(target, me, PS)
+        session = server.open_session(target, me.device, PS)
         if me.is_chief:
             # Only for the show: the other task shall have something to wait for.
             barrier.wait("looked")

@@ -8,13 +8,11 @@ The model itself is trained by Keras 3 as well.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainer import data
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
+from trainer.flags import Options
 
 EPOCHS = 3
 STEPS = 100

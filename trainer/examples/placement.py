@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainer.errors import reason
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
+from trainer.flags import Options
 
 ABSENT = "/device:GPU:7"
 

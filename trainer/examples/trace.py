@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import tensorflow as tf
 
 from trainer import server
 from trainer.examples import tracing
-from trainer.examples.barrier import PS, Barrier, check_workers, open_session
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.examples.barrier import PS, begin
+from trainer.flags import Options
+from trainer.role import Role
 
 
 def train(me: Role, options: Options, dataset: None, stop: object) -> None:
     """Is one of the two clients: what is not pinned runs on the task of whoever asks."""
-    check_workers(me, 2)
-    target = server.start(me, options).target
-    barrier = Barrier(me, target)
+    target, barrier = begin(me, options)
     last = f"/job:ps/task:{len(me.cluster['ps']) - 1}"
     if me.index == 1:
         barrier.wait("pinned")
@@ -43,7 +37,7 @@ def _show(me: Role, target: str, devices: list[str | None], initialise: bool) ->
             b = tf.compat.v1.get_variable("b", initializer=[[0.5]], use_resource=True)
         x = tf.compat.v1.placeholder(tf.float32, (2, 1), name="x")
         y = tf.add(tf.matmul(w, x, name="wx"), b, name="y")
-        session = open_session(target, me, "/job:ps")
+        session = server.open_session(target, me.device, "/job:ps")
         if initialise:
             session.run(tf.compat.v1.global_variables_initializer())
         feed = {x: [[3.0], [4.0]]}

@@ -1,4 +1,4 @@
-"""On which device each operation of a run was executed, from TensorFlow's own full trace."""
+"""Trace of a run: the device that executed each operation, from TensorFlow's own full trace."""
 
 from __future__ import annotations
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainer import role, server, stop
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
-    from trainer.role import Role
+from trainer.flags import Options
+from trainer.role import Role
 
 
 def run(options: Options) -> int:
