@@ -234,8 +234,6 @@ class Start(_Table):
     ps, then chief, then every other job."""
     timeout: Seconds = 120.0
     ready: dict[str, Ready] = field(default_factory=dict)
-    warm: Flag = False
-    """Read and checked, so that a file that has it is valid; nothing depends on it."""
 
 
 class Metrics(_Table):

@@ -220,6 +220,7 @@ BAD = {
         18,
         "tfmux sets",
     ),
+    "a key that there was once": ("order =", "warm = true #", "start.warm", 21, "unknown key"),
     "unknown in the order": ('["ps"]', '["pss"]', "start.order[0][0]", 21, 'did you mean "ps"'),
     "task out of the order": ("worker:0", "worker:2", "start.order[1][0]", 21, "worker:0 to wo"),
     "twice in the order": ('["ps"]', '["ps", "ps"]', "start.order[0][1]", 21, "already"),
