@@ -28,7 +28,7 @@ from launcher.cluster.file import loads
 from launcher.cluster.spec import Cluster
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
-from launcher.preflight import CHECKS, Finding, Pair, Reach, Report, Severity
+from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Severity
 from launcher.run.snapshot import Attempt, Failure
 from launcher.run.states import Outcome, RunState, TaskState
 from launcher.session.attach import StoredRun
@@ -118,20 +118,20 @@ class MonkeySessions(Sessions):
 
 
 async def _preflight(
-    cluster: Cluster, ask: Any, found: Callable[[Finding | Pair], None], **_: Any
+    cluster: Cluster, ask: Any, found: Callable[[Finding | Reachability], None], **_: Any
 ) -> Report:
     """Finds something on every host, and nothing out."""
     hosts = list(dict.fromkeys(t.host for job in cluster.jobs.values() for t in job.tasks))
     rng = random.Random(len(hosts))
     findings: list[Finding] = []
-    pairs: list[Pair] = []
+    pairs: list[Reachability] = []
     for host in hosts:
         for check in CHECKS:
             severity = rng.choice(list(Severity))
             findings.append(Finding(severity, check, "code", host, "[b]x", "told [/] in full", ""))
             found(findings[-1])
             await asyncio.sleep(0)
-        pair = Pair(host, TaskId("worker", 0), host, "a:1", rng.choice(list(Reach)))
+        pair = Reachability(host, TaskId("worker", 0), host, "a:1", rng.choice(list(Reach)))
         pairs.append(pair)
         found(pair)
     return Report(cluster.name, tuple(hosts), tuple(findings), tuple(pairs), (), 0.1)
