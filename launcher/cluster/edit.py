@@ -32,7 +32,7 @@ class EditError(TfmuxError):
     """The file is written in a form that this edit cannot keep; nothing was changed."""
 
 
-class ClusterText:
+class ClusterDocument:
     """The text of a cluster file and what it says. Immutable: an edit gives another one."""
 
     def __init__(self, text: str) -> None:
@@ -64,7 +64,7 @@ class ClusterText:
         found = self.get(*path)
         return found if isinstance(found, dict) else {}
 
-    def put(self, path: KeyPath, value: Any) -> ClusterText:
+    def put(self, path: KeyPath, value: Any) -> ClusterDocument:
         """Sets a value; None takes the key out. Tables on the way are made.
 
         Raises:
@@ -81,7 +81,7 @@ class ClusterText:
             lambda document: _appended(document, path, value),
         )
 
-    def remove(self, *path: str | int) -> ClusterText:
+    def remove(self, *path: str | int) -> ClusterDocument:
         """Takes a key or an element of a list out, with what is below it.
 
         Raises:
@@ -93,7 +93,7 @@ class ClusterText:
             return self.put(path[:-1], values)
         return self.put(path, None)
 
-    def rename(self, path: tuple[str, ...], name: str) -> ClusterText:
+    def rename(self, path: tuple[str, ...], name: str) -> ClusterDocument:
         """Gives a table another name, where it stands.
 
         Raises:
@@ -114,12 +114,12 @@ class ClusterText:
         for form in _forms(path):
             text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
             if text != self.text and _says(text, meant):
-                return ClusterText(text)
+                return ClusterDocument(text)
         return self._edited(meant, lambda document: _rename(document, path, name))
 
     # what a cluster is made of
 
-    def rename_host(self, old: str, new: str) -> ClusterText:
+    def rename_host(self, old: str, new: str) -> ClusterDocument:
         """Gives a host another name, in the tasks too.
 
         Raises:
@@ -133,7 +133,7 @@ class ClusterText:
                 result = result.put(("jobs", job, "tasks"), moved)
         return result
 
-    def rename_job(self, old: str, new: str) -> ClusterText:
+    def rename_job(self, old: str, new: str) -> ClusterDocument:
         """Gives a job another name, in the order and in placeholders too.
 
         Raises:
@@ -167,7 +167,7 @@ class ClusterText:
 
     def _edited(
         self, meant: dict[str, Any], *ways: Callable[[tomlkit.TOMLDocument], str | None]
-    ) -> ClusterText:
+    ) -> ClusterDocument:
         """The first way whose result says what is meant."""
         for way in ways:
             try:
@@ -177,7 +177,7 @@ class ClusterText:
                 continue  # an odd but valid form: the next way is coarser
             for form in (_spaced(text, self.text), text):
                 if _says(form, meant):
-                    return ClusterText(form)
+                    return ClusterDocument(form)
         raise EditError("the file is written in an unusual form: change it on the File page")
 
 
@@ -398,7 +398,9 @@ def _reordered(order: list[Any], old: str, new: str) -> list[Any]:
     return [named(stage) for stage in order]
 
 
-def _replaced(text: ClusterText, path: tuple[str, ...], named: Callable[[str], str]) -> ClusterText:
+def _replaced(
+    text: ClusterDocument, path: tuple[str, ...], named: Callable[[str], str]
+) -> ClusterDocument:
     """The texts below a table with their placeholders changed."""
     for key, value in text.table(*path).items():
         new = _mapped(value, named)

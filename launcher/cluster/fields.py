@@ -17,7 +17,14 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from .addresses import SshDestination, TaskAddress, parse_address, parse_jump
+from .addresses import (
+    AddressError,
+    AddressPart,
+    SshDestination,
+    TaskAddress,
+    parse_address,
+    parse_jump,
+)
 from .patterns import compile_pattern, group_names
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -27,15 +34,21 @@ _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
 
 
-def wrong(message: str) -> PydanticCustomError:
-    """An error whose text is `message`, word for word."""
-    return PydanticCustomError("cluster_file", "{message}", {"message": message})
+def wrong(message: str, part: AddressPart | None = None) -> PydanticCustomError:
+    """Makes an error whose text is `message`; `part` is the half of an address that is wrong."""
+    return PydanticCustomError("cluster_file", "{message}", {"message": message, "part": part})
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str:
+    """Finds the nearest of `known`; empty when none is near."""
+    matches = difflib.get_close_matches(word[:200].lower(), list(known), n=1, cutoff=0.5)
+    return matches[0] if matches else ""
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean "x"?` for the nearest of `known`, else `otherwise`."""
-    matches = difflib.get_close_matches(word[:200].lower(), list(known), n=1, cutoff=0.5)
-    return f'did you mean "{matches[0]}"?' if matches else otherwise
+    """Writes `did you mean "x"?` for the nearest of `known`, else `otherwise`."""
+    found = nearest_word(word, known)
+    return f'did you mean "{found}"?' if found else otherwise
 
 
 def text(value: Any) -> str:
@@ -59,8 +72,8 @@ def _parsed(parse: Callable[[str], Any], kind: type = str) -> PlainValidator:
             return value
         try:
             return parse(text(value))
-        except ValueError as error:
-            raise wrong(str(error)) from None
+        except AddressError as error:
+            raise wrong(str(error), error.part) from None
 
     return PlainValidator(validate)
 

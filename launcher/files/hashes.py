@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from ..homes import cache_home
+from ..paths import cache_home
 
 _GRAIN_NS = 2_000_000_000
 _Figures = list[int]

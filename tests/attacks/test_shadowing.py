@@ -13,7 +13,7 @@ import pytest
 
 from launcher.cluster.file import load
 from launcher.cluster.templates import TEMPLATES, render
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.plan.plan import installed_trainer, make_plan
 from launcher.store.runs import RunFolder
 from tests.beds.serving import client, serving

@@ -23,7 +23,7 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import OutOfBounds, Pilot
 
-from launcher.cluster import clusters
+from launcher.cluster import library
 from launcher.cluster.file import loads
 from launcher.cluster.spec import Cluster
 from launcher.cluster.templates import ONE_MACHINE, render
@@ -241,7 +241,7 @@ class Monkey:
         if self.start in ("editor", "preflight"):
             home = app.screen
             assert isinstance(home, HomeScreen)
-            path = clusters.saved()[-1]
+            path = library.saved()[-1]
             if self.start == "editor":
                 app.push_screen(EditorScreen(path, home.sessions, home.asker))
             else:
@@ -303,9 +303,9 @@ class Monkey:
 def monkeys_home(folder: Path) -> Iterator[None]:
     """Saved clusters, past runs, a folder for what is saved, and a preflight that asks nobody.
     The home directories are the caller's: they must be nobody's."""
-    clusters.create("mine", CLUSTER.format(name="mine"))
-    clusters.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
-    clusters.create("other", render(ONE_MACHINE, "other", {}, folder))
+    library.create("mine", CLUSTER.format(name="mine"))
+    library.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
+    library.create("other", render(ONE_MACHINE, "other", {}, folder))
     text = CLUSTER.format(name="past")
     RunFolder.create("past-20261120-183002-7f3a", text, loads(text, "past.toml", folder))
     before = Path.cwd()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from launcher.cluster import clusters
+from launcher.cluster import library
 from launcher.cluster.file import loads
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts import dial
@@ -42,7 +42,7 @@ workdir = ""
 async def test_this_machine_is_looked_at() -> None:
     """t on a cluster: each check gets its cell, the one under the cursor is told in full, and
     nothing was started."""
-    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("t")
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
@@ -65,7 +65,7 @@ async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
 ) -> None:
     """The host's key is shown in the dialog; n refuses it, and the finding says what to do."""
     destination = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
-    clusters.create("far", REMOTE.format(destination=destination))
+    library.create("far", REMOTE.format(destination=destination))
     async with home() as pilot:
         await pilot.press("t")
         await shows(pilot, "First contact with far")
@@ -92,7 +92,7 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             '[jobs.worker]\ntasks = ["h1:2222", "h2:2222", "h3:2222"]\n'
             'command = ["train"]\n[run]\nworkdir = ""\n'
         )
-        clusters.create("bad", text)
+        library.create("bad", text)
         async with home(size=(80, 24)) as pilot:
             await pilot.press("t")
             await shows(pilot, "✗ a launch would fail   3 errors, 0 warnings")
@@ -158,7 +158,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
         return Report("many", ("a", "b", "c"), findings, pairs, (), 0.1)
 
     monkeypatch.setattr("tui.screens.preflight.preflight", fake)
-    clusters.create("many", ELEVEN)
+    library.create("many", ELEVEN)
     async with home() as pilot:
         await pilot.press("t")
         await shows(pilot, "✗ a launch would fail")
@@ -182,7 +182,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
 async def test_leaving_early_ends_the_look() -> None:
     """Escape while it goes on: home again at once, and no agent stays (the watch for left-over
     processes of all tests would find it)."""
-    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("t")
         await shows(pilot, "looking")
@@ -193,7 +193,7 @@ async def test_leaving_early_ends_the_look() -> None:
 async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched_it() -> None:
     """A process with a run's tag and no agent: found by its tag, and ended with a receipt by
     the cluster's own file, although this machine has no record of the run."""
-    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     run = "mine-20261120-183002-1234"
     environ = {**os.environ, "TFMUX_TASK": f"{run}/worker:0/1;"}
     left = subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True)

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TfmuxError
-from ..homes import config_home
-from .edit import ClusterText, EditError
+from ..paths import config_home
+from .edit import ClusterDocument, EditError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST = 64
@@ -181,7 +181,7 @@ def with_name(text: str, name: str) -> str:
     """The text with the cluster's `name` set where it has one; a file without it takes the
     name of the file, and one that is broken is left as it is."""
     try:
-        document = ClusterText(text)
+        document = ClusterDocument(text)
         return document.put(("name",), name).text if "name" in document.data else text
     except (ValueError, EditError):
         return text

@@ -24,7 +24,7 @@ _JOB = re.compile(r"(?:--)?(?P<job>[A-Za-z][A-Za-z0-9_-]*?)(?:_hosts)?[=:]\s*(?P
 _NUMBER = re.compile(r"\d+")
 
 
-class PasteError(ValueError):
+class ShorthandError(ValueError):
     """The text cannot be taken apart; says why."""
 
 
@@ -33,7 +33,7 @@ def entries(text: str) -> list[str]:
     written out.
 
     Raises:
-        PasteError: it stands for more than 4,096 entries, or a range runs backwards.
+        ShorthandError: it stands for more than 4,096 entries, or a range runs backwards.
     """
     found: list[str] = []
     for word in _WORD.findall(text.strip().strip("[]{}()") if _is_list(text) else text):
@@ -41,7 +41,7 @@ def entries(text: str) -> list[str]:
             if entry:
                 found.append(entry)
             if len(found) > MOST:
-                raise PasteError(f"this stands for more than {MOST} entries: write fewer")
+                raise ShorthandError(f"this stands for more than {MOST} entries: write fewer")
     return found
 
 
@@ -51,7 +51,7 @@ def spec(text: str) -> dict[str, list[str]] | None:
     list of tasks.
 
     Raises:
-        PasteError: it looks like a `TF_CONFIG` and is not one.
+        ShorthandError: it looks like a `TF_CONFIG` and is not one.
     """
     stripped = text.strip()
     stripped = re.sub(r"^(?:export\s+)?TF_CONFIG\s*=\s*", "", stripped)
@@ -77,7 +77,7 @@ def hosts(text: str) -> dict[str, str]:
     no destination keeps its text, for the checks to explain.
 
     Raises:
-        PasteError: see `entries`.
+        ShorthandError: see `entries`.
     """
     found: dict[str, str] = {}
     for entry in entries(text):
@@ -131,9 +131,9 @@ def _numbers(inside: str) -> Iterator[str]:
             yield first
             continue
         if not (first.isdigit() and last.isdigit()) or int(first) > int(last):
-            raise PasteError(f"the range [{part}] runs backwards: write such as [1-4]")
+            raise ShorthandError(f"the range [{part}] runs backwards: write such as [1-4]")
         if int(last) - int(first) >= MOST:
-            raise PasteError(f"the range [{part}] stands for more than {MOST} entries")
+            raise ShorthandError(f"the range [{part}] stands for more than {MOST} entries")
         wide = len(first) if first.startswith("0") else 0
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{wide}d}"
@@ -146,18 +146,18 @@ def _from_json(text: str) -> dict[str, list[str]]:
         try:
             read = json.loads(text.replace("'", '"'))  # as Python prints a dictionary
         except (ValueError, RecursionError) as error:
-            raise PasteError(f"this is no TF_CONFIG: {error}") from None
+            raise ShorthandError(f"this is no TF_CONFIG: {error}") from None
     except RecursionError:
-        raise PasteError("this is no TF_CONFIG: it is nested too deeply") from None
+        raise ShorthandError("this is no TF_CONFIG: it is nested too deeply") from None
     cluster = read.get("cluster", read) if isinstance(read, dict) else None
     if not isinstance(cluster, dict) or not cluster:
-        raise PasteError('a TF_CONFIG has a cluster: {"cluster": {"worker": ["tf1:2222"]}}')
+        raise ShorthandError('a TF_CONFIG has a cluster: {"cluster": {"worker": ["tf1:2222"]}}')
     found: dict[str, list[str]] = {}
     for job, places in cluster.items():
         if isinstance(places, dict):  # a sparse cluster: index → address
             places = list(places.values())
         if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
-            raise PasteError(f'the tasks of {job[:60]} are no list such as ["tf1:2222"]')
+            raise ShorthandError(f'the tasks of {job[:60]} are no list such as ["tf1:2222"]')
         found[job] = [place.strip() for place in places]
     task = read.get("task") if "cluster" in read else None
     if isinstance(task, dict) and task.get("type") == "evaluator":
