@@ -187,7 +187,8 @@ class _Planner:
             host=host,
             port=None,
             address=bracketed(cluster.address(host)),
-            argv=(values["python"], script, kind, *self._prepare_lines(host)),
+            # -I: a queue.py of the user's on PYTHONPATH is not Python's
+            argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
             env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
             ready=Finished(),
             in_cluster=False,
