@@ -1,8 +1,7 @@
-"""The kinds of values in a cluster file, each with a sentence for what is no such value.
+"""Types of the values in a cluster file, with error messages that say what to write.
 
-pydantic's own messages speak to programmers ("Input should be a valid string"); these say what
-to write. TOML knows its types, so nothing is converted behind the writer's back, but for
-whole numbers in `env`.
+pydantic's own messages are for programmers ("Input should be a valid string"). TOML values have
+types, so nothing is converted except whole numbers in `env`.
 """
 
 from __future__ import annotations
@@ -52,17 +51,17 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def text(value: Any) -> str:
-    """A string that a process can be given."""
+    """Validates a string that can be an argument of a process."""
     if not isinstance(value, str):
-        raise wrong('write a text in quotes, such as "…"')
+        raise wrong('write text in quotes, such as "…"')
     if "\0" in value:
-        raise wrong("a NUL character cannot stand here: no process can be given one")
+        raise wrong("a NUL character is not allowed")
     return value
 
 
 def _words(value: Any) -> str:
     if not text(value).strip():
-        raise wrong("it is empty: write a text, or leave the key out")
+        raise wrong("it is empty: write a value, or remove the key")
     return text(value)
 
 
@@ -134,9 +133,11 @@ def _command(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise wrong('write a list of arguments, such as ["{python}", "train.py"]')
     if not value:
-        raise wrong('the command is empty: write its program first, ["{python}", "train.py"]')
+        raise wrong(
+            'the command is empty: write a program and its arguments, ["{python}", "train.py"]'
+        )
     if isinstance(value[0], str) and not value[0].strip():
-        raise wrong("the first argument is empty: it names the program")
+        raise wrong("the first argument is empty: it must be the program")
     return tuple(value)
 
 
@@ -154,9 +155,11 @@ def _table(value: Any) -> Any:
 def _env_name(value: Any) -> str:
     name = _words(value)
     if not _ENV_NAME.fullmatch(name):
-        raise wrong("a variable's name has only letters, digits and '_', and no digit first")
+        raise wrong(
+            "the name of a variable must have only letters, digits and '_', and no digit first"
+        )
     if name.startswith("TFMUX_"):
-        raise wrong("names that begin with TFMUX_ belong to tfmux: choose another one")
+        raise wrong("names that begin with TFMUX_ are reserved: use another name")
     return name
 
 
@@ -165,7 +168,7 @@ def _env_value(value: Any) -> str:
         return str(value)
     if not isinstance(value, str):
         shown = f'"{str(value).lower()}"' if isinstance(value, bool | float) else 'such as "1"'
-        raise wrong(f"the value of a variable is a text: write it in quotes, {shown}")
+        raise wrong(f"the value of a variable must be text: write it in quotes, {shown}")
     return text(value)
 
 
@@ -179,7 +182,7 @@ def _name(value: Any) -> str:
 
 
 def pattern(value: Any) -> str:
-    """A regular expression for log bytes."""
+    """Validates a regular expression over log bytes."""
     _expression(value)
     return text(value)
 
@@ -201,14 +204,14 @@ def _metrics(value: Any) -> str:
 def _python(value: Any) -> str:
     python = _words(value)
     if "/" in python and not python.startswith(("/", "~/")):
-        raise wrong('write an absolute path, "~/…", or the name alone, such as "python3"')
+        raise wrong('write an absolute path, "~/…", or only the name, such as "python3"')
     if python.startswith(("-", "~")) and not python.startswith("~/"):
         raise wrong('write the interpreter\'s path, such as "/usr/bin/python3"')
     return python
 
 
 def one_of(words: type[StrEnum]) -> BeforeValidator:
-    """A word of an enum; another one is answered with the nearest."""
+    """Makes a validator of an enum's words; its error names the nearest word."""
 
     def validate(value: Any) -> StrEnum:
         known = [str(word) for word in words]

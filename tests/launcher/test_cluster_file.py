@@ -238,7 +238,7 @@ BAD = {
         "ready.ps = { log = '(' } #",
         "start.ready.ps",
         21,
-        "no regular expression",
+        "not a regular expression",
     ),
     "readiness by a look-ahead": (
         "order = ",
