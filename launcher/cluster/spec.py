@@ -73,14 +73,14 @@ class OnFailure(StrEnum):
 
 
 class OnDisconnect(StrEnum):
-    """What a host does with its tasks when its lease has ended without a launcher."""
+    """Whether a host stops its tasks when its lease has ended without a launcher."""
 
     STOP = "stop"
     KEEP = "keep"
 
 
 class OnHangup(StrEnum):
-    """What happens to a run when the program that launched it disappears without detaching: its
+    """Effect on the run when the program that launched it disappears without detaching: its
     terminal was closed, or it was killed."""
 
     KILL = "kill"
