@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.session.control_socket import connect
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write

@@ -1,8 +1,8 @@
-"""What a cluster file says, as typed, frozen models: one model a table, one field a key.
+"""Model of a cluster file: typed and frozen, one class for each table, one field for each key.
 
-The models check each value for itself; what holds between values (a host that is nowhere
-defined, a port used twice) is looked at by `checks`, and `file.load` does both and
-names the lines. A model made in code is therefore well-formed, not necessarily sensible.
+The classes check each value alone; `checks` checks what must hold between values (an undefined
+host, a port used twice); `file.load` does both and finds the lines. A model made in code is
+therefore well-formed, but not necessarily consistent.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ DEFAULT_LOG_LIMIT = 10 * 1024**3
 
 
 class Success(StrEnum):
-    """Whose clean exit makes a run a success."""
+    """Tasks whose exit with status 0 makes a run a success."""
 
     CHIEF = "chief"
     ALL = "all"
 
 
 class OnFailure(StrEnum):
-    """What a task's failure does to the run."""
+    """Effect of a task's failure on the run."""
 
     STOP = "stop"
     KEEP = "keep"
@@ -73,14 +73,14 @@ class OnFailure(StrEnum):
 
 
 class OnDisconnect(StrEnum):
-    """What a host does when its lease has ended without a launcher."""
+    """Whether a host stops its tasks when its lease has ended without a launcher."""
 
     STOP = "stop"
     KEEP = "keep"
 
 
 class OnHangup(StrEnum):
-    """What happens to a run when the program that launched it disappears without a word: its
+    """Effect on the run when the program that launched it disappears without detaching: its
     terminal was closed, or it was killed."""
 
     KILL = "kill"
@@ -94,26 +94,26 @@ class Listening:
 
 @dataclass(frozen=True)
 class Started:
-    """Ready as soon as its process runs."""
+    """Ready as soon as the process has been started."""
 
 
 @dataclass(frozen=True)
 class LogMatches:
-    """Ready when a line of its log matches the regular expression (over bytes)."""
+    """Ready when a line of the log matches the regular expression (over bytes)."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
 class After:
-    """Ready that many seconds after its start."""
+    """Ready a number of seconds after the start."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Ready when it has ended well. Not for a cluster file: the `prepare` lines have it."""
+    """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
 
 
 Readiness = Listening | Started | LogMatches | After | Finished
@@ -140,7 +140,7 @@ def _ready(value: Any) -> Readiness:
 
 
 def ready_value(ready: Readiness) -> str | dict[str, str | float]:
-    """A readiness as the cluster file writes it."""
+    """Returns a readiness as a cluster file's value."""
     match ready:
         case Listening():
             return "listening"
@@ -159,7 +159,7 @@ def _order(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise wrong(form)
     if any(isinstance(stage, str) for stage in value):
-        raise wrong(f"{form}: every stage stands in brackets of its own")
+        raise wrong(f"{form}: each stage needs brackets of its own")
     return tuple(value)
 
 
@@ -168,7 +168,7 @@ Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
 
 
 class Host(_Table):
-    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this one and has no `ssh`."""
+    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`."""
 
     ssh: Destination | None = None
     identity: Words | None = None
@@ -181,7 +181,7 @@ class Host(_Table):
 
 
 class Job(_Table):
-    """`[jobs.NAME]`: what is None is taken from `[run]`."""
+    """`[jobs.NAME]`: None means the value of `[run]`."""
 
     tasks: Tasks
     command: Command | None = None
@@ -202,7 +202,7 @@ class Job(_Table):
 
 
 class RunSettings(_Table):
-    """`[run]`: what holds for every task, and the rules of the run. Times are seconds."""
+    """`[run]`: settings of all tasks, and the rules of the run. Times are seconds."""
 
     command: Command | None = None
     workdir: Text = "."
@@ -227,19 +227,17 @@ class RunSettings(_Table):
 
 
 class Start(_Table):
-    """`[start]`: the order of the stages and what a stage waits for."""
+    """`[start]`: the order of the stages, and when a task is ready."""
 
     order: Order | None = None
-    """Jobs and tasks of each stage; a job stands for its tasks that are named nowhere. None =
-    ps, then chief, then every other job."""
+    """Jobs and tasks of each stage; a job means its tasks that are not listed themselves. None: ps,
+    then chief, then every other job."""
     timeout: Seconds = 120.0
     ready: dict[str, Ready] = field(default_factory=dict)
-    warm: Flag = False
-    """Read and checked, so that a file that has it is valid; nothing depends on it."""
 
 
 class Metrics(_Table):
-    """`[metrics]`: how a script of one's own says its step and loss."""
+    """`[metrics]`: how a script's log lines give step and loss."""
 
     pattern: MetricsPattern | None = None
     total: Steps | None = None
@@ -248,8 +246,7 @@ class Metrics(_Table):
 class Cluster(_Table):
     """A whole cluster file.
 
-    `base` is the directory that relative paths of the file start from: a property of where the
-    file lies, not a key of it.
+    `base` is the directory that relative paths in the file start from; it is not a key.
     """
 
     name: Name
@@ -262,33 +259,33 @@ class Cluster(_Table):
 
     @property
     def base(self) -> Path:
-        """The directory of the file, absolute."""
+        """The absolute directory that relative paths start from."""
         return self._base
 
     def based_on(self, folder: Path) -> Cluster:
-        """The same cluster, its relative paths starting from `folder`."""
+        """Returns a copy whose relative paths start from `folder`."""
         copy = self.model_copy()
         copy._base = folder.absolute()
         return copy
 
     def local_path(self, path: str) -> Path:
-        """A path of this machine that the file names, absolute; `~` is the user's home."""
+        """Makes a path of this machine absolute; `~` is the user's home."""
         return Path(os.path.normpath(self._base / os.path.expanduser(path)))
 
     def address(self, host: str) -> str:
-        """What other hosts call `host`: its `address`, else its SSH host name."""
+        """Returns the address of `host` for other hosts: `address`, else its SSH host name."""
         entry = self.hosts.get(host)
         if entry is not None and entry.address is not None:
             return entry.address
         return LOCALHOST if entry is None or entry.ssh is None else entry.ssh.host
 
     def is_local(self, host: str) -> bool:
-        """`host` is this machine."""
+        """Whether `host` is this machine."""
         entry = self.hosts.get(host)
         return entry is None or entry.ssh is None
 
     def in_spec(self, job: str) -> bool:
-        """The job stands in the cluster spec: an evaluator has a role but no place in it."""
+        """Whether the job is in the cluster spec; an evaluator is not."""
         return self.jobs[job].in_cluster and job != "evaluator"
 
     @property

@@ -23,7 +23,7 @@ from typing import Any
 
 from ..cluster.file import load
 from ..errors import TfmuxError
-from ..homes import runs_home
+from ..paths import runs_home
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .launcher import Launcher

@@ -20,7 +20,7 @@ from typing import Any
 from ..agent.folders import FolderError, private
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
-from ..homes import runs_home
+from ..paths import runs_home
 from .disk import Disk
 from .launcher_lock import launcher_pid
 from .stored_events import Damage, stored_records

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from launcher.session.viewing import Viewer
 
-from launcher.homes import runs_home
 from launcher.ids import TaskId
+from launcher.paths import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.history import summary
 from launcher.store.records import metric_record

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster.draft import Examined, examine
-from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import entries
+from launcher.cluster.draft import ParsedDraft, parse
+from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.shorthand import entries
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
 from tui.one_line import invisible, visible
@@ -58,8 +58,8 @@ BAD = {
 
 
 @functools.cache
-def start() -> Examined:
-    return examine(render(PS_WORKERS, "mission", HOSTS, Path("/srv")), PATH)
+def start() -> ParsedDraft:
+    return parse(render(PS_WORKERS, "mission", HOSTS, Path("/srv")), PATH)
 
 
 SHEETS: list[tuple[str, Sheet, int, int]] = [
@@ -88,7 +88,7 @@ def test_any_line_in_any_field(sheet: Sheet, row: int, column: int, line: str) -
     except EditError as error:
         assert str(error).isprintable()
         return
-    after = examine(document.text, PATH)
+    after = parse(document.text, PATH)
     assert after.document is not None
     rows = sheet.rows(after)
     if after.cluster is not None:
@@ -106,17 +106,17 @@ def test_any_line_in_any_field(sheet: Sheet, row: int, column: int, line: str) -
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("root@tf1 ", 'blanks or quotes inside: write "root@tf1"'),
-        ('"tf1"', 'blanks or quotes inside: write "tf1"'),
-        ("-oProxyCommand=x", "does not begin with '-'"),
+        ("root@tf1 ", 'it contains blanks or quotes: write "root@tf1"'),
+        ('"tf1"', 'it contains blanks or quotes: write "tf1"'),
+        ("-oProxyCommand=x", "cannot begin with '-'"),
         ("tf1:0", "1 to 65535"),
         ("tf1:65536", "1 to 65535"),
         ("tf1:abc", "a port is a number"),
-        ("größe", "host names are ASCII"),
-        ("fd00::1", "stands in brackets"),
+        ("größe", "must be ASCII"),
+        ("fd00::1", "needs brackets"),
         ("$(reboot)", "only letters, digits"),
         ("../..", "only letters, digits"),
-        ("ssh root@tf1", "the destination alone"),
+        ("ssh root@tf1", "only the destination"),
         ("[fd00::1]:22", ""),
         ("root@[fe80::1%eth0]:2200", ""),
     ],
@@ -125,7 +125,7 @@ def test_ssh_destinations(line: str, said: str) -> None:
     """The message stands in the cell of the field; valid IPv6 literals are none."""
     sheet, document = HostSheet(), start().document
     assert document is not None
-    after = examine(sheet.put(document, 1, 1, line).text, PATH)
+    after = parse(sheet.put(document, 1, 1, line).text, PATH)
     cell = sheet.rows(after)[1].cells[1]
     assert said in cell.problem if said else not cell.problem
     assert cell.text == line
@@ -139,8 +139,8 @@ def test_ssh_destinations(line: str, said: str) -> None:
         (2, "abc", "a number from 1 to 65535 or auto"),
         (2, "", "port"),
         (1, "", "host name is missing"),
-        (1, "tf9", "the host tf9 is nowhere defined"),
-        (1, "127.0.0.1", "this machine is called localhost"),
+        (1, "tf9", "the host tf9 is not defined"),
+        (1, "127.0.0.1", "use localhost for this machine"),
         (1, "localhost", "localhost means another machine on"),
     ],
 )
@@ -148,7 +148,7 @@ def test_tasks(column: int, line: str, said: str) -> None:
     """Host and port of a task say what is wrong where it stands."""
     sheet, document = TaskSheet("worker"), start().document
     assert document is not None
-    after = examine(sheet.put(document, 0, column, line).text, PATH)
+    after = parse(sheet.put(document, 0, column, line).text, PATH)
     assert said in " ".join(cell.problem for cell in sheet.rows(after)[0].cells)
 
 
@@ -157,9 +157,9 @@ def test_a_port_taken_twice_names_its_owner() -> None:
     document = start().document
     assert document is not None
     sheet = JobSheet()
-    after = examine(sheet.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
-    assert "already belongs to ps:0" in sheet.rows(after)[1].cells[1].problem
-    assert "already belongs to ps:0" in TaskSheet("worker").rows(after)[0].cells[2].problem
+    after = parse(sheet.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
+    assert "already used by ps:0" in sheet.rows(after)[1].cells[1].problem
+    assert "already used by ps:0" in TaskSheet("worker").rows(after)[0].cells[2].problem
 
 
 def test_localhost_among_ssh_hosts_with_an_address() -> None:
@@ -167,7 +167,7 @@ def test_localhost_among_ssh_hosts_with_an_address() -> None:
     document = start().document
     assert document is not None
     document = document.put(("hosts", "localhost"), {"address": "10.0.0.9"})
-    after = examine(TaskSheet("worker").put(document, 0, 1, "localhost").text, PATH)
+    after = parse(TaskSheet("worker").put(document, 0, 1, "localhost").text, PATH)
     assert after.cluster is not None and not after.problems
 
 
@@ -176,7 +176,7 @@ def test_a_pasted_tf_config_becomes_jobs_tasks_and_hosts() -> None:
     document = start().document
     assert document is not None
     line = '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"], "chief": ["a:2"]}}'
-    after = examine(JobSheet().put(document, 0, 1, line).text, PATH)
+    after = parse(JobSheet().put(document, 0, 1, line).text, PATH)
     assert after.cluster is not None
     assert set(after.cluster.hosts) == {"tf1", "tf2", "a", "b", "c"}
     assert [str(t) for t in after.cluster.jobs["worker"].tasks] == ["b:1", "c:1"]
@@ -195,7 +195,7 @@ def test_five_hundred_tasks_are_shown() -> None:
     document = start().document
     assert document is not None
     tasks = ", ".join(f"tf2:{port}" for port in range(3000, 3500))
-    after = examine(JobSheet().put(document, 1, 1, tasks).text, PATH)
+    after = parse(JobSheet().put(document, 1, 1, tasks).text, PATH)
     assert after.cluster is not None
     assert len(TaskSheet("worker").rows(after)) == 500
     assert len(make_plan(after.cluster, "RUN").tasks) == 501
@@ -240,6 +240,6 @@ def test_values_survive_their_line(case: tuple[Any, Any]) -> None:
 
 def test_a_quote_that_is_not_closed_is_explained() -> None:
     """It stands for nothing, and the file is not touched."""
-    document = ClusterText('[jobs.w]\ntasks = ["localhost:auto"]\n')
+    document = ClusterDocument('[jobs.w]\ntasks = ["localhost:auto"]\n')
     with pytest.raises(ValueError, match="a quote is not closed"):
         JobSheet().put(document, 0, 2, 'python "train.py')

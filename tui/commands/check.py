@@ -13,7 +13,16 @@ from pathlib import Path
 from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
-from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Report, Severity, preflight
+from launcher.preflight import (
+    CHECKS,
+    Check,
+    Finding,
+    Reach,
+    Reachability,
+    Report,
+    Severity,
+    preflight,
+)
 from tui.exits import Exit
 
 _MARKS = {Severity.OK: "✓", Severity.WARN: "!", Severity.ERROR: "✗"}
@@ -62,7 +71,7 @@ def lines(report: Report, width: int) -> Iterator[str]:
     for host, key in report.accepted:
         yield f"{host}: trusted from now on: {key.place} {key}"
     yield from _table(report, width)
-    if len(report.hosts) > 1 or any(pair.reach is not Reach.OK for pair in report.pairs):
+    if len(report.hosts) > 1 or any(pair.reach is not Reach.OK for pair in report.reachability):
         yield from _matrix(report, width)
     for severity in (Severity.ERROR, Severity.WARN):
         for finding in report.findings:
@@ -80,13 +89,13 @@ def _table(report: Report, width: int) -> Iterator[str]:
 
 def _matrix(report: Report, width: int) -> Iterator[str]:
     """Who connects across, whom to down."""
-    if not report.pairs:
+    if not report.reachability:
         return
-    every = list(dict.fromkeys((str(pair.task), pair.address) for pair in report.pairs))
-    bad = {str(pair.task) for pair in report.pairs if pair.reach is not Reach.OK}
+    every = list(dict.fromkeys((str(pair.task), pair.address) for pair in report.reachability))
+    bad = {str(pair.task) for pair in report.reachability if pair.reach is not Reach.OK}
     rows = every if len(every) <= _ROWS else [row for row in every if row[0] in bad]
-    found = {(pair.source, str(pair.task)): pair for pair in report.pairs}
-    sources = list(dict.fromkeys(pair.source for pair in report.pairs))
+    found = {(pair.source, str(pair.task)): pair for pair in report.reachability}
+    sources = list(dict.fromkeys(pair.source for pair in report.reachability))
     if len(rows) < len(every):
         yield ""
         yield f"{len(every) - len(rows)} of {len(every)} tasks are reached from everywhere"
@@ -139,7 +148,7 @@ def _cell(report: Report, host: str, check: Check) -> str:
     return "–" if worst is None else f"{_MARKS[worst.severity]} {worst.brief}"
 
 
-def _reach(pair: Pair | None) -> str:
+def _reach(pair: Reachability | None) -> str:
     if pair is None:
         return "–"
     text = _REACHES[pair.reach]
@@ -181,7 +190,7 @@ class _Progress:
         )
         self._draw()
 
-    def show(self, result: Finding | Pair) -> None:
+    def show(self, result: Finding | Reachability) -> None:
         """Takes what has just been found."""
         if isinstance(result, Finding):
             self._last[result.host] = f"{result.check} {_MARKS[result.severity]}"

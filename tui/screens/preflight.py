@@ -22,8 +22,8 @@ from launcher.preflight import (
     LOGIN_CHECKS,
     Check,
     Finding,
-    Pair,
     Reach,
+    Reachability,
     Report,
     Severity,
     preflight,
@@ -69,10 +69,10 @@ class PreflightScreen(Page):
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
         self._hosts = list(dict.fromkeys(tasks))
         self._lock = threading.Lock()
-        self._found: list[Finding | Pair] = []
+        self._found: list[Finding | Reachability] = []
         """What has come; appended to by the preflight's own thread."""
         self._sources: list[str] = []
-        self._pairs: dict[tuple[str, str], Pair] = {}
+        self._pairs: dict[tuple[str, str], Reachability] = {}
         self._shown = -1
         self._report: Report | None = None
         self._over = False
@@ -112,7 +112,7 @@ class PreflightScreen(Page):
         self._look(self._found)
 
     @work(thread=True, exclusive=True, group="preflight", exit_on_error=False)
-    def _look(self, found: list[Finding | Pair]) -> None:
+    def _look(self, found: list[Finding | Reachability]) -> None:
         # A loop of its own: many logins at once must not slow the keys.
         try:
             report = asyncio.run(self._main(found))
@@ -124,7 +124,7 @@ class PreflightScreen(Page):
         if found is self._found:
             self._report = report
 
-    async def _main(self, found: list[Finding | Pair]) -> Report:
+    async def _main(self, found: list[Finding | Reachability]) -> Report:
         task = asyncio.create_task(preflight(self._cluster, self._asker, found.append))
         self._looking = (asyncio.get_running_loop(), task)
         return await task
@@ -173,12 +173,12 @@ class PreflightScreen(Page):
             text.append(f"   {self._report.seconds:.1f} s", "dim")
         self.query_one("#title", Static).update(text)
 
-    def _show_tables(self, found: list[Finding | Pair]) -> None:
+    def _show_tables(self, found: list[Finding | Reachability]) -> None:
         worst: dict[tuple[str, Check], Finding] = {}
-        pairs: dict[tuple[str, str], Pair] = {}
+        pairs: dict[tuple[str, str], Reachability] = {}
         tasks: dict[str, str] = {}
         for each in found:
-            if isinstance(each, Pair):
+            if isinstance(each, Reachability):
                 pairs[each.source, str(each.task)] = each
                 tasks[str(each.task)] = each.address
             else:
@@ -208,9 +208,9 @@ class PreflightScreen(Page):
         if self._matrix.has_focus and self._matrix.rows:
             task = self._matrix.rows[self._matrix.row].key
             source = self._sources[min(self._matrix.column, len(self._sources)) - 1]
-            for each in findings:
-                if each.host == source and each.check is Check.REACH and task in each.sentence:
-                    yield each
+            pair = self._pairs.get((source, task))
+            if pair is not None:
+                yield from (each for each in findings if pair.explained_by(each))
         elif self._checks.rows and self._hosts:
             host = self._hosts[min(self._checks.column, len(self._hosts)) - 1]
             check = CHECKS[self._checks.row]
@@ -228,7 +228,7 @@ class PreflightScreen(Page):
         pair = self._pairs.get((source, task))
         if pair is None:
             return f"{source} needs no connection to {task}"
-        if pair.reach is Reach.UNKNOWN:
+        if pair.reach not in (Reach.OK, Reach.SLOW):
             return f"not tried: {source} or {pair.target} could not be asked"
         resolved = f" ({pair.resolved})" if pair.resolved else ""
         return f"{source} reaches {task} at {pair.address}{resolved}"
@@ -303,7 +303,7 @@ def _cell(finding: Finding | None) -> Cell:
     return Cell(f"{mark} {finding.brief}", mood=mood)
 
 
-def _reach(pair: Pair | None) -> Cell:
+def _reach(pair: Reachability | None) -> Cell:
     if pair is None:
         return Cell("", "–")
     mark, mood = _REACHED.get(pair.reach, ("✗", "bad"))

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.cluster.spec import Cluster
-from launcher.homes import runs_home
 from launcher.hosts.auth_prompt import PromptHandler
+from launcher.paths import runs_home
 from launcher.session.client import RunClient
 from launcher.session.history import summary
 from launcher.store.runs import RunFolder

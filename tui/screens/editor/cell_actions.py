@@ -6,9 +6,9 @@ import asyncio
 
 from textual import on, work
 
-from launcher.cluster.draft import examine
+from launcher.cluster.draft import parse
 from launcher.cluster.edit import EditError
-from launcher.cluster.paste import PasteError
+from launcher.cluster.shorthand import ShorthandError
 from tui.screens.editor.completion import Completion, matching
 from tui.screens.editor.fields import Field
 from tui.screens.editor.preview import PlanPreview
@@ -82,9 +82,9 @@ class CellActions(ShownDraft):
         assert field is not None
         try:
             trial = await asyncio.to_thread(
-                lambda: examine(sheet.put(document, row, column, text).text, self.draft.path)
+                lambda: parse(sheet.put(document, row, column, text).text, self.draft.path)
             )
-        except (EditError, PasteError, ValueError) as error:
+        except (EditError, ShorthandError, ValueError) as error:
             table.say(str(error), "")
             return
         if not table.editing():
@@ -105,7 +105,7 @@ class CellActions(ShownDraft):
         if event.text != table.original:
             try:
                 changed = self._sheet(table).put(document, body.row, body.column, event.text)
-            except (EditError, PasteError, ValueError) as error:
+            except (EditError, ShorthandError, ValueError) as error:
                 table.say(str(error), "")
                 self.app.bell()
                 return

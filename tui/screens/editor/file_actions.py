@@ -8,10 +8,10 @@ from pathlib import Path
 from textual import on, work
 from textual.widgets import TextArea
 
-from launcher.cluster import clusters
-from launcher.cluster.clusters import SaveError
-from launcher.cluster.draft import Disk, examine
+from launcher.cluster import library
+from launcher.cluster.draft import FileStatus, parse
 from launcher.cluster.file import loads
+from launcher.cluster.library import SaveError
 from launcher.errors import TfmuxError
 from tui.screens.ask import AskText, Choose
 from tui.screens.editor.shown import PAUSE, ShownDraft
@@ -37,19 +37,19 @@ class FileActions(ShownDraft):
     def _take_text(self) -> None:
         area = self.query_one(TextArea)
         if area.text != self.draft.now.text:
-            self.draft.edit(examine(area.text, self.draft.path), "text")
+            self.draft.edit(parse(area.text, self.draft.path), "text")
             self._show_all(file_too=False)
 
     # the disk
 
     def _look_at_disk(self) -> None:
-        disk = self.draft.disk()
+        disk = self.draft.file_status()
         if disk is self._told_disk or not self.is_current:
             return
         self._told_disk = disk
-        if disk is Disk.GONE:
+        if disk is FileStatus.DELETED:
             self.notify("the file is gone from the disk; saving writes it anew", timeout=10)
-        elif disk is Disk.CHANGED:
+        elif disk is FileStatus.CHANGED:
             self._ask_about_disk()
 
     def _ask_about_disk(self, then_save: bool = False) -> None:
@@ -59,11 +59,11 @@ class FileActions(ShownDraft):
                     self.draft.reload()
                 except SaveError as error:
                     self.notify(str(error), severity="error")
-                self._told_disk = Disk.SAME
+                self._told_disk = FileStatus.UNCHANGED
                 self._show_all()
             elif key == "k":
                 self.draft.accept_disk()
-                self._told_disk = Disk.SAME
+                self._told_disk = FileStatus.UNCHANGED
                 self._show_title(self.draft.now)
                 if then_save:
                     self._save()
@@ -76,7 +76,7 @@ class FileActions(ShownDraft):
     def action_save(self) -> None:
         """Saves; a file that someone else has changed meanwhile is asked about."""
         self._take_text()
-        if self.draft.disk() is Disk.CHANGED:
+        if self.draft.file_status() is FileStatus.CHANGED:
             self._ask_about_disk(then_save=True)
         else:
             self._save()
@@ -87,7 +87,7 @@ class FileActions(ShownDraft):
         except SaveError as error:
             self.notify(str(error), title="Not saved", severity="error", timeout=12)
             return False
-        self._told_disk = Disk.SAME
+        self._told_disk = FileStatus.UNCHANGED
         self.notify(f"saved in {self.draft.path}", timeout=3)
         self._show_all()
         return True
@@ -98,16 +98,16 @@ class FileActions(ShownDraft):
         def named(answer: str | None) -> None:
             if answer is None:
                 return
-            path = Path(answer).expanduser() if _is_path(answer) else clusters.path_of(answer)
+            path = Path(answer).expanduser() if _is_path(answer) else library.path_of(answer)
             if path.exists() and path != self.draft.path:
                 self.notify(f"{path} is there already: choose another name", severity="error")
                 return
             self._save(path)
 
         def wrong(answer: str) -> str:
-            return "" if _is_path(answer) else clusters.name_problem(answer)
+            return "" if _is_path(answer) else library.name_problem(answer)
 
-        start = clusters.free_name(self.draft.path.stem)
+        start = library.free_name(self.draft.path.stem)
         dialog = AskText("Save as", start, wrong, "a name, or the path of a .toml file")
         self.app.push_screen(dialog, named)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.cluster.edit import ClusterText
-from launcher.cluster.paste import PasteError, entries, hosts, spec
+from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.shorthand import ShorthandError, entries, hosts, spec
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.ask import AskText
 from tui.screens.editor.completion import Completion
@@ -92,7 +92,7 @@ class RowActions(ShownDraft):
             if not line:
                 return
 
-            def change(document: ClusterText) -> ClusterText:
+            def change(document: ClusterDocument) -> ClusterDocument:
                 found = spec(line)
                 if found is None:
                     job = self._tasks.job or "worker"
@@ -118,6 +118,6 @@ def _expands(line: str) -> str:
     try:
         if spec(line) is None:
             entries(line)
-    except PasteError as error:
+    except ShorthandError as error:
         return str(error)
     return ""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from launcher.cluster.clusters import SaveError
 from launcher.cluster.draft import Draft
+from launcher.cluster.library import SaveError
 from tui.screens.editor.cell_actions import CellActions
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_text import FileText

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from launcher.cluster.addresses import LOCALHOST
-from launcher.cluster.draft import Examined
-from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import missing_hosts, next_like, spec
+from launcher.cluster.addresses import LOCALHOST, AddressPart
+from launcher.cluster.draft import ParsedDraft
+from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.shorthand import missing_hosts, next_like, spec
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
 from tui.one_line import visible
@@ -37,19 +37,19 @@ class Sheet(Protocol):
     def titles(self) -> Sequence[str]:
         """The titles of the columns."""
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """All rows, with what is wrong in them."""
 
     def field(self, row: int, column: int) -> Field | None:
         """What a cell is; None for one that cannot be edited."""
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """The file with another text in a cell."""
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """The file without a row."""
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """The cell that a problem is about, if it is one of these."""
 
 
@@ -59,7 +59,7 @@ class HostSheet:
     nothing = "no hosts: all tasks run on this machine. a adds hosts"
     titles = tuple(field.title for field in HOST)
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row a host."""
         assert seen.document is not None
         found = []
@@ -71,7 +71,7 @@ class HostSheet:
         """One of the host's."""
         return HOST[column]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """A new value, or a new name."""
         name = list(document.table("hosts"))[row]
         if column:
@@ -79,16 +79,16 @@ class HostSheet:
             return document.put(("hosts", name, *field.path), field.kind.value(line))
         return document.rename_host(name, _named(line, "a host"))
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Without the host; tasks that name it are shown as wrong."""
         return document.remove("hosts", list(document.table("hosts"))[row])
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `Sheet`."""
         return _place("hosts", HOST, problem, document)
 
     @staticmethod
-    def add(document: ClusterText, found: dict[str, str]) -> ClusterText:
+    def add(document: ClusterDocument, found: dict[str, str]) -> ClusterDocument:
         """More hosts; those whose name is taken get the next one in its series."""
         for name, destination in found.items():
             names = list(document.table("hosts"))
@@ -97,7 +97,7 @@ class HostSheet:
         return document
 
     @staticmethod
-    def copy(document: ClusterText, row: int) -> ClusterText:
+    def copy(document: ClusterDocument, row: int) -> ClusterDocument:
         """One more like this, its name and destination the next in their series."""
         names = list(document.table("hosts"))
         entry = dict(document.table("hosts", names[row]))
@@ -114,7 +114,7 @@ class JobSheet:
     nothing = "no jobs yet. a adds one, p takes a TF_CONFIG"
     titles = tuple(field.title for field in JOB)
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row a job."""
         assert seen.document is not None
         found = []
@@ -136,7 +136,7 @@ class JobSheet:
         """One of the job's."""
         return JOB[column]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """A new value, a new name, or for tasks a whole cluster spec."""
         name = list(document.table("jobs"))[row]
         field = JOB[column]
@@ -146,16 +146,16 @@ class JobSheet:
             return paste(document, found)
         return document.put(("jobs", name, *field.path), field.kind.value(line))
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Without the job."""
         return document.remove("jobs", list(document.table("jobs"))[row])
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `Sheet`."""
         return _place("jobs", JOB, problem, document)
 
     @staticmethod
-    def add(document: ClusterText, name: str) -> ClusterText:
+    def add(document: ClusterDocument, name: str) -> ClusterDocument:
         """One more job, with one task on the first host."""
         if name in document.table("jobs"):
             raise EditError(f"there is already a job {visible(name[:60])}")
@@ -166,7 +166,7 @@ class JobSheet:
         return document.put(("jobs", _named(name, "a job")), entry)
 
     @staticmethod
-    def copy(document: ClusterText, row: int) -> ClusterText:
+    def copy(document: ClusterDocument, row: int) -> ClusterDocument:
         """One more like this, under the next name; fixed ports become free ones."""
         names = list(document.table("jobs"))
         entry = dict(document.table("jobs", names[row]))
@@ -188,27 +188,24 @@ class TaskSheet:
     def __init__(self, job: str) -> None:
         self.job = job
 
-    def _tasks(self, document: ClusterText) -> list[Any]:
+    def _tasks(self, document: ClusterDocument) -> list[Any]:
         found = document.get("jobs", self.job, "tasks")
         return list(found) if isinstance(found, list) else []
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row a task."""
         assert seen.document is not None
-        wrong: dict[int, str] = {}
+        wrong: dict[tuple[int, int], str] = {}
         for problem in seen.problems:
-            match problem.path:
-                case ("jobs", self.job, "tasks", int(index), *_):
-                    wrong.setdefault(index, problem.message)
+            if cell := self.place(problem, seen.document):
+                wrong.setdefault(cell, problem.message)
         found = []
         for index, task in enumerate(self._tasks(seen.document)):
             host, port = _halves(str(task))
-            said = wrong.get(index, "")
-            at_port = said.startswith(("a port", "the port", "port "))
             cells = (
                 Cell(f"{self.job}:{index}", fixed=True),
-                Cell(visible(host), problem="" if at_port else said),
-                Cell(visible(port), problem=said if at_port else ""),
+                Cell(visible(host), problem=wrong.get((index, 1), "")),
+                Cell(visible(port), problem=wrong.get((index, 2), "")),
             )
             found.append(Row(str(index), cells))
         return found
@@ -217,7 +214,7 @@ class TaskSheet:
         """Host or port."""
         return (None, self._HOST, self._PORT)[column]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Another host or port."""
         tasks = self._tasks(document)
         host, port = _halves(str(tasks[row]))
@@ -229,22 +226,22 @@ class TaskSheet:
         tasks[row] = f"{host}:{port}"
         return document.put(("jobs", self.job, "tasks"), tasks)
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Without the task; those after it move up."""
         return document.remove("jobs", self.job, "tasks", row)
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `Sheet`."""
         match problem.path:
-            case ("jobs", self.job, "tasks", int(index), *_):
-                return index, 1
+            case ("jobs", self.job, "tasks", int(index), *part):
+                return index, 2 if part == [AddressPart.PORT] else 1
         return None
 
-    def add(self, document: ClusterText, fresh: list[str]) -> ClusterText:
+    def add(self, document: ClusterDocument, fresh: list[str]) -> ClusterDocument:
         """More tasks, at the end."""
         return document.put(("jobs", self.job, "tasks"), [*self._tasks(document), *fresh])
 
-    def next(self, document: ClusterText) -> str:
+    def next(self, document: ClusterDocument) -> str:
         """What one more task would be: the next host in the series, if there is one."""
         tasks = [str(task) for task in self._tasks(document)]
         if not tasks:
@@ -263,7 +260,7 @@ class RunSheet:
     nothing = ""
     titles = ("key", "value", "what it is")
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row a key, there or not."""
         assert seen.document is not None
         found = []
@@ -288,15 +285,15 @@ class RunSheet:
         """The row's key, whichever cell."""
         return RUN[row]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Another value."""
         return document.put(RUN[row].path, RUN[row].kind.value(line))
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Back to the default."""
         return document.put(RUN[row].path, None)
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `Sheet`."""
         for number, field in enumerate(RUN):
             if problem.path[: len(field.path)] == field.path:
@@ -304,21 +301,21 @@ class RunSheet:
         return None
 
 
-def paste(document: ClusterText, found: dict[str, list[str]]) -> ClusterText:
+def paste(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
     """Jobs with their tasks, and hosts that are nowhere defined, reached by their own name."""
     for job, tasks in found.items():
         document = document.put(("jobs", job, "tasks"), tasks)
     return add_missing(document, found)
 
 
-def add_missing(document: ClusterText, found: dict[str, list[str]]) -> ClusterText:
+def add_missing(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
     """Defines the hosts that tasks name and that are nowhere defined."""
     for host in missing_hosts(found, document.table("hosts")):
         document = document.put(("hosts", host), {"ssh": host})
     return document
 
 
-def undefined_hosts(document: ClusterText) -> dict[str, list[str]]:
+def undefined_hosts(document: ClusterDocument) -> dict[str, list[str]]:
     """All tasks of the file, by job, for `add_missing`."""
     found = {}
     for name, entry in document.table("jobs").items():
@@ -328,7 +325,7 @@ def undefined_hosts(document: ClusterText) -> dict[str, list[str]]:
     return found
 
 
-def candidates(field: Field, document: ClusterText) -> list[str]:
+def candidates(field: Field, document: ClusterDocument) -> list[str]:
     """What a field's completion knows."""
     match field.complete:
         case "ssh":
@@ -375,7 +372,7 @@ def _column(fields: Sequence[Field], path: Sequence[str | int]) -> int | None:
 
 
 def _place(
-    table: str, fields: Sequence[Field], problem: Problem, document: ClusterText
+    table: str, fields: Sequence[Field], problem: Problem, document: ClusterDocument
 ) -> tuple[int, int] | None:
     names = list(document.table(table))
     if problem.path[:1] != (table,) or len(problem.path) < 2 or problem.path[1] not in names:

@@ -9,9 +9,9 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from launcher.cluster.draft import Disk, Draft, Examined, examine
-from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import PasteError, missing_hosts
+from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, parse
+from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.shorthand import ShorthandError, missing_hosts
 from launcher.plan.plan import make_plan
 from tui.screens.editor.file_text import FileText
 from tui.screens.editor.preview import PlanPreview
@@ -48,8 +48,8 @@ class ShownDraft(Page):
         self.asker = asker
         self._draft: Draft | None = None
         self._page = page
-        self._told_disk = Disk.SAME
-        self._trial: Examined | None = None
+        self._told_disk = FileStatus.UNCHANGED
+        self._trial: ParsedDraft | None = None
         """The file with what is being typed, as far as it is checked."""
         self._host = HostSheet()
         self._job = JobSheet()
@@ -102,7 +102,7 @@ class ShownDraft(Page):
         self._show_title(now)
         self._show_about()
 
-    def _show_title(self, now: Examined) -> None:
+    def _show_title(self, now: ParsedDraft) -> None:
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(self.draft.path.stem, "bold")
         text.append(" ● not saved" if self.draft.modified else "")
@@ -118,14 +118,14 @@ class ShownDraft(Page):
             text.append("   ✓", f"bold {theme_colour(self.app, 'mood-good')}")
         self.query_one("#title", Static).update(text)
 
-    def _show_problems(self, now: Examined) -> None:
+    def _show_problems(self, now: ParsedDraft) -> None:
         colour = theme_colour(self.app, "mood-bad")
         text = Text()
         for problem in now.problems[:8]:
             line = f"line {problem.line}: " if problem.line else ""
             text.append(f"⚠ {line}{problem}\n", colour)
         if now.document is None:
-            text.append("nobody could read this file: it cannot be saved so\n", "bold")
+            text.append("not valid TOML: fix it before saving\n", "bold")
         self.query_one("#problems", Static).update(text)
 
     def _show_about(self) -> None:
@@ -233,13 +233,13 @@ class ShownDraft(Page):
 
     # an edit
 
-    def _take(self, document: ClusterText) -> None:
+    def _take(self, document: ClusterDocument) -> None:
         """Takes an edit as one step."""
         self._trial = None
-        self.draft.edit(examine(document.text, self.draft.path))
+        self.draft.edit(parse(document.text, self.draft.path))
         self._show_all()
 
-    def _try(self, change: Callable[[ClusterText], ClusterText]) -> None:
+    def _try(self, change: Callable[[ClusterDocument], ClusterDocument]) -> None:
         """Makes an edit; what cannot be done is said."""
         document = self.draft.now.document
         if document is None:
@@ -247,5 +247,5 @@ class ShownDraft(Page):
             return
         try:
             self._take(change(document))
-        except (EditError, PasteError, ValueError) as error:
+        except (EditError, ShorthandError, ValueError) as error:
             self.notify(str(error), severity="error", timeout=10)
