@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launcher.cluster.spec import Cluster
-from launcher.hosts.credentials import Ask
+from launcher.hosts.credentials import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.attach import StoredRun, stored
 from launcher.session.control import RunControl
@@ -37,7 +37,7 @@ class Sessions:
         self._viewers: list[Viewer] = []
 
     def launch(
-        self, cluster: Cluster, text: str, ask: Ask, resume: str | None = None
+        self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
     ) -> RunControl:
         """Launches a cluster; `text` is its file as it stands.
 
@@ -46,7 +46,7 @@ class Sessions:
         """
         return self._start(Session.launch(cluster, text, resume=resume), ask)
 
-    def attach(self, run_id: str, ask: Ask) -> RunControl:
+    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
         """Takes a living run over.
 
         Raises:
@@ -54,11 +54,11 @@ class Sessions:
         """
         return self.take(stored(run_id), ask)
 
-    def take(self, run: StoredRun, ask: Ask) -> RunControl:
+    def take(self, run: StoredRun, ask: PromptHandler) -> RunControl:
         """Takes a living run over."""
         return self._start(run.attach(), ask)
 
-    def hold(self, run: StoredRun, ask: Ask) -> RunControl:
+    def hold(self, run: StoredRun, ask: PromptHandler) -> RunControl:
         """A living run, to act on it: by the launcher that tends it, else it is taken over."""
         if run.folder.tended() is None:
             return self.take(run, ask)
@@ -89,7 +89,7 @@ class Sessions:
         self._viewers.append(viewer)
         return viewer
 
-    def _start(self, session: Session, ask: Ask) -> Session:
+    def _start(self, session: Session, ask: PromptHandler) -> Session:
         session.detach_with(detach_command(session))
         session.on_question(ask)
         self._all = [

@@ -5,15 +5,15 @@ pipe (`launcher/bootstrap.py`), so they use the standard library of Python 3.8 o
 nothing but each other:
 
     entry       what runs at the end of the channel: finds or makes the agent, hands it the channel
-    guardian    the agent's parent: ends everything when the agent dies or freezes
-    server      the agent's loop: what launchers say, kills, lease; it never touches a disk
+    watchdog    the agent's parent: ends everything when the agent dies or freezes
+    server      the agent's loop: what launchers log_line, kills, lease; it never touches a disk
     channels, channel  the launchers' channels: frames in and out, log bytes by credit
     attempts    starting tasks, hearing of their ends, and who still lives
     reaper      one process a task: the parent of all that the task leaves behind
     tasks       a task's process: what it executes, and how it ended
     children    whether a process has children at all (the kernel's word), and killing them
     kills       TERM, grace, KILL, and the proof that nothing is left
-    census      to which task each process belongs
+    tracker      to which task each process belongs
     proc        /proc: which processes there are
     drain       task output into files, in a thread of its own
     outputs     the logs of the tasks

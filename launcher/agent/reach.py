@@ -1,4 +1,4 @@
-"""Whether hosts reach each other: one listens as a task would, another connects as one would."""
+"""Reachability between hosts: one listens as a task would, another connects as one would."""
 
 from __future__ import annotations
 
@@ -8,38 +8,33 @@ import select
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, Iterable
+
+from .answers import ConnectAnswer
 
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0
 
 
-def connect(host: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+def connect(host: str, port: int, token: str, seconds: float) -> ConnectAnswer:
     """Connects as a task would, by name: how it went, to which address, and how long the name
     and the connection took."""
     began = time.monotonic()
     addresses, why = _resolve(host, port, seconds)
     resolved = time.monotonic() - began
     if not addresses:
-        return {"outcome": "unresolved", "text": why, "address": "", "resolved": resolved}
-    answer: dict[str, Any] = {}
+        return ConnectAnswer("unresolved", why, "", resolved)
     for family, kind, protocol, _, address in addresses:
         began = time.monotonic()
         outcome, text = _try(family, kind, protocol, address, token, seconds / len(addresses))
-        answer = {
-            "outcome": outcome,
-            "text": text,
-            "address": address[0],
-            "resolved": resolved,
-            "connected": time.monotonic() - began,
-        }
+        answer = ConnectAnswer(outcome, text, address[0], resolved, time.monotonic() - began)
         if outcome == "ok":
             break
     return answer
 
 
 class Listeners:
-    """Listens on the tasks' ports and says a token to whoever connects, so that the other side
+    """Listeners on the tasks' ports that send a token to whoever connects, so that the other side
     knows that it reached this host and not another program or machine."""
 
     def __init__(self, token: bytes) -> None:
@@ -50,7 +45,7 @@ class Listeners:
         self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
         self._thread.start()
 
-    def open(self, ports: list[int]) -> dict[str, str]:
+    def open(self, ports: Iterable[int]) -> dict[str, str]:
         """Listens on these ports too; says why where it cannot."""
         failed = {}
         for port in ports:

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..agent import wire
+from ..agent.requests import Collect, CollectCredit, CollectEnd, CollectOpen
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
-from ..hosts.messages import ArchiveAnswer, CollectedAnswer
 from ..plan.plan import HostPlan
 from ..run import events as ev
 from .unpacking import Announcement, Unpacker, UnpackError, shown
@@ -134,8 +133,7 @@ async def bring_back(
             if link.connected and link.sessions != session:
                 session = link.sessions
                 try:
-                    body = {"paths": wanted}
-                    answer = await link.ask(wire.COLLECT, body, ArchiveAnswer, _READ_SECONDS)
+                    answer = await link.ask(Collect(tuple(wanted)), _READ_SECONDS)
                 except AgentError:
                     if _connected(link):
                         raise
@@ -146,11 +144,10 @@ async def bring_back(
                 elif announced != receiving.announced:
                     raise AgentError(host, "the results changed meanwhile")
                 link.receive(NUMBER, receiving.take)
-                opened = {"open": NUMBER, "from": receiving.received}
-                link.send(wire.COLLECT, {**opened, "upto": receiving.more()})
+                link.send(CollectOpen(NUMBER, receiving.received, receiving.more()))
                 heard = time.monotonic()
             elif receiving is not None and receiving.has_room:
-                link.send(wire.COLLECT, {"upto": receiving.more()})
+                link.send(CollectCredit(receiving.more()))
             if receiving is None:
                 await asyncio.sleep(_TELL_SECONDS)
             else:
@@ -168,7 +165,7 @@ async def bring_back(
             raise receiving.error
         announced = receiving.announced
         progress(announced.size, announced.size)
-        done = await link.ask(wire.COLLECT, {"done": True}, CollectedAnswer)
+        done = await link.ask(CollectEnd())
         return Brought(
             receiving.folder,
             announced.files + announced.links - len(receiving.refused),
@@ -181,7 +178,7 @@ async def bring_back(
         link.receive(NUMBER, None)
         if receiving is not None:
             receiving.abandon()
-        link.send(wire.COLLECT, {"done": True, "id": 0})  # it may have more to send than we want
+        link.send(CollectEnd())  # it may have more to send than we want
 
 
 def _connected(link: Link) -> bool:

@@ -18,12 +18,12 @@ from typing import Any
 import asyncssh
 
 from ..printable import printable
-from .host_keys import KnownHosts, ShownKey
+from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
 
 
-class QuestionKind(StrEnum):
+class PromptKind(StrEnum):
     """What a question is about."""
 
     PASSWORD = "password"
@@ -37,23 +37,23 @@ YES = "yes"
 
 
 @dataclass(frozen=True)
-class Question:
+class AuthPrompt:
     """Something that only a person can answer; `secret` answers are not to be shown."""
 
     host: str
     text: str
     secret: bool = True
-    kind: QuestionKind = QuestionKind.PROMPT
+    kind: PromptKind = PromptKind.PROMPT
 
 
-Ask = Callable[[Question], Awaitable[str | None]]
+PromptHandler = Callable[[AuthPrompt], Awaitable[str | None]]
 """Asks a person; None means that nobody answers (headless, or refused)."""
 
 
 class Deadline:
     """The deadline of a login, which does not run while a person is being asked."""
 
-    def __init__(self, ask: Ask | None, seconds: float) -> None:
+    def __init__(self, ask: PromptHandler | None, seconds: float) -> None:
         self._ask = ask
         self._seconds = seconds
         self._timeout: asyncio.Timeout | None = None
@@ -68,7 +68,7 @@ class Deadline:
         self._timeout = asyncio.timeout(self._seconds)
         return self._timeout
 
-    async def ask(self, question: Question) -> str | None:
+    async def ask(self, question: AuthPrompt) -> str | None:
         """Asks; the server has as long as before once the answer is there."""
         if self._ask is None:
             return None
@@ -92,7 +92,7 @@ class Deadline:
                 return None
             text = f"Passphrase of {shown_path(filename)}"
             for again in ("", *[" (that was not it)"] * (PASSWORDS - 1)):
-                question = Question(host, text + again, True, QuestionKind.PASSPHRASE)
+                question = AuthPrompt(host, text + again, True, PromptKind.PASSPHRASE)
                 given = asyncio.run_coroutine_threadsafe(self.ask(question), loop).result()
                 if given is None or _unlocks(filename, given):
                     return given
@@ -115,7 +115,7 @@ class Client(asyncssh.SSHClient):
         deadline: Deadline,
         step: Callable[[str, str], None],
         *,
-        approved: ShownKey | None = None,
+        approved: HostKey | None = None,
     ) -> None:
         self._host = host
         self._known = known
@@ -126,9 +126,9 @@ class Client(asyncssh.SSHClient):
         self._prompted = 0
         self._connection: asyncssh.SSHClientConnection | None = None
         self.proven = False
-        self.shown: ShownKey | None = None
+        self.shown: HostKey | None = None
         """The key that is not known."""
-        self.accepted: ShownKey | None = None
+        self.accepted: HostKey | None = None
         """The same, when it was accepted; the server has still to prove that it is its own."""
         self.forced_command = False
         """authorized_keys there replaces our command by another one."""
@@ -139,7 +139,7 @@ class Client(asyncssh.SSHClient):
         """Called for a key that is not among the known ones."""
         if key in self._known.port22_keys:
             return True
-        self.shown = ShownKey.of(self._known.name.place, key)
+        self.shown = HostKey.of(self._known.name.place, key)
         if self.shown == self._approved and not self._known.known_before:
             self.accepted = self.shown
             return True
@@ -168,7 +168,7 @@ class Client(asyncssh.SSHClient):
             return None
         self._passwords += 1
         text = "Password" if self._passwords == 1 else "Password (the last one was refused)"
-        return await self._deadline.ask(Question(self._host, text, True, QuestionKind.PASSWORD))
+        return await self._deadline.ask(AuthPrompt(self._host, text, True, PromptKind.PASSWORD))
 
     async def kbdint_auth_requested(self) -> str | None:
         """None would switch the method off; an empty text offers all of its kinds."""
@@ -184,7 +184,7 @@ class Client(asyncssh.SSHClient):
         answers = []
         for text, echo in prompts:
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
-            question = Question(self._host, printable(words), secret=not echo)
+            question = AuthPrompt(self._host, printable(words), secret=not echo)
             answer = await self._deadline.ask(question)
             if answer is None:
                 return None

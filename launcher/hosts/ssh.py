@@ -19,20 +19,20 @@ from ..cluster.addresses import SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..printable import printable
 from . import host_keys
-from .credentials import YES, Ask, Client, Deadline, Question, QuestionKind, agent_keys
+from .credentials import YES, AuthPrompt, Client, Deadline, PromptHandler, PromptKind, agent_keys
 from .dial import dial
-from .host_keys import HostName, KnownHosts, ShownKey, accepted_keys
-from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
+from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import SshConfig, read_config
+from .ssh_errors import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
 from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
 
 __all__ = [
-    "Ask",
-    "Logins",
-    "Question",
-    "QuestionKind",
+    "AuthPrompt",
+    "PromptHandler",
+    "PromptKind",
+    "SshConnector",
     "SshTransport",
     "Target",
     "accepted_keys",
@@ -47,11 +47,11 @@ OnStep = Callable[[str, str, str], None]
 """Told how a login comes along: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
 OnNote = Callable[[str, str], None]
 """Told what is odd and stops nothing: host, sentence."""
-OnAccepted = Callable[[str, ShownKey], None]
+OnAccepted = Callable[[str, HostKey], None]
 """Told of each host key that was accepted and put on file."""
 
 
-class Logins:
+class SshConnector:
     """Opens connections for one launcher: never too many at once to one server.
 
     `ask` answers what only a person can, a host key at first contact too; `accept_new` trusts
@@ -60,7 +60,7 @@ class Logins:
 
     def __init__(
         self,
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
         *,
         accept_new: bool = False,
         on_step: OnStep = lambda host, step, found: None,
@@ -107,7 +107,7 @@ class Logins:
         Raises:
             HostError: says which step failed and why.
         """
-        gate = self._gates.setdefault(_door(target), asyncio.Semaphore(LOGINS_AT_ONCE))
+        gate = self._gates.setdefault(_throttle_key(target), asyncio.Semaphore(LOGINS_AT_ONCE))
         for attempt in range(1, _TRIES + 1):
             async with gate:
                 try:
@@ -134,10 +134,10 @@ class Logins:
     async def _login(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
         """One login; a second one when an unknown key was agreed to meanwhile."""
         config = await read_config(name, target.host, target.user, target.port)
-        approved: ShownKey | None = None
+        approved: HostKey | None = None
         while True:
             try:
-                return await self._attempt(name, target, config, approved)
+                return await self._connect_once(name, target, config, approved)
             except UnknownKey as error:
                 # In --accept-new a person has spoken, as with -o StrictHostKeyChecking=….
                 policy = config.get("stricthostkeychecking").lower()
@@ -153,14 +153,14 @@ class Logins:
         if self._ask is None or config.on("batchmode"):
             return False
         text = f"First contact with {unknown.shown.place}. Its key: {unknown.shown}. "
-        text += f"T{unknown.elsewhere[1:]}. " if unknown.elsewhere else ""
+        text += f"T{unknown.known_as[1:]}. " if unknown.known_as else ""
         text = printable(f"{text}Trust it? ({YES}/no)")
-        question = Question(name, text, secret=False, kind=QuestionKind.HOST_KEY)
+        question = AuthPrompt(name, text, secret=False, kind=PromptKind.HOST_KEY)
         answer = await self._ask(question)
         return answer is not None and answer.strip().lower() == YES
 
-    async def _attempt(
-        self, name: str, target: Target, config: SshConfig, approved: ShownKey | None
+    async def _connect_once(
+        self, name: str, target: Target, config: SshConfig, approved: HostKey | None
     ) -> asyncssh.SSHClientConnection:
         deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
         given = arguments(name, target.host, config, target.identity)
@@ -182,7 +182,7 @@ class Logins:
         config: SshConfig,
         given: dict[str, Any],
         deadline: Deadline,
-        approved: ShownKey | None,
+        approved: HostKey | None,
     ) -> asyncssh.SSHClientConnection:
         options = await self._options(name, given, deadline)
         step = self._stepper(name, target)
@@ -239,7 +239,7 @@ class Logins:
             what = f"{place(target)} and this machine have no common way to talk: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
-            self._remember(name, client)
+            self._store_accepted_key(name, client)
             raise await refused(name, target, options, _key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
@@ -260,7 +260,7 @@ class Logins:
                 raise await refused(name, target, options, _key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
             raise UnreachableError(name, what, code="ssh-failed") from error
-        self._remember(name, client)
+        self._store_accepted_key(name, client)
         connection.set_extra_info(client=client)
         step("login", f"as {options.username}")
         return connection
@@ -294,19 +294,19 @@ class Logins:
         return known
 
     @staticmethod
-    async def _refusal(shown: ShownKey, known: KnownHosts) -> str:
+    async def _refusal(shown: HostKey, known: KnownHosts) -> str:
         """Why a key that is not known may not be trusted by anybody's word."""
         try:
             return await known.refusal(shown.key)
         except RevocationError as error:
             return f"cannot be looked up in RevokedHostKeys: {error}"
 
-    def _remember(self, name: str, client: Client) -> None:
+    def _store_accepted_key(self, name: str, client: Client) -> None:
         """Puts an accepted key on file, now that the server has proved it to be its own."""
         if client.accepted is None or not client.proven:
             return
         try:
-            host_keys.remember(client.accepted)
+            host_keys.add_known_host(client.accepted)
         except OSError as error:
             what = f"the accepted key cannot be stored in {accepted_keys()}: {text_of(error)}"
             raise HostKeyError(name, what, code="key-not-stored") from error
@@ -394,6 +394,6 @@ def _unused(config: SshConfig) -> str:
     return f"{', '.join(found)} is not used: the key must be in known_hosts" if found else ""
 
 
-def _door(target: Target) -> str:
+def _throttle_key(target: Target) -> str:
     """What counts logins: the first machine on the way."""
     return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"

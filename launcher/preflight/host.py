@@ -117,8 +117,8 @@ class HostCheck:
         path = self._task_paths()[0]
         for _ in range(chief.above):
             path = posixpath.dirname(path)
-        answer = await self.visit.ask("seen", QUICK, path=posixpath.join(path, mark))
-        return bool(answer["seen"])
+        answer = await self.visit.ask("path", QUICK, path=posixpath.join(path, mark))
+        return bool(answer["exists"])
 
     async def _asked(
         self, check: Check, severity: Severity, question: Callable[[], Awaitable[None]]
@@ -133,7 +133,7 @@ class HostCheck:
         free = [task.id for task in self._tasks if task.port is None]
         answer = await self.visit.ports(list(fixed.values()), len(free), QUICK)
         every = fixed | dict(zip(free, answer.picked, strict=True))
-        held = {each.port for each in answer.held}
+        held = {each.port for each in answer.owners}
         ours = [port for port in every.values() if port not in held]
         token = f"{self._mark}:{self.name}"[:200]
         listening = await self.visit.ask("listen", QUICK, ports=ours, token=token)
@@ -144,7 +144,7 @@ class HostCheck:
             if str(port) not in failed
         }
         self.open.set_result(Open(every, tokens))
-        found = judge.ports(self.name, list(fixed.values()), answer.held, failed)
+        found = judge.ports(self.name, list(fixed.values()), answer.owners, failed)
         self._tell_all(found)
 
     async def _account(self) -> None:
@@ -177,7 +177,7 @@ class HostCheck:
         self._tell(judge.gpus(self.name, answer, promised))
 
     async def _room(self) -> None:
-        answer = await self.visit.ask("room", QUICK, paths=self._task_paths())
+        answer = await self.visit.ask("disk_space", QUICK, paths=self._task_paths())
         self._tell_all(judge.disks(self.name, answer))
         self._tell(judge.memory(self.name, answer, len(self._tasks)))
 

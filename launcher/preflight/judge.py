@@ -7,9 +7,9 @@ import posixpath
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..agent.answers import PortOwner
 from ..errors import HostError
-from ..hosts.holders import holding_run, port_words
-from ..hosts.messages import PortHolder
+from ..hosts.port_owner import owning_run, port_in_use
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
 DISK_FULL = 16 * 1024**2
@@ -229,14 +229,14 @@ def clock(host: str, offset: float, round_trip: float) -> Finding:
 def ports(
     host: str,
     wanted: Sequence[int],
-    held: Sequence[PortHolder],
+    held: Sequence[PortOwner],
     failed: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Ports of tasks that somebody holds, or on which we may not listen."""
     for each in held:
-        run = holding_run(each)
+        run = owning_run(each)
         todo = f"end that run: tfmux kill {run}" if run else "end it, or write another port"
-        sentence = port_words(each)
+        sentence = port_in_use(each)
         brief = f"{each.port} in use"
         yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo)
     for port, why in failed.items():

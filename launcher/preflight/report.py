@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..hosts.host_keys import ShownKey
+from ..hosts.host_keys import HostKey
 from .findings import Check, Finding, Pair, Reach, Severity
 
 _TEXT = {"type": "string"}
@@ -72,7 +72,7 @@ class Report:
     hosts: tuple[str, ...]
     findings: tuple[Finding, ...]
     pairs: tuple[Pair, ...]
-    accepted: tuple[tuple[str, ShownKey], ...]
+    accepted: tuple[tuple[str, HostKey], ...]
     seconds: float
 
     @property

@@ -13,8 +13,8 @@ from typing import Any
 from ..cluster.addresses import join
 from ..cluster.spec import Cluster
 from ..errors import AgentError
-from ..hosts.host_keys import ShownKey
-from ..hosts.ssh import Ask, Logins
+from ..hosts.host_keys import HostKey
+from ..hosts.ssh import PromptHandler, SshConnector
 from ..ids import new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan
@@ -36,7 +36,7 @@ _STEPS = {
 
 async def preflight(
     cluster: Cluster,
-    ask: Ask | None = None,
+    ask: PromptHandler | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
     *,
     accept_new: bool = False,
@@ -45,7 +45,7 @@ async def preflight(
 
     Each finding and each pair of the matrix goes to `on_result` as soon as it is known, on this
     loop; a later finding of the same host and check stands beside the earlier one. `ask`
-    answers what only a person can (`credentials.Question`), `accept_new` trusts unknown host
+    answers what only a person can (`credentials.AuthPrompt`), `accept_new` trusts unknown host
     keys. Cancelled, it still sends its agents away.
     """
     return await _Preflight(cluster, ask, on_result, accept_new).run()
@@ -57,7 +57,7 @@ class _Preflight:
     def __init__(
         self,
         cluster: Cluster,
-        ask: Ask | None,
+        ask: PromptHandler | None,
         on_result: Callable[[Result], None],
         accept_new: bool,
     ) -> None:
@@ -66,10 +66,10 @@ class _Preflight:
         self._on_result = on_result
         self._findings: list[Finding] = []
         self._pairs: dict[tuple[str, str], Pair] = {}
-        self._accepted: list[tuple[str, ShownKey]] = []
+        self._accepted: list[tuple[str, HostKey]] = []
         self._resolved: dict[str, set[str]] = {}
         self._said: set[tuple[str, str, Reach]] = set()
-        self._logins = Logins(
+        self._logins = SshConnector(
             ask,
             accept_new=accept_new,
             on_step=self._step,
@@ -212,7 +212,7 @@ class _Preflight:
             Finding(Severity.WARN, Check.KEY, "known-hosts-odd", host, "odd line", note, todo)
         )
 
-    def _accept(self, host: str, key: ShownKey) -> None:
+    def _accept(self, host: str, key: HostKey) -> None:
         self._accepted.append((host, key))
 
     def _report(self, seconds: float) -> Report:

@@ -6,14 +6,16 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from ..agent import wire
+from ..agent.answers import Answer, PortsAnswer
+from ..agent.messages import Message, Welcome
+from ..agent.probes import PROBES
+from ..agent.requests import Ports
 from ..errors import AgentError, HostError
-from ..hosts.doors import door
-from ..hosts.greeting import LinkSettings
+from ..hosts.handshake import LinkSettings
 from ..hosts.link import Link, NoLogs
-from ..hosts.messages import PROBES, Message, PortsAnswer, Welcome
-from ..hosts.ssh import Logins
+from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
+from ..hosts.transport_factory import transport_factory
 from ..plan.plan import HostPlan
 
 LEASE = 20.0
@@ -25,11 +27,11 @@ _NOISE_BYTES = 4096
 class Visit:
     """A link to a host's agent that ends when the questions have been asked (`aclose`)."""
 
-    def __init__(self, host: HostPlan, run_id: str, logins: Logins) -> None:
+    def __init__(self, host: HostPlan, run_id: str, logins: SshConnector) -> None:
         self.noise = b""
         """What the login shell printed before our command ran."""
         self._host = host.name
-        self._open = door(host, logins)
+        self._open = transport_factory(host, logins)
         self._arrived: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         settings = LinkSettings(
             run_id=run_id,
@@ -59,8 +61,8 @@ class Visit:
         Raises:
             AgentError: no answer in `timeout` seconds, or the host cannot tell.
         """
-        answer = await self._link.ask(wire.PROBE, {"what": what, **said}, PROBES[what], timeout)
-        return answer.model_dump(exclude_unset=True)
+        answer: Answer = await self._link.ask(PROBES[what](**said), timeout)
+        return answer.to_json()
 
     async def ports(self, look: list[int], pick: int, seconds: float) -> PortsAnswer:
         """Who holds these ports, and `pick` others that are free.
@@ -68,8 +70,7 @@ class Visit:
         Raises:
             AgentError: no answer, or there are not as many.
         """
-        body = {"look": look, "pick": pick, "avoid": look}
-        return await self._link.ask(wire.PORTS, body, PortsAnswer, seconds)
+        return await self._link.ask(Ports(tuple(look), pick, tuple(look)), seconds)
 
     async def aclose(self) -> None:
         """Sends the agent away and waits until it has taken its folder with it."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from ..hosts.credentials import Ask, Question
+from ..hosts.credentials import AuthPrompt, PromptHandler
 
 ALONE_SECONDS = 30.0
 """How long a question waits for somebody who looks: a page that is being opened, say."""
@@ -25,11 +25,11 @@ class Asked:
     """A question that waits for its answer."""
 
     id: int
-    question: Question
+    question: AuthPrompt
 
 
 class Questions:
-    """Implements `credentials.Ask`. All of it belongs to the launcher's loop."""
+    """Implements `credentials.PromptHandler`. All of it belongs to the launcher's loop."""
 
     def __init__(self, alone: float = ALONE_SECONDS) -> None:
         self.watchers = 0
@@ -38,7 +38,7 @@ class Questions:
         self._ids = itertools.count(1)
         self._open: dict[Asked, asyncio.Future[str | None]] = {}
 
-    async def __call__(self, question: Question) -> str | None:
+    async def __call__(self, question: AuthPrompt) -> str | None:
         """The first answer that anybody gives; None when nobody is there to give one."""
         asked = Asked(next(self._ids), question)
         answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
@@ -68,7 +68,7 @@ class Questions:
 class Answers:
     """Asks a person what a launcher elsewhere asks, on a loop and a thread of its own."""
 
-    def __init__(self, ask: Ask, say: Callable[[int, str | None], None]) -> None:
+    def __init__(self, ask: PromptHandler, say: Callable[[int, str | None], None]) -> None:
         """`say` gets a question's number and its answer, on any thread."""
         self._ask = ask
         self._say = say

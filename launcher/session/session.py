@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.spec import Cluster
-from ..hosts.ssh import Question
+from ..hosts.ssh import AuthPrompt
 from ..ids import TaskId, new_run_id
 from ..plan.plan import Plan, make_plan
 from ..run import events as ev
@@ -58,7 +58,7 @@ class Session:
         self._journal = Journal(folder.journal, self._disk, self._broken)
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._records: list[Records] = []
-        self._asker: Callable[[Question], Awaitable[str | None]] | None = None
+        self._asker: Callable[[AuthPrompt], Awaitable[str | None]] | None = None
         self._questions = Questions()
         self._engine = Engine(
             cluster,
@@ -103,7 +103,7 @@ class Session:
         the launcher itself failed, the snapshot says so then."""
         return self._done.wait(timeout)
 
-    def on_question(self, asker: Callable[[Question], Awaitable[str | None]]) -> None:
+    def on_question(self, asker: Callable[[AuthPrompt], Awaitable[str | None]]) -> None:
         """Who answers passphrases and the like; awaited on the launcher's loop."""
         self._asker = asker
 
@@ -174,7 +174,7 @@ class Session:
             records.put(record)
         self._journal.write(record)
 
-    async def ask(self, question: Question) -> str | None:
+    async def ask(self, question: AuthPrompt) -> str | None:
         """Called by the engine when only a person can answer."""
         return None if self._asker is None else await self._asker(question)
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..cluster.file import load
-from ..hosts.credentials import Ask
+from ..hosts.credentials import PromptHandler
 from ..ids import TaskId
 from ..plan.plan import make_plan
 from ..run.snapshot import Snapshot
@@ -45,7 +45,7 @@ class Viewer:
         *,
         tended: Callable[[], bool] | None = None,
         rescue: Callable[[], None] | None = None,
-        ask: Ask | None = None,
+        ask: PromptHandler | None = None,
     ) -> None:
         """Looks at a run.
 

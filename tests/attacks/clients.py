@@ -6,8 +6,8 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher.hosts.credentials import Question
-from launcher.hosts.ssh import Logins
+from launcher.hosts.credentials import AuthPrompt
+from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import SshTarget
 from tests.beds.inprocess import SshServer
 
@@ -17,9 +17,9 @@ class Person:
     """Gives every question the same answer, and keeps the questions."""
 
     answer: str | None = None
-    asked: list[Question] = field(default_factory=list)
+    asked: list[AuthPrompt] = field(default_factory=list)
 
-    async def __call__(self, question: Question) -> str | None:
+    async def __call__(self, question: AuthPrompt) -> str | None:
         self.asked.append(question)
         return self.answer
 
@@ -71,7 +71,7 @@ class Clients:
 
     async def ours(self, ask: Person | None = None, *, accept_new: bool = False) -> None:
         """Logs in and out again."""
-        logins = Logins(
+        logins = SshConnector(
             ask, accept_new=accept_new, on_note=lambda host, note: self.notes.append(note)
         )
         try:

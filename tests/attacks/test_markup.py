@@ -13,7 +13,7 @@ import pytest
 from textual.app import App
 from textual.screen import Screen
 
-from launcher.hosts.credentials import Question, QuestionKind
+from launcher.hosts.credentials import AuthPrompt, PromptKind
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, TaskState
@@ -91,8 +91,8 @@ async def test_no_screen_of_a_run_obeys_foreign_text(tmp_path: Path) -> None:
     [
         lambda: Confirm(EVIL, EVIL),
         lambda: AskText(EVIL, EVIL, lambda _: EVIL, EVIL),
-        lambda: QuestionDialog(Question(EVIL, EVIL)),
-        lambda: HostKeyDialog(Question(EVIL, EVIL, kind=QuestionKind.HOST_KEY)),
+        lambda: QuestionDialog(AuthPrompt(EVIL, EVIL)),
+        lambda: HostKeyDialog(AuthPrompt(EVIL, EVIL, kind=PromptKind.HOST_KEY)),
     ],
 )
 async def test_no_dialog_obeys_foreign_text(

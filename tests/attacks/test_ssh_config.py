@@ -16,7 +16,7 @@ import pytest
 from launcher.errors import AuthError, HostError, HostKeyError, UnreachableError
 from launcher.hosts import ssh_config
 from launcher.hosts.host_keys import accepted_keys
-from launcher.hosts.ssh import Logins
+from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import SshTarget
 from tests import command
 from tests.attacks.clients import Clients, Person
@@ -162,7 +162,7 @@ async def test_a_proxy_command_gets_no_shell_code(clients: Clients, tmp_path: Pa
     """A name that a shell would act on is refused, not passed on."""
     owned = tmp_path / "owned"
     clients.configure("ProxyCommand cat %n %h", before="Host *")
-    logins = Logins()
+    logins = SshConnector()
     with pytest.raises(HostError):
         await logins.connect("far", SshTarget(None, f"$(touch${{IFS}}{owned})", None))
     assert not owned.exists()
@@ -402,7 +402,7 @@ async def test_a_certificate_file_logs_in(bed: Bed, tfmux_home: Path) -> None:
         f"{host.account.home}/.ssh/authorized_keys",
         f"cert-authority {authority.export_public_key().decode()}",
     )
-    logins = Logins()
+    logins = SshConnector()
     with pytest.raises(AuthError):
         await logins.connect("tf3", SshTarget(None, "tf3", None))
     config = tfmux_home / ".ssh/config"
@@ -442,7 +442,7 @@ async def test_a_session_is_bytes_whatever_the_configuration(
     data = bytes(range(256)) * 64
     for option in HARMLESS:
         config.write_text(f"Host tf3\n  {option.replace('OWNED', f'{tmp_path}/owned')}\n{usual}")
-        logins = Logins()
+        logins = SshConnector()
         transport = await logins.open("tf3", SshTarget(None, "tf3", None), "exec cat")
         try:
             transport.write(data)
@@ -463,7 +463,7 @@ async def test_variables_are_sent(bed: Bed, tfmux_home: Path) -> None:
     bed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     config.write_text(f"SetEnv LANG=C.UTF-8 OTHER=x\n{config.read_text()}")
-    transport = await Logins().open("tf3", SshTarget(None, "tf3", None), "echo $LANG/$OTHER")
+    transport = await SshConnector().open("tf3", SshTarget(None, "tf3", None), "echo $LANG/$OTHER")
     try:
         assert await transport.read() == b"C.UTF-8/\n"
     finally:

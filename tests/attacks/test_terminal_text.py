@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from launcher.cluster.file import loads
 from launcher.errors import HostError
-from launcher.hosts.credentials import Question
-from launcher.hosts.ssh import Logins
+from launcher.hosts.credentials import AuthPrompt
+from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
 from launcher.plan.plan import SshTarget, make_plan
 from launcher.printable import pictured, printable, without_escapes
@@ -113,13 +113,13 @@ async def test_a_prompt_of_a_server_is_shown_without_escapes(
     challenge = (EVIL.replace("\ud800", ""),) * 2 + ("", [(EVIL.replace("\ud800", ""), False)])
     monkeypatch.setattr(inprocess._Login, "get_kbdint_challenge", lambda *_: challenge)
     monkeypatch.setattr(inprocess._Login, "password_auth_supported", lambda _: False)
-    asked: list[Question] = []
+    asked: list[AuthPrompt] = []
 
-    async def ask(question: Question) -> str | None:
+    async def ask(question: AuthPrompt) -> str | None:
         asked.append(question)
         return None
 
-    logins = Logins(ask)
+    logins = SshConnector(ask)
     target = SshTarget(
         ssh_server.user,
         "127.0.0.1",

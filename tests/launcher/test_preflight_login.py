@@ -1,4 +1,4 @@
-"""Logins: each step's own refusal, first contact, and what only a person can answer."""
+"""SshConnector: each step's own refusal, first contact, and what only a person can answer."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 
 from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import dial
-from launcher.hosts.credentials import Question, QuestionKind, shown_path
+from launcher.hosts.credentials import AuthPrompt, PromptKind, shown_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
-from launcher.hosts.ssh import Ask, Logins
+from launcher.hosts.ssh import PromptHandler, SshConnector
 from launcher.plan.plan import SshTarget
 from tests.beds import keys
 from tests.beds.inprocess import SshServer
@@ -39,10 +39,14 @@ def stranger(server: SshServer) -> SshTarget:
     return replace(target(server), known_hosts="/nowhere")
 
 
-async def login(to: SshTarget, ask: Ask | None = None, *, accept_new: bool = False) -> list[str]:
+async def login(
+    to: SshTarget, ask: PromptHandler | None = None, *, accept_new: bool = False
+) -> list[str]:
     """Logs in and out; returns the steps that were passed."""
     steps: list[str] = []
-    logins = Logins(ask, accept_new=accept_new, on_step=lambda host, step, _: steps.append(step))
+    logins = SshConnector(
+        ask, accept_new=accept_new, on_step=lambda host, step, _: steps.append(step)
+    )
     try:
         connection = await logins.connect("far", to)
     finally:
@@ -57,9 +61,9 @@ class Person:
 
     def __init__(self, answer: str | None) -> None:
         self._answer = answer
-        self.asked: list[Question] = []
+        self.asked: list[AuthPrompt] = []
 
-    async def __call__(self, question: Question) -> str | None:
+    async def __call__(self, question: AuthPrompt) -> str | None:
         self.asked.append(question)
         return self._answer
 
@@ -193,7 +197,7 @@ async def test_a_person_decides_at_first_contact(ssh_server: SshServer) -> None:
     person = Person("yes")
     await login(stranger(ssh_server), person)
     (question,) = person.asked
-    assert question.kind is QuestionKind.HOST_KEY and not question.secret
+    assert question.kind is PromptKind.HOST_KEY and not question.secret
     assert "SHA256:" in question.text and str(ssh_server.port) in question.text
     await login(stranger(ssh_server))
 
@@ -285,7 +289,7 @@ async def test_a_passphrase_is_asked_for_until_it_is_right(
         person = Person(answer)
         with pytest.raises(AuthError, match="could not be unlocked"):
             await login(target(ssh_server), person)
-        assert [question.kind for question in person.asked] == [QuestionKind.PASSPHRASE] * asked
+        assert [question.kind for question in person.asked] == [PromptKind.PASSPHRASE] * asked
 
 
 async def test_a_missing_key_file_is_named(ssh_server: SshServer) -> None:

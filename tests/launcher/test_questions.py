@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.hosts.credentials import Question, QuestionKind
+from launcher.hosts.credentials import AuthPrompt, PromptKind
 from launcher.ids import new_run_id
 from launcher.session.questions import Answers, Questions
 from launcher.session.wishes import Watch, open_door, wish
 from tests.command import DEADLINE
 from tests.tui.fakes import ScriptedRun
 
-PASSWORD = Question("tf1", "Password of root", True, QuestionKind.PASSWORD)
-CODE = Question("tf2", "One-time code", False)
+PASSWORD = AuthPrompt("tf1", "Password of root", True, PromptKind.PASSWORD)
+CODE = AuthPrompt("tf2", "One-time code", False)
 
 
 class Viewer:
@@ -27,8 +27,8 @@ class Viewer:
     def __init__(self, run_id: str, typed: str | None) -> None:
         self.run_id = run_id
         self.typed = typed
-        self.seen: list[Question] = []
-        self.dropped: list[Question] = []
+        self.seen: list[AuthPrompt] = []
+        self.dropped: list[AuthPrompt] = []
         self._watch = Watch(run_id)
         self._answers = Answers(self._ask, self._say)
         self._closed = False
@@ -50,7 +50,7 @@ class Viewer:
         self._watch.close()
         self._answers.close()
 
-    async def _ask(self, question: Question) -> str | None:
+    async def _ask(self, question: AuthPrompt) -> str | None:
         self.seen.append(question)
         try:
             while self.typed is None:  # noqa: ASYNC110 a person thinks

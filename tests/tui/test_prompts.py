@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from launcher.hosts.credentials import Question, QuestionKind
+from launcher.hosts.credentials import AuthPrompt, PromptKind
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
@@ -20,12 +20,12 @@ from tui.screens.home import HomeScreen
 from tui.screens.prompts import HostKeyDialog, QuestionDialog
 from tui.sessions import Sessions
 
-PASSWORD = Question("tf1", "Password", True, QuestionKind.PASSWORD)
-KEY = Question(
+PASSWORD = AuthPrompt("tf1", "Password", True, PromptKind.PASSWORD)
+KEY = AuthPrompt(
     "tf1",
     "First contact with 10.77.0.1. Its key: ssh-ed25519 SHA256:abc+/=. Trust it? (yes/no)",
     False,
-    QuestionKind.HOST_KEY,
+    PromptKind.HOST_KEY,
 )
 
 
@@ -37,7 +37,7 @@ class Launcher:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
 
-    def ask(self, home: HomeScreen, question: Question) -> concurrent.futures.Future[str | None]:
+    def ask(self, home: HomeScreen, question: AuthPrompt) -> concurrent.futures.Future[str | None]:
         """Asks as a session does."""
         return asyncio.run_coroutine_threadsafe(home.asker(question), self._loop)
 
@@ -82,7 +82,7 @@ async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> No
 async def test_a_question_of_the_servers_own_is_shown_as_it_is_typed(launcher: Launcher) -> None:
     """Such as a one-time code that the server wants echoed; Esc refuses."""
     async with home() as (pilot, screen):
-        asked = launcher.ask(screen, Question("tf1", "Code [bold]", secret=False))
+        asked = launcher.ask(screen, AuthPrompt("tf1", "Code [bold]", secret=False))
         await shows(pilot, "Code [bold]")
         await pilot.press(*"123")
         await shows(pilot, "123")
@@ -110,7 +110,7 @@ async def test_a_host_key_is_shown_and_trusted_only_on_purpose(
 async def test_questions_come_one_after_the_other(launcher: Launcher) -> None:
     """Four hosts ask at once; each answer reaches its own."""
     async with home() as (pilot, screen):
-        questions = [Question(f"tf{n}", "Password", True) for n in range(4)]
+        questions = [AuthPrompt(f"tf{n}", "Password", True) for n in range(4)]
         asked = {q.host: launcher.ask(screen, q) for q in questions}
         for _ in questions:
             await until(pilot, lambda: isinstance(pilot.app.screen, QuestionDialog))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
-from launcher.hosts.ssh import Ask, Question, QuestionKind
+from launcher.hosts.ssh import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Report, Severity, preflight
 from tui.exits import Exit
 
@@ -200,13 +200,13 @@ class _Progress:
         print(f"\r\x1b[K{_cut('looking: ' + text, width - 1)}", end="", file=sys.stderr, flush=True)
 
 
-def _asker(progress: _Progress) -> Ask:
+def _asker(progress: _Progress) -> PromptHandler:
     """Asks at the terminal, one question at a time. Host keys are not asked for here: trusting
     them is `--accept-new`'s business, in one step and with all fingerprints."""
     lock = asyncio.Lock()
 
-    async def ask(question: Question) -> str | None:
-        if question.kind is QuestionKind.HOST_KEY:
+    async def ask(question: AuthPrompt) -> str | None:
+        if question.kind is PromptKind.HOST_KEY:
             return None
         async with lock:
             progress.clear()

@@ -20,7 +20,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from launcher.hosts.credentials import YES, Question, QuestionKind
+from launcher.hosts.credentials import YES, AuthPrompt, PromptKind
 from tui.widgets.line_input import LineInput
 
 NO = "no"
@@ -34,7 +34,7 @@ class QuestionDialog(ModalScreen[str | None]):
         Binding("escape", "dismiss(None)", "Refuse", show=False),
     ]
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: AuthPrompt) -> None:
         super().__init__()
         self.question = question
 
@@ -66,7 +66,7 @@ class HostKeyDialog(ModalScreen[str | None]):
         Binding("n,escape", "answer('no')", "Refuse", show=False),
     ]
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: AuthPrompt) -> None:
         super().__init__()
         self.question = question
 
@@ -118,7 +118,7 @@ class Asker:
         self._context = contextvars.copy_context()  # Textual finds its app in there
         self._ready.set()
 
-    async def __call__(self, question: Question) -> str | None:
+    async def __call__(self, question: AuthPrompt) -> str | None:
         """Asks; awaited on the launcher's loop. When that gives up, the dialog goes too."""
         await asyncio.to_thread(self._ready.wait)
         loop = self._loop
@@ -137,7 +137,7 @@ class Asker:
         return await asyncio.wrap_future(answered)
 
     async def _show(
-        self, question: Question, answered: concurrent.futures.Future[str | None]
+        self, question: AuthPrompt, answered: concurrent.futures.Future[str | None]
     ) -> None:
         """Shows a dialog until it is answered, or nobody waits for it any more."""
         app = self._app
@@ -153,7 +153,7 @@ class Asker:
                 if not answered.done():
                     answered.set_result(answer)
 
-            host_key = question.kind is QuestionKind.HOST_KEY
+            host_key = question.kind is PromptKind.HOST_KEY
             dialog = HostKeyDialog(question) if host_key else QuestionDialog(question)
             await app.push_screen(dialog, take)
             await gone.wait()

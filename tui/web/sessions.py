@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from launcher.cluster.spec import Cluster
-from launcher.hosts.credentials import Ask
+from launcher.hosts.credentials import PromptHandler
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
 from launcher.session.viewing import Viewer
@@ -24,7 +24,7 @@ class ServedSessions(Sessions):
         self._say = say
 
     def launch(
-        self, cluster: Cluster, text: str, ask: Ask, resume: str | None = None
+        self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
     ) -> RunControl:
         """Launches a cluster, once: while a run of that name lives, it is shown instead."""
         launched = self._launches.launch(cluster, text, resume)
@@ -32,21 +32,21 @@ class ServedSessions(Sessions):
             self._say("this cluster runs already; F9 ends it, then it can be launched anew")
         return self.view(launched.folder, ask)
 
-    def attach(self, run_id: str, ask: Ask) -> RunControl:
+    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
         """Shows a living run; one that nobody tends gets a launcher first."""
         folder = RunFolder.find(run_id)
         self._launches.attach(folder)
         return self.view(folder, ask)
 
-    def take(self, run: StoredRun, ask: Ask) -> RunControl:
+    def take(self, run: StoredRun, ask: PromptHandler) -> RunControl:
         """The same, of a run that has been read already."""
         return self.attach(run.folder.run_id, ask)
 
-    def hold(self, run: StoredRun, ask: Ask) -> RunControl:
+    def hold(self, run: StoredRun, ask: PromptHandler) -> RunControl:
         """The same: nothing else is done to a run here."""
         return self.take(run, ask)
 
-    def view(self, folder: RunFolder, ask: Ask) -> Viewer:
+    def view(self, folder: RunFolder, ask: PromptHandler) -> Viewer:
         """Looks at a run; what its launcher asks, this page asks."""
         viewer = Viewer(
             folder,

@@ -10,7 +10,7 @@ import asyncssh
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError
 from .credentials import encrypted, lacks_bcrypt, offered, shown_path
-from .host_keys import KnownHosts, ShownKey
+from .host_keys import HostKey, KnownHosts
 
 
 class Target(Protocol):
@@ -33,13 +33,13 @@ class Target(Protocol):
 class UnknownKey(Exception):
     """The host is not known, and nobody has agreed to its key yet."""
 
-    def __init__(self, shown: ShownKey, other_names: list[str]) -> None:
+    def __init__(self, shown: HostKey, other_names: list[str]) -> None:
         super().__init__(str(shown))
         self.shown = shown
         self._other_names = other_names
 
     @property
-    def elsewhere(self) -> str:
+    def known_as(self) -> str:
         """Under which other names the same key is known."""
         names = ", ".join(self._other_names)
         return f"the same key is known as {names}" if names else ""
@@ -73,7 +73,7 @@ async def refused(
 def key_error(
     name: str,
     target: Target,
-    shown: ShownKey | None,
+    shown: HostKey | None,
     known: KnownHosts,
     error: asyncssh.HostKeyNotVerifiable,
 ) -> Exception:
@@ -92,7 +92,7 @@ def key_error(
 def unknown(name: str, target: Target, key: UnknownKey, why: str = "") -> HostKeyError:
     """A key that nobody has agreed to."""
     what = f"the key of {place(target)} is not known here: {key.shown}"
-    what += f"; {key.elsewhere}" if key.elsewhere else ""
+    what += f"; {key.known_as}" if key.known_as else ""
     todo = "compare it with the host's own, then trust it with `tfmux check FILE --accept-new`"
     return HostKeyError(name, f"{what}; {why}" if why else what, code="key-unknown", todo=todo)
 
