@@ -20,6 +20,7 @@ from .fields import (
     number,
     optional,
     pid_rule,
+    port_rule,
     port_text_rule,
     raw_text,
     record,
@@ -191,9 +192,10 @@ class LeftoversAnswer(Answer):
 
 @dataclass(frozen=True)
 class ListenAnswer(Answer):
-    """Ports on which it cannot listen, and why."""
+    """Ports on which it cannot listen, and why; those which only root may use."""
 
     failed: Mapping[str, str] = field(metadata=meta(table(port_text_rule, shown_text())))
+    forbidden: tuple[int, ...] = field(metadata=meta(items(port_rule)))
 
 
 @dataclass(frozen=True)

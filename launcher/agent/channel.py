@@ -31,7 +31,7 @@ class Channel:
         for fd in (source, sink):
             os.set_blocking(fd, False)
         self.decoder = wire.Decoder()
-        self.greeted = False
+        self.admitted = False
         self.token = ""
         self.leaving = False
         """Its launcher goes because another one comes."""

@@ -86,9 +86,9 @@ class Channels:
             channel.send(Gone(self._replaced[token]))
             self._flush_and_drop(channel)
             return False
-        channel.greeted = True  # first of all: else letting go of the others looks like a death
+        channel.admitted = True  # first of all: else letting go of the others looks like a death
         channel.token = token
-        for other in [c for c in self._all if c is not channel and c.greeted]:
+        for other in [c for c in self._all if c is not channel and c.admitted]:
             if other.token != token:
                 self._replaced[other.token] = launcher
                 other.send(Gone(launcher))
@@ -108,7 +108,7 @@ class Channels:
             if fd in self._selector.get_map():
                 self._selector.unregister(fd)
         channel.close()
-        if channel.greeted and not channel.leaving and not self.has_launcher:
+        if channel.admitted and not channel.leaving and not self.has_launcher:
             self._lost()
 
     def _flush_and_drop(self, channel: Channel) -> None:
@@ -123,12 +123,12 @@ class Channels:
     @property
     def has_launcher(self) -> bool:
         """A launcher is there."""
-        return any(channel.greeted for channel in self._all)
+        return any(channel.admitted for channel in self._all)
 
     def send(self, message: Message) -> None:
         """Sends a message to the launcher, if one is there."""
         for channel in self._all:
-            if channel.greeted:
+            if channel.admitted:
                 channel.send(message)
 
     @property
@@ -158,7 +158,7 @@ class Channels:
         for channel in list(self._all):
             if (
                 not channel.closed and not channel.paused
-            ):  # one launcher's greeting closes the other's channel
+            ):  # one launcher's hello closes the other's channel
                 self._read(channel)
 
     def _read(self, channel: Channel) -> None:
@@ -174,7 +174,7 @@ class Channels:
             try:
                 for frame in channel.decoder.feed(data):
                     self._handle(channel, frame)
-                    if channel.greeted:
+                    if channel.admitted:
                         self.last_beat = time.monotonic()
             except Exception as error:  # whatever came: this channel is at fault, not the run
                 channel.send(Refusal(f"{type(error).__name__}: {error}"))

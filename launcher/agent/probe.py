@@ -114,7 +114,7 @@ class Prober:
     def _listen(self, asked: ListenProbe) -> ListenAnswer:
         if self._listeners is None:
             self._listeners = reach.Listeners(asked.token.encode())
-        return ListenAnswer(self._listeners.open(asked.ports))
+        return self._listeners.open(asked.ports)
 
     def _logdir(self, asked: LogdirProbe) -> LogdirAnswer:
         """Whether a log directory can be written, with a file that is really written."""

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Iterable
 
-from .answers import ConnectAnswer
+from .answers import ConnectAnswer, ListenAnswer
 
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0
@@ -45,19 +45,21 @@ class Listeners:
         self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
         self._thread.start()
 
-    def open(self, ports: Iterable[int]) -> dict[str, str]:
+    def open(self, ports: Iterable[int]) -> ListenAnswer:
         """Listens on these ports too; says why where it cannot."""
-        failed = {}
+        failed, forbidden = {}, []
         for port in ports:
             try:
                 listener = _listener(port)
             except OSError as error:
                 failed[str(port)] = error.strerror or str(error)
+                if error.errno in (errno.EACCES, errno.EPERM):
+                    forbidden.append(port)
                 continue
             with self._lock:
                 self._sockets.append(listener)
         os.write(self._wake_write, b"o")
-        return failed
+        return ListenAnswer(failed, tuple(forbidden))
 
     def close(self) -> None:
         """Ends; the ports are free when this returns."""

@@ -292,7 +292,7 @@ class Agent:
     # --- requests of a launcher -------------------------------------------------------------
 
     def _handle(self, channel: Channel, frame: wire.Frame) -> None:
-        if not channel.greeted and frame.type != wire.HELLO:
+        if not channel.admitted and frame.type != wire.HELLO:
             raise wire.WireError("the first frame must be HELLO")
         if frame.type == wire.STAGE_CONTENTS:
             self._files.contents(channel, frame.body)
@@ -307,7 +307,7 @@ class Agent:
         channel.send(Pong())
 
     def _hello(self, channel: Channel, hello: requests.Hello) -> None:
-        if channel.greeted:
+        if channel.admitted:
             raise wire.WireError("unexpected HELLO")
         if hello.rules is None:  # a query: no launcher is replaced, no lease is renewed
             self._welcome(channel, hello)

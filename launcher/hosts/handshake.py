@@ -154,11 +154,11 @@ async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> byt
                 if marker + b"\r\n" in seen:
                     raise AgentError(
                         host,
-                        "logged in, but the way to our command is not 8-bit clean: a terminal "
-                        "stands in between and changes line ends",
+                        "logged in, but the channel to our command is not 8-bit clean: a terminal "
+                        "in between changes line ends",
                         code="shell-blocked",
                         todo="a ForceCommand there, or a command= in authorized_keys, may run "
-                        "it in one (script, screen): let this login go without",
+                        "it in a terminal (script, screen): exclude this login from it",
                     )
     except TimeoutError as error:
         said = _last_line(seen.decode(errors="replace"))

@@ -33,14 +33,14 @@ WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
 
 Stored = Callable[[int], None]
-"""Hears, on the loop, that so many more bytes are on disk."""
+"""Called, on the loop, with the number of further bytes that are on disk."""
 A = TypeVar("A", bound=Answer)
 Sink = Callable[[int, bytes], Awaitable[None]]
 """Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
 
 
 class LogSink(Protocol):
-    """Where log bytes go; no method waits for a disk."""
+    """Receiver of log bytes; no method waits for a disk."""
 
     def size(self, task: TaskId) -> int: ...
     def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None: ...
@@ -66,7 +66,7 @@ class NoLogs:
 
 
 class Listener(Protocol):
-    """Who hears what the agent says."""
+    """Receiver of what the agent says."""
 
     def link_up(self, host: str, welcome: Welcome) -> None: ...
     def link_lost(self, host: str, reason: str) -> None: ...
@@ -76,7 +76,7 @@ class Listener(Protocol):
 
 
 class Link:
-    """Keeps a host's agent within reach until it is closed."""
+    """Link to a host's agent, which reconnects until it is closed."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Link:
         self._transport: Transport | None = None
         self._token = secrets.token_hex(8)
         self.sessions = 0
-        """How many times an agent has greeted us."""
+        """How many times an agent has answered the handshake."""
         self._numbers: dict[int, TaskId] = {}
         self._sinks: dict[int, Sink] = {}
         self._checker = settings.frame_checker()
@@ -242,7 +242,7 @@ class Link:
         """From login to the end of one connection.
 
         Raises:
-            HostError: the connection did not come to a greeting.
+            HostError: the handshake failed.
         """
         host = self.settings.host
         nonce = secrets.token_hex(8)
@@ -299,7 +299,7 @@ class Link:
                 await transport.aclose()
                 return
             if not self.connected and now - began > START_SECONDS:
-                await transport.aclose()  # half a greeting, and then nothing
+                await transport.aclose()  # half a welcome, and then nothing
                 return
             transport.write(requests.Beat().encode())
 

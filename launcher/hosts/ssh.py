@@ -1,4 +1,4 @@
-"""SSH to a host: the user's own configuration, keys and known_hosts, and clear refusals.
+"""SSH connections to hosts, with the user's own configuration, keys and known_hosts.
 
 Facts about the two ends that shape this module: asyncssh has no keepalive unless asked and
 does not honour `StrictHostKeyChecking`; sshd drops logins at random when more than ten are
@@ -21,6 +21,7 @@ from ..printable import printable
 from . import host_keys
 from .credentials import YES, AuthPrompt, Client, Deadline, PromptHandler, PromptKind, agent_keys
 from .dial import dial
+from .error_causes import Cause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import SshConfig, read_config
@@ -44,15 +45,15 @@ LOGINS_AT_ONCE = 5
 _TRIES = 4
 
 OnStep = Callable[[str, str, str], None]
-"""Told how a login comes along: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
+"""Called for each step of a login: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
 OnNote = Callable[[str, str], None]
-"""Told what is odd and stops nothing: host, sentence."""
+"""Called with what is odd and stops nothing: host, sentence."""
 OnAccepted = Callable[[str, HostKey], None]
-"""Told of each host key that was accepted and put on file."""
+"""Called for each host key that was accepted and stored."""
 
 
 class SshConnector:
-    """Opens connections for one launcher: never too many at once to one server.
+    """Opener of connections for one launcher: never too many at once to one server.
 
     `ask` answers what only a person can, a host key at first contact too; `accept_new` trusts
     unknown host keys without asking. A changed key is refused whatever is set.
@@ -89,11 +90,11 @@ class SshConnector:
                 process = await connection.create_process(command, encoding=None)
         except TimeoutError as error:
             connection.abort()
-            what = f"logged in to {target.host}, but it opens no session"
+            what = f"logged in to {target.host}, but opening a session timed out"
             raise UnreachableError(name, what, code="no-session") from error
         except (asyncssh.Error, OSError) as error:
             connection.abort()
-            what = f"logged in to {target.host}, but it refuses a session: {text_of(error)}"
+            what = f"logged in to {target.host}, but a session was refused: {text_of(error)}"
             raise UnreachableError(name, what, code="no-session") from error
         except BaseException:
             connection.abort()
@@ -116,10 +117,10 @@ class SshConnector:
                     if attempt == _TRIES:
                         raise UnreachableError(
                             name,
-                            f"{place(target)} accepts connections and drops them "
+                            f"{place(target)} accepts connections and closes them "
                             f"({text_of(error)})",
                             code="ssh-dropped",
-                            todo="look at sshd's log there: it may allow fewer logins at once, "
+                            todo="check sshd's log there: it may allow fewer logins at once, "
                             "or none from this machine",
                         ) from error
             await asyncio.sleep(random.uniform(0.2, 0.6) * attempt)
@@ -143,7 +144,7 @@ class SshConnector:
                 policy = config.get("stricthostkeychecking").lower()
                 new = self._accept_new or policy in ("accept-new", "no", "off", "false")
                 if not new and policy in ("yes", "true"):
-                    why = f"{config.where('stricthostkeychecking')} allows no other"
+                    why = f"{config.where('stricthostkeychecking')} allows only known keys"
                     raise unknown(name, target, error, why) from error
                 if approved is not None or not (new or await self._approves(name, config, error)):
                     raise unknown(name, target, error, _unused(config)) from error
@@ -229,14 +230,14 @@ class SshConnector:
                 )
         except asyncssh.HostKeyNotVerifiable as error:
             if client.shown is not None and (why := await self._refusal(client.shown, known)):
-                what = f"the key of {place(target)} cannot be trusted: {client.shown} {why}"
+                what = f"the host key of {place(target)} cannot be trusted: {client.shown} {why}"
                 todo = "ask its administrator"
                 raise HostKeyError(name, what, code="key-refused", todo=todo) from error
             raise key_error(name, target, client.shown, known, error) from error
         except asyncssh.KeyExchangeFailed as error:
-            if known.known_before and "host key" in str(error.reason):
-                raise changed(name, target, known, "one of another kind") from error
-            what = f"{place(target)} and this machine have no common way to talk: {error.reason}"
+            if known.known_before and cause_of(error) is Cause.NO_COMMON_HOST_KEY_TYPE:
+                raise changed(name, target, known, "one of another type") from error
+            what = f"no common SSH algorithm with {place(target)}: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
             self._store_accepted_key(name, client)
@@ -244,10 +245,10 @@ class SshConnector:
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
         except TimeoutError as error:
-            at = "lets nobody in" if client.proven else "does not come to an end with SSH"
-            what = f"{place(target)} answers, but {at} within {LOGIN_SECONDS:.0f} s"
+            step_name = "authentication" if client.proven else "handshake"
+            what = f"{place(target)}: SSH {step_name} timed out after {LOGIN_SECONDS:.0f} s"
             raise UnreachableError(
-                name, what, code="login-timeout", todo="look at sshd's log there"
+                name, what, code="login-timeout", todo="check sshd's log there"
             ) from error
         except asyncssh.ChannelOpenError as error:
             what = f"the jump host {_jump_of(target, config)} cannot reach {join(host, port)}"
@@ -255,7 +256,7 @@ class SshConnector:
         except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
             raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
-            if "authentication" in text_of(error).lower():  # sshd's MaxAuthTries
+            if cause_of(error) is Cause.TOO_MANY_ATTEMPTS:
                 said = text_of(error)
                 raise await refused(name, target, options, _key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
@@ -295,14 +296,14 @@ class SshConnector:
 
     @staticmethod
     async def _refusal(shown: HostKey, known: KnownHosts) -> str:
-        """Why a key that is not known may not be trusted by anybody's word."""
+        """Why a key that is not known may not be trusted even when a person agrees."""
         try:
             return await known.refusal(shown.key)
         except RevocationError as error:
             return f"cannot be looked up in RevokedHostKeys: {error}"
 
     def _store_accepted_key(self, name: str, client: Client) -> None:
-        """Puts an accepted key on file, now that the server has proved it to be its own."""
+        """Stores an accepted key, now that the server has proved it to be its own."""
         if client.accepted is None or not client.proven:
             return
         try:
@@ -395,5 +396,5 @@ def _unused(config: SshConfig) -> str:
 
 
 def _throttle_key(target: Target) -> str:
-    """What counts logins: the first machine on the way."""
+    """Logins are throttled by the first machine on the way."""
     return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"

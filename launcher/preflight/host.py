@@ -144,7 +144,8 @@ class HostCheck:
             if str(port) not in failed
         }
         self.open.set_result(Open(every, tokens))
-        found = judge.ports(self.name, list(fixed.values()), answer.owners, failed)
+        forbidden = listening["forbidden"]
+        found = judge.ports(self.name, list(fixed.values()), answer.owners, failed, forbidden)
         self._tell_all(found)
 
     async def _account(self) -> None:

@@ -231,6 +231,7 @@ def ports(
     wanted: Sequence[int],
     held: Sequence[PortOwner],
     failed: Mapping[str, str],
+    forbidden: Container[int] = (),
 ) -> Iterator[Finding]:
     """Ports of tasks that somebody holds, or on which we may not listen."""
     for each in held:
@@ -240,7 +241,7 @@ def ports(
         brief = f"{each.port} in use"
         yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo)
     for port, why in failed.items():
-        if "ermission" in why:
+        if int(port) in forbidden:
             code, todo = "port-forbidden", "write a port from 1024 on"
         else:
             code, todo = "port-unusable", "write another port, or auto"

@@ -366,7 +366,8 @@ async def _tell(seen: Bench, frames: list[bytes]) -> None:
 def test_what_a_launcher_says_is_allowed(kind: int, body: dict[str, Any]) -> None:
     """The real frames pass: their changed forms are not refused for another reason."""
     request = parse_request(Frame(kind, wire.encode(kind, body)[5:]))
-    assert request.TYPE == kind and request.to_json().items() >= body.items()
+    said = {key: value for key, value in body.items() if value is not None}
+    assert request.TYPE == kind and request.to_json().items() >= said.items()
     assert parse_request(Frame(kind, request.encode()[5:])) == request
 
 

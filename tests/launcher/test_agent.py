@@ -495,6 +495,7 @@ def test_who_only_asks_sends_nobody_away(client: Client) -> None:
         client.get(wire.PONG)
         with Client(client.run_id) as second:
             second.hello()
+            client.everything()
             asking.hello(rules=None)  # not sent away either
             second.kill()
             second.leave()

@@ -189,7 +189,7 @@ async def test_half_a_greeting_and_then_silence_is_given_up(
     await come_true(lambda: line.transports)
     line.transports[0].said.put_nowait(WELCOME[:-3])
     _, error = await line.ears.wait("link_refused")
-    assert "did not greet us" in error.reason
+    assert "did not answer the handshake" in error.reason
     await line.task
 
 

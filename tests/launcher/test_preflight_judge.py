@@ -128,7 +128,8 @@ def test_held_ports_name_their_holder() -> None:
     task = PortOwner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
     other = PortOwner(port=2, pid=8, command="nginx")
     foreign = PortOwner(port=3, pid=0, command="")
-    found = list(judge.ports("h1", [1, 2, 3], [task, other, foreign], {"80": "Permission denied"}))
+    failed = {"80": "Permission denied"}
+    found = list(judge.ports("h1", [1, 2, 3], [task, other, foreign], failed, [80]))
     assert [finding.code for finding in found] == ["port-in-use"] * 3 + ["port-forbidden"]
     assert found[0].sentence.endswith("by pid 7 of worker:1 of the run R-1 (python x)")
     assert found[0].todo == "end that run: tfmux kill R-1"

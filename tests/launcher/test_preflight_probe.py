@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import probe, reach, state
-from launcher.agent.answers import GpusAnswer, LogdirAnswer, PathAnswer
+from launcher.agent.answers import GpusAnswer, ListenAnswer, LogdirAnswer, PathAnswer
 from launcher.agent.folders import Folders
 from launcher.agent.probes import LogdirProbe, PathProbe
 from tests.beds import proc
@@ -64,7 +64,7 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
 def test_a_listener_is_reached_and_knows_itself(listeners: reach.Listeners) -> None:
     """The connector reads the token: it has reached this host's probe and nothing else."""
     port = free_port()
-    assert listeners.open([port]) == {}
+    assert not listeners.open([port]).failed
     for name in ("localhost", "127.0.0.1", "::1"):
         answer = reach.connect(name, port, "token", SECONDS)
         assert answer.outcome == "ok", (name, answer)
@@ -90,7 +90,7 @@ def test_a_port_that_is_taken_is_said_why(listeners: reach.Listeners) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = int(other.getsockname()[1])
         failed = listeners.open([taken, port])
-    assert failed == {str(taken): "Address already in use"}
+    assert failed == ListenAnswer({str(taken): "Address already in use"}, ())
     assert reach.connect("127.0.0.1", port, "token", SECONDS).outcome == "ok"
 
 
