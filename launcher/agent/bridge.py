@@ -16,6 +16,7 @@ import sys
 import time
 
 from . import state
+from .config import AgentConfig
 from .fields import Json
 from .folders import FolderError, Folders
 from .log import log_traceback
@@ -23,8 +24,6 @@ from .messages import Gone, Refusal
 from .proc import AGENT_TAG, read_process, send, variable
 from .process_tracker import ProcessTracker
 from .reaper import close_others
-from .requests import AgentConfig
-from .server import Agent
 from .task_id import TaskId
 from .watchdog import end_everything, guard
 
@@ -245,9 +244,11 @@ def _run_agent(
     listeners: list[socket.socket],
     pulse: int,
 ) -> None:
-    for listener in listeners:
-        listener.listen(8)
     try:
+        from .server import Agent  # most bridges find an agent and need none of it
+
+        for listener in listeners:
+            listener.listen(8)
         Agent(config, umask, folders, listeners, pulse).run()
     except BaseException:
         log_traceback()  # the watchdog then ends what is left

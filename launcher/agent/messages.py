@@ -90,21 +90,18 @@ class TaskFacts(Message):
     port_owner: PortOwner | None = field(default=None, metadata=meta(optional(record(PortOwner))))
 
 
-@dataclass(frozen=True)
 class Started(TaskFacts):
     """A task's process runs, or could not be started (`error`)."""
 
     TYPE = wire.STARTED
 
 
-@dataclass(frozen=True)
 class Listening(TaskFacts):
     """A task listens on its port."""
 
     TYPE = wire.LISTENING
 
 
-@dataclass(frozen=True)
 class Exited(TaskFacts):
     """A task's process has ended, and what it had written by then is in its log."""
 
@@ -114,7 +111,6 @@ class Exited(TaskFacts):
         return "" if self.ended else "an exit without an end"
 
 
-@dataclass(frozen=True)
 class OutputEnded(TaskFacts):
     """Nobody will write to the log of this attempt any more."""
 
@@ -146,7 +142,6 @@ class LogSize(Message):
     size: int = field(metadata=SIZE)
 
 
-@dataclass(frozen=True)
 class Pong(Message):
     """The answer to a beat."""
 

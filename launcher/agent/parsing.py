@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from . import requests, wire
 from .fields import FieldError
-from .probes import PROBES
 from .requests import Request
 
 REQUESTS: dict[int, type[Request]] = {
@@ -47,6 +46,8 @@ def parse_request(frame: wire.Frame) -> Request:
     try:
         if frame.type != wire.PROBE:
             return REQUESTS[frame.type].from_json(body)
+        from .probes import PROBES
+
         kind = body.get("kind")
         if not isinstance(kind, str) or kind not in PROBES:
             raise FieldError("unknown question", "kind")

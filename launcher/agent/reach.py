@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Iterable
 
-from .answers import ConnectAnswer, ListenAnswer
+from .probes import ConnectAnswer, ListenAnswer
 
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0

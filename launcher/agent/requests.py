@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Mapping, TypeVar
 
 from . import answers, wire
+from .config import Rules
 from .fields import (
     ANSWER_ID,
     ATTEMPT,
@@ -80,29 +81,6 @@ class Question(Request, Generic[A]):
 
 
 @dataclass(frozen=True)
-class Rules(Record):
-    """What an agent does without a launcher: after `lease` seconds it stops the tasks (with
-    `grace` seconds between TERM and KILL) or keeps them, as `on_disconnect` says."""
-
-    lease: float = field(metadata=meta(number(0, 1e9)))
-    grace: float = field(metadata=meta(number(0, 1e9)))
-    on_disconnect: str = field(metadata=meta(choice("stop", "keep")))
-
-
-@dataclass(frozen=True)
-class AgentConfig(Record):
-    """What a bridge is sent with the agent's source. `local`: the end of the channel means that
-    the launcher is dead. Without `make` the bridge only looks for an agent that is there."""
-
-    run_id: str = field(metadata=RAW_TEXT)
-    host: str = field(metadata=RAW_TEXT)
-    rules: Rules = field(metadata=meta(record(Rules)))
-    local: bool = field(metadata=FLAG)
-    logs: str | None = field(default=None, metadata=meta(optional(raw_text())))
-    make: bool = field(default=True, metadata=FLAG)
-
-
-@dataclass(frozen=True)
 class Hello(Request):
     """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
     not replaced, and no lease is renewed. `launcher` names who greets, for the one that is
@@ -131,7 +109,6 @@ class Start(Request):
     pty: bool = field(default=False, metadata=FLAG)
 
 
-@dataclass(frozen=True)
 class Beat(Request):
     """The launcher lives; the agent answers with a pong."""
 

@@ -15,13 +15,14 @@ import sys
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from . import parsing, ports, proc, requests, stage, state, stats, wire
 from .answers import Answer, PortsAnswer
 from .attempts import Attempts
 from .channel import Channel
 from .channels import Channels
+from .config import AgentConfig
 from .files import Files
 from .folders import FolderError, Folders
 from .kills import Kill
@@ -38,12 +39,12 @@ from .messages import (
     Welcome,
 )
 from .outputs import Outputs
-from .probe import Prober
-from .probes import PROBES, Probe
 from .process_tracker import ProcessTracker
-from .requests import AgentConfig
 from .tasks import Attempt
 from .workers import Newest, Worker
+
+if TYPE_CHECKING:
+    from .prober import Prober
 
 _LOOK_LISTENING = 0.03
 _KNOWN_PROCESSES = 1.0
@@ -86,7 +87,7 @@ class Agent:
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
-        self._prober = Prober(folders)
+        self._prober: Prober | None = None
         self._selector = selectors.DefaultSelector()
         self._channels = Channels(
             self._selector,
@@ -132,7 +133,6 @@ class Agent:
             requests.CollectOpen: self._files.collect_open,
             requests.CollectCredit: self._files.collect_credit,
             requests.CollectEnd: self._files.collect_end,
-            **dict.fromkeys(PROBES.values(), self._answer_probe),
         }
         self._woken = 0.0
         self._signalled = 0
@@ -245,7 +245,8 @@ class Agent:
     def _clean_up(self) -> None:
         """The last of the disk, in a thread: it may hang."""
         try:
-            self._prober.close()
+            if self._prober is not None:
+                self._prober.close()
             self._stats.close()
             if self._remove or not self._attempts:  # without a task there is nothing to collect
                 self._files.keep_for_reuse()
@@ -300,7 +301,10 @@ class Agent:
         if channel.queued > _MOST_QUEUED:
             raise wire.WireError("the launcher does not read its answers")
         request = parsing.parse_request(frame)
-        self._handlers[type(request)](channel, request)
+        if isinstance(request, requests.Question) and request.TYPE == wire.PROBE:
+            self._answer_probe(channel, request)
+        else:
+            self._handlers[type(request)](channel, request)
 
     @staticmethod
     def _beat(channel: Channel, _: requests.Beat) -> None:
@@ -373,8 +377,11 @@ class Agent:
     def _answer_stats(self, channel: Channel, asked: requests.Stats) -> None:
         channel.answer(asked.id, self._stats.sample(self._tracker.scan()))
 
-    def _answer_probe(self, channel: Channel, asked: Probe[Any]) -> None:
-        self._run_in_thread(channel, asked.id, lambda: self._prober.answer(asked))
+    def _answer_probe(self, channel: Channel, asked: requests.Question[Any]) -> None:
+        from .prober import Prober
+
+        prober = self._prober = self._prober or Prober(self._folders)
+        self._run_in_thread(channel, asked.id, lambda: prober.answer(asked))
 
     def _leave(self, channel: Channel, wanted: requests.Leave) -> None:
         if wanted.handover:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import threading
 import time
-from typing import Mapping
+from typing import TYPE_CHECKING, Mapping
 
 from .answers import StatsAnswer
 from .proc import Process
 from .task_id import TaskId
+
+if TYPE_CHECKING:
+    import subprocess
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
 _GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
@@ -90,6 +92,8 @@ class _Gpus:
         program = shutil.which("nvidia-smi")
         if program is None:
             return
+        import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
+
         self._process = subprocess.Popen(
             [program, _GPU_QUERY, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..agent import wire
+from ..agent.config import AgentConfig, Rules
 from ..agent.messages import Gone, Refusal, Welcome
-from ..agent.requests import AgentConfig, Hello, Rules
+from ..agent.requests import Hello
 from ..errors import AgentError, InterpreterError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED

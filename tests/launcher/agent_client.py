@@ -24,8 +24,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from launcher.agent import wire
+from launcher.agent.config import AgentConfig
 from launcher.agent.folders import local_folder
-from launcher.agent.requests import AgentConfig
 from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
 from tests.beds import proc

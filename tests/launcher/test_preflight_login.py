@@ -115,7 +115,7 @@ async def test_a_server_that_says_nothing_is_given_up(
     """It accepts and stays silent: a deadline ends that."""
     monkeypatch.setattr(dial, "BANNER_SECONDS", 0.3)
     ssh_server.relay.silent = True
-    with pytest.raises(UnreachableError, match="says nothing") as told:
+    with pytest.raises(UnreachableError, match="sent no SSH banner") as told:
         await login(target(ssh_server))
     assert told.value.code == "ssh-silent"
 

@@ -15,10 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import probe, reach, state
-from launcher.agent.answers import GpusAnswer, ListenAnswer, LogdirAnswer, PathAnswer
+from launcher.agent import prober, reach, state
 from launcher.agent.folders import Folders
-from launcher.agent.probes import LogdirProbe, PathProbe
+from launcher.agent.probes import (
+    GpusAnswer,
+    ListenAnswer,
+    LogdirAnswer,
+    LogdirProbe,
+    PathAnswer,
+    PathProbe,
+)
 from tests.beds import proc
 from tests.launcher.agent_client import wait_until
 
@@ -132,7 +138,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
 
 def test_tensorflow_is_found_without_an_import() -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
-    answer = probe.python(sys.executable, {}, "")
+    answer = prober.python(sys.executable, {}, "")
     assert answer.version == sys.version.split()[0]
     assert answer.tensorflow.startswith("2.") and answer.there
 
@@ -140,7 +146,7 @@ def test_tensorflow_is_found_without_an_import() -> None:
 def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
-    answer = probe.python("python", {}, f"echo activated; PATH={tmp_path}:$PATH")
+    answer = prober.python("python", {}, f"echo activated; PATH={tmp_path}:$PATH")
     assert answer.executable == str(tmp_path / "python")
 
 
@@ -150,7 +156,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
 )
 def test_an_interpreter_that_is_none_says_why(name: str, reason: str) -> None:
     """A wrong path, a program that fails, another program."""
-    assert reason in (probe.python(name, {}, "").failed or "")
+    assert reason in (prober.python(name, {}, "").failed or "")
 
 
 def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +165,9 @@ def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.Monk
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho '0, Tesla T4, 535.54.03, 15360 MiB'\n")
     program.chmod(0o755)
-    assert probe.gpus() == GpusAnswer((("0", "Tesla T4", "535.54.03", "15360 MiB"),))
+    assert prober.gpus() == GpusAnswer((("0", "Tesla T4", "535.54.03", "15360 MiB"),))
     program.write_text("#!/bin/sh\necho 'Failed to initialize NVML: mismatch'; exit 18\n")
-    assert probe.gpus() == GpusAnswer((), "Failed to initialize NVML: mismatch")
+    assert prober.gpus() == GpusAnswer((), "Failed to initialize NVML: mismatch")
 
 
 # --- folders ----------------------------------------------------------------------------------
@@ -169,15 +175,15 @@ def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_log_directory_is_written_to_and_left_as_it_was(folders: Folders, tmp_path: Path) -> None:
     """A file is made in the nearest folder that is there, and taken away."""
-    prober = probe.Prober(folders)
+    answers = prober.Prober(folders)
     (tmp_path / "logs").mkdir()
     path = f"{tmp_path}/logs/a/b"
-    answer = prober.answer(LogdirProbe(path, ".mark", keep=False))
+    answer = answers.answer(LogdirProbe(path, ".mark", keep=False))
     assert answer == LogdirAnswer(path, f"{tmp_path}/logs", 2, "", None)
     assert list((tmp_path / "logs").iterdir()) == []
-    prober.answer(LogdirProbe(path, ".mark", keep=True))
-    assert prober.answer(PathProbe(f"{tmp_path}/logs/.mark")) == PathAnswer(True)
-    prober.close()
+    answers.answer(LogdirProbe(path, ".mark", keep=True))
+    assert answers.answer(PathProbe(f"{tmp_path}/logs/.mark")) == PathAnswer(True)
+    answers.close()
     assert list((tmp_path / "logs").iterdir()) == []
 
 
@@ -185,7 +191,7 @@ def test_a_file_in_the_way_of_a_log_directory_is_told(folders: Folders, tmp_path
     """Nothing can be made below a file."""
     (tmp_path / "file").touch()
     asked = LogdirProbe(f"{tmp_path}/file/logs", ".mark", keep=False)
-    answer = probe.Prober(folders).answer(asked)
+    answer = prober.Prober(folders).answer(asked)
     assert isinstance(answer, LogdirAnswer) and answer.why == "Not a directory"
 
 
@@ -194,7 +200,7 @@ def test_an_old_checkpoint_is_found(folders: Folders, tmp_path: Path, name: str)
     """TensorFlow's own names, in the directory or one below; its age is told."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
-    answer = probe.Prober(folders).answer(LogdirProbe(str(tmp_path), ".mark", keep=False))
+    answer = prober.Prober(folders).answer(LogdirProbe(str(tmp_path), ".mark", keep=False))
     assert isinstance(answer, LogdirAnswer) and answer.old is not None
     path, age = answer.old
     assert path == str(tmp_path / name) and -1 < age < 60
@@ -210,10 +216,10 @@ def test_a_tagged_process_without_an_agent_is_left_over(folders: Folders) -> Non
     with process({"TFMUX_TASK": f"{run}/worker:1/2;"}) as left:
         row = (run, "worker:1", left.pid, "sleep 1000")
         # Between the success of `exec` and its end a process has no environment yet.
-        wait_until(lambda: row in probe.leftovers(base).found, "it is found")
+        wait_until(lambda: row in prober.leftovers(base).found, "it is found")
         with process({"TFMUX_AGENT": f"{run};"}):
-            assert not [row for row in probe.leftovers(base).found if row[0] == run]
-    assert not [row for row in probe.leftovers(base).found if row[0] == run]
+            assert not [row for row in prober.leftovers(base).found if row[0] == run]
+    assert not [row for row in prober.leftovers(base).found if row[0] == run]
 
 
 def test_a_daemon_without_a_tag_is_found_in_its_agents_state_file(folders: Folders) -> None:
@@ -229,5 +235,5 @@ def test_a_daemon_without_a_tag_is_found_in_its_agents_state_file(folders: Folde
             body = {"boot": state.boot_id(), "known_processes": known, "attempts": []}
             (place / "state.json").write_text(json.dumps(body))
             row = (run, "ps:0", daemon.pid, "sleep 1000")
-            assert (row in probe.leftovers(base).found) is found
+            assert (row in prober.leftovers(base).found) is found
         proc.signal_process(daemon, signal.SIGKILL)

@@ -17,34 +17,32 @@ import time
 from typing import Any, Callable, Mapping, Sequence
 
 from . import proc, reach, state
-from .answers import (
-    AccountAnswer,
-    Answer,
-    ClockAnswer,
-    DiskSpaceAnswer,
-    GpusAnswer,
-    LeftoversAnswer,
-    ListenAnswer,
-    LogdirAnswer,
-    PathAnswer,
-    PythonAnswer,
-)
+from .answers import Answer
 from .fields import FieldError
 from .folders import Folders
 from .log import log_line
 from .probes import (
+    AccountAnswer,
     AccountProbe,
+    ClockAnswer,
     ClockProbe,
     ConnectProbe,
+    DiskSpaceAnswer,
     DiskSpaceProbe,
+    GpusAnswer,
     GpusProbe,
+    LeftoversAnswer,
     LeftoversProbe,
+    ListenAnswer,
     ListenProbe,
+    LogdirAnswer,
     LogdirProbe,
+    PathAnswer,
     PathProbe,
-    Probe,
+    PythonAnswer,
     PythonProbe,
 )
+from .requests import Question
 from .stats import memory
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
@@ -96,7 +94,7 @@ class Prober:
             ),
         }
 
-    def answer(self, asked: Probe[Any]) -> Answer:
+    def answer(self, asked: Question[Any]) -> Answer:
         """Answers one question; may block.
 
         Raises:
