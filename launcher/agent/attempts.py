@@ -181,7 +181,7 @@ class Attempts:
             self._tracker.reapers.pop(its.pid, None)
             if not its.none_left:
                 if not attempt.pid:
-                    self._refuse(attempt, "its reaper was killed before it could start it")
+                    self._refuse(attempt, "its parent process was killed before the task started")
                 elif not attempt.announced:
                     self._announce(attempt)
                 self._on_broken(attempt)

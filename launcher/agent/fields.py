@@ -60,13 +60,14 @@ def unchanged(text: str, limit: int) -> str:
     return text
 
 
+@dataclasses.dataclass(frozen=True)
 class Record:
     """Base of all records; subclasses are frozen dataclasses."""
 
     def to_json(self) -> Json:
         """The record as a JSON object. An optional field that is None is left out."""
         body = {}
-        for each in dataclasses.fields(self):  # type: ignore[arg-type]
+        for each in dataclasses.fields(self):
             value = getattr(self, each.name)
             if value is not None or each.default is not None:
                 body[each.name] = each.metadata["rule"].write(value)
@@ -82,7 +83,7 @@ class Record:
         if not isinstance(body, dict):
             raise FieldError("not a JSON object")
         values = {}
-        for each in dataclasses.fields(cls):  # type: ignore[arg-type]
+        for each in dataclasses.fields(cls):
             if each.name in body:
                 try:
                     values[each.name] = each.metadata["rule"].read(body[each.name], clean)

@@ -70,7 +70,7 @@ class Question(Request, Generic[A]):
 
     def numbered(self: Q, ident: int) -> Q:
         """The same question under a number."""
-        return dataclasses.replace(self, id=ident)  # type: ignore[type-var]
+        return dataclasses.replace(self, id=ident)  # type: ignore[call-arg]
 
     def accepts(self, answer: A) -> bool:
         """The answer is one to this question."""
