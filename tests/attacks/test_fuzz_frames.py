@@ -18,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.agent import requests, wire
-from launcher.agent.messages import Message, TaskFacts
+from launcher.agent.fields import FieldError
+from launcher.agent.messages import MESSAGES, KillReceipt, Message, TaskFacts
 from launcher.agent.parsing import parse_request
 from launcher.agent.probes import PROBES
 from launcher.agent.requests import Question
@@ -357,6 +358,31 @@ async def _tell(seen: Bench, frames: list[bytes]) -> None:
         return heard or link.closed or agent.closed or agent._said.empty()
 
     await seen.until(read, "all frames are read")
+
+
+@pytest.mark.parametrize(("kind", "body"), [one for one in FROM_AGENT if one[0] in MESSAGES])
+def test_what_an_agent_says_is_read_and_written_alike(kind: int, body: dict[str, Any]) -> None:
+    """A message that is read and encoded again is the same message."""
+    message = MESSAGES[kind].from_json(body)
+    frame = Frame(kind, message.encode()[5:])
+    assert MESSAGES[kind].from_json(frame.json()) == message
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ([], "not a JSON object"),
+        ({}, "ids: field required"),
+        ({**RECEIPT, "signalled": True}, "signalled: not a whole number"),
+        ({**RECEIPT, "tasks": ["worker:1", "a/b:0"]}, "tasks.1: not the name of a task"),
+        ({**RECEIPT, "tasks": ["worker:01"]}, "tasks.0: not the name of a task"),
+        ({**RECEIPT, "survivors": [{**SURVIVOR, "pid": -1}]}, "survivors.0.pid: not a whole"),
+    ],
+)
+def test_an_error_names_the_field(body: Any, problem: str) -> None:
+    """Also inside lists and inner records."""
+    with pytest.raises(FieldError, match=problem):
+        KillReceipt.from_json(body)
 
 
 # --- an agent ------------------------------------------------------------------------------------
