@@ -5,37 +5,12 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from dataclasses import dataclass
+
+from .agent.task_id import TaskId
+
+__all__ = ["TaskId", "new_run_id", "tag"]
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-@dataclass(frozen=True, order=True)
-class TaskId:
-    """One task of a job, `worker:0`, as TensorFlow writes it."""
-
-    job: str
-    index: int
-
-    def __str__(self) -> str:
-        return f"{self.job}:{self.index}"
-
-    @property
-    def stem(self) -> str:
-        """The stem of the task's file names, without a colon: `worker-0`."""
-        return f"{self.job}-{self.index}"
-
-    @classmethod
-    def parse(cls, text: str) -> TaskId:
-        """Parses `worker:0`.
-
-        Raises:
-            ValueError: the text is not `job:index`.
-        """
-        job, colon, index = text.rpartition(":")
-        if not colon or not job or not index.isdecimal():
-            raise ValueError(f"{text!r} is not a task: write job:index, such as worker:0")
-        return cls(job, int(index))
 
 
 def new_run_id(name: str, now: float | None = None) -> str:

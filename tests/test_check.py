@@ -48,7 +48,7 @@ def there(tmp_path: Path, server: SshServer) -> str:
 
 
 def agents() -> set[int]:
-    """The agents, guardians and bridges of preflights on this machine."""
+    """The agents, watchdogs and bridges of preflights on this machine."""
     tags = ((process.pid, process.environ.get("TFMUX_AGENT", "")) for process in proc.scan())
     return {pid for pid, tag in tags if tag.startswith("check-")}
 
@@ -191,7 +191,7 @@ def test_nothing_stays_when_a_check_is_ended(
 def until_new(before: set[int]) -> None:
     """Waits until a preflight's agent is there."""
     deadline = time.monotonic() + 20
-    while len(agents() - before) < 3:  # bridge, guardian, agent
+    while len(agents() - before) < 3:  # bridge, watchdog, agent
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -217,7 +217,7 @@ time.sleep(1000)
 
 
 def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_path: Path) -> None:
-    """Launcher, guardian and agent are killed at once; a daemon with the run's tag lives on."""
+    """Launcher, watchdog and agent are killed at once; a daemon with the run's tag lives on."""
     (tmp_path / "run").mkdir()
     text = JOBS.format(tasks='"localhost:auto"') + "lease = 600\n"
     text = text.replace('"train.py"', f'"-c", {json.dumps(_DAEMON)}')
@@ -228,7 +228,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         tag = f"{run_id};"
         doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
         launcher = proc.look(up.process.pid)
-        assert launcher is not None and len(doomed) == 4  # bridge, guardian, agent, reaper
+        assert launcher is not None and len(doomed) == 4  # bridge, watchdog, agent, reaper
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
             for each in (launcher, *doomed):
                 proc.signal_process(each, number)

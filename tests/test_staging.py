@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import wire
+from launcher.agent.messages import Message, Welcome
+from launcher.agent.requests import Question, StageBuild, StageManifest
 from launcher.errors import HostError
 from launcher.files.staging import Progress, Tree, read_tree, stage
-from launcher.hosts.doors import door
-from launcher.hosts.greeting import LinkSettings
+from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import A, Link, NoLogs
-from launcher.hosts.messages import Message, Welcome
-from launcher.hosts.ssh import Logins
+from launcher.hosts.ssh import SshConnector
+from launcher.hosts.transport_factory import transport_factory
 from launcher.plan.plan import HostPlan, SshTarget
 from tests.beds.faults import full_home, read_only_home
 from tests.beds.inprocess import SshServer
@@ -294,11 +294,9 @@ class _Counting(Link):
 
     asked = 0
 
-    async def ask(
-        self, kind: int, body: dict[str, Any], answer: type[A], timeout: float = 20.0
-    ) -> A:
-        self.asked += kind == wire.STAGED
-        return await super().ask(kind, body, answer, timeout)
+    async def ask(self, question: Question[A], timeout: float = 20.0) -> A:
+        self.asked += isinstance(question, StageManifest | StageBuild)
+        return await super().ask(question, timeout)
 
 
 class _Listener:
@@ -339,9 +337,9 @@ async def test_an_unchanged_tree_is_one_round_trip(ssh_server: SshServer, tmp_pa
     )
     host = HostPlan("far", target, sys.executable, "127.0.0.1", {}, None)
     settings = LinkSettings("count-1", "far", 30.0, 1.0, "stop", local=False)
-    logins = Logins(None)
+    logins = SshConnector(None)
     listener = _Listener()
-    link = _Counting(settings, door(host, logins), NoLogs(), listener)
+    link = _Counting(settings, transport_factory(host, logins), NoLogs(), listener)
     running = asyncio.create_task(link.run())
     seen: list[Progress] = []
     try:

@@ -1,31 +1,39 @@
-"""The agent: one process a host that owns a run's tasks there.
+"""Agent: one process a host that owns a run's tasks there.
 
 It is never installed. The launcher sends these modules' source down an SSH channel or a local
-pipe (`launcher/bootstrap.py`), so they use the standard library of Python 3.8 only and import
+pipe (`hosts/bootstrap.py`), so they use the standard library of Python 3.8 only and import
 nothing but each other:
 
-    entry       what runs at the end of the channel: finds or makes the agent, hands it the channel
-    guardian    the agent's parent: ends everything when the agent dies or freezes
-    server      the agent's loop: what launchers say, kills, lease; it never touches a disk
+    bridge      the process at the end of the channel: finds or makes the agent
+    watchdog    the agent's parent: ends everything when the agent dies or freezes
+    server      the agent's loop: requests, kills, lease; it never touches a disk
     channels, channel  the launchers' channels: frames in and out, log bytes by credit
-    attempts    starting tasks, hearing of their ends, and who still lives
+    attempts    starting tasks, learning of their ends, and what is left of them
     reaper      one process a task: the parent of all that the task leaves behind
     tasks       a task's process: what it executes, and how it ended
     children    whether a process has children at all (the kernel's word), and killing them
     kills       TERM, grace, KILL, and the proof that nothing is left
-    census      to which task each process belongs
+    process_tracker  to which task each process belongs
     proc        /proc: which processes there are
     drain       task output into files, in a thread of its own
     outputs     the logs of the tasks
     log_reader  log bytes for the launcher, read in a thread
     workers     threads for what may hang
-    ports       who listens where; picking free ports
+    ports       which process listens on a port; picking free ports
     files, stage, tree, collect  files from the launcher, and results for it
     stats       CPU, memory and GPUs
-    probe       what a preflight asks of a host
+    prober      answers to a preflight
     reach       whether hosts reach each other
-    state       what one agent leaves for the next
-    folders     where a run lives on a host
-    notes       the agent's own log
-    wire        frames
+    state       the state file that one agent leaves for the next
+    folders     where a run is kept on a host
+    log         the agent's own log
+
+The protocol, which the launcher uses as well:
+
+    wire        frames: length, type, body
+    fields      records that are read from JSON, each field checked
+    config      what is sent with the agent's source
+    requests, probes  frames of a launcher, and which record each must be (`parsing`)
+    messages, answers  frames of an agent
+    task_id     names of tasks
 """

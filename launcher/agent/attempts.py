@@ -1,4 +1,4 @@
-"""The attempts of tasks on this host: starting them, hearing of their ends, and who still lives.
+"""Attempts of tasks on this host: starting them, learning of their ends, and what is left of them.
 
 Each has a reaper (`reaper`). Opening a log file may hang with its disk, so a thread of its own
 opens logs and forks reapers; it lives as long as the agent, because the kernel ends a reaper with
@@ -14,14 +14,16 @@ import selectors
 import signal
 import threading
 import time
-from typing import Any, Callable
+from typing import Callable
 
-from . import children, ports, reaper, wire
-from .census import Census
+from . import children, ports, reaper
 from .channels import Channels
-from .notes import reason
+from .log import error_text
+from .messages import Exited, OutputEnded, Started
 from .outputs import Outputs
-from .tasks import Attempt, Program, open_output, start_error
+from .process_tracker import ProcessTracker
+from .requests import Start
+from .tasks import Attempt, Program, open_output
 
 _WAIT_FOR_OUTPUT = 1.0
 _BEING_ENDED = "the run is being ended"
@@ -40,7 +42,7 @@ class Attempts:
         selector: selectors.BaseSelector,
         channels: Channels,
         outputs: Outputs,
-        census: Census,
+        tracker: ProcessTracker,
         later: Callable[[Callable[[], None]], None],
         on_broken: Callable[[Attempt], None],
         on_change: Callable[[], None],
@@ -49,7 +51,7 @@ class Attempts:
         self._selector = selector
         self._channels = channels
         self._outputs = outputs
-        self._census = census
+        self._tracker = tracker
         self._later = later
         self._on_broken = on_broken
         self._on_change = on_change
@@ -57,8 +59,8 @@ class Attempts:
         self._requests: queue.SimpleQueue[tuple[Attempt, Program]] = queue.SimpleQueue()
         self._agent = os.getpid()
         self._killer: children.Killer | None = None
-        self.stirred = False
-        """A child has ended, or a reaper has something to say."""
+        self.reports_pending = False
+        """A child has ended, or a reaper has sent a report."""
         self.has_orphans = False
         """A process that a reaper should have has become the agent's own child."""
 
@@ -66,36 +68,36 @@ class Attempts:
         return bool(self.all)
 
     def begin(self) -> None:
-        """Makes the thread that starts tasks."""
+        """Starts the thread that starts tasks."""
         threading.Thread(target=self._serve, name="starter", daemon=True).start()
 
     # --- starting -------------------------------------------------------------------------
 
-    def start(self, said: dict[str, Any], umask: int, refused: bool) -> None:
-        """Starts an attempt; what came of it is told when it is known."""
-        task, number = said["task"], said["attempt"]
+    def start(self, wanted: Start, umask: int, refused: bool) -> None:
+        """Starts an attempt; the launcher is told the result when it is known."""
+        task, number = str(wanted.task), wanted.attempt
         for attempt in self.all:
             if attempt.task == task and attempt.attempt == number:  # asked again after a cut
                 if attempt.announced:
-                    self._channels.tell(wire.STARTED, attempt.facts())
+                    self._channels.send(attempt.facts(Started))
                 return
-        log = self._outputs.log(task, said["log_limit"])
-        attempt = Attempt(task, number, log, said.get("port"))
+        log = self._outputs.log(task, wanted.log_limit)
+        attempt = Attempt(task, number, log, wanted.port)
         self.all.append(attempt)
         if refused:
             self._refuse(attempt, _BEING_ENDED)
             return
-        attempt.held = ports.holder(attempt.port) if attempt.port else None
+        attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
         env = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
-        env.update(said["env"])
-        program = Program(said["argv"], env, said["cwd"], said.get("pty", False), umask)
+        env.update(wanted.env)
+        program = Program(wanted.argv, env, wanted.cwd, wanted.pty, umask)
         self._requests.put((attempt, program))
 
-    def doom(self, tasks: set[str] | None) -> None:
-        """Has none of these started that is still to be."""
+    def cancel_starts(self, tasks: set[str] | None) -> None:
+        """Starts none of these that has not been started yet."""
         for attempt in self._of(tasks):
             with self._lock:
-                attempt.doomed = True
+                attempt.cancelled = True
                 waits = not attempt.forking
             if waits and not attempt.announced:
                 self._refuse(attempt, _BEING_ENDED)
@@ -107,24 +109,24 @@ class Attempts:
                 self._outputs.begin(attempt.log, attempt.task)
                 attempt.began_at = attempt.log.size
                 with self._lock:
-                    attempt.forking = not attempt.doomed
+                    attempt.forking = not attempt.cancelled
                 if attempt.forking:
                     output = open_output(program.terminal)
                     started = reaper.fork(program, output, self._agent)
                     self._later(self._forked(attempt, started))
             except Exception as error:  # with this thread all reapers would end
                 attempt.forking = False
-                self._later(self._failed(attempt, reason(error)))
+                self._later(self._failed(attempt, error_text(error)))
 
     def _forked(self, attempt: Attempt, started: reaper.Started) -> Callable[[], None]:
         def act() -> None:
             attempt.reaper = started.reaper
-            self._census.reapers[started.reaper.pid] = attempt.task
+            self._tracker.reapers[started.reaper.pid] = attempt.task
             self._selector.register(started.reaper.link, selectors.EVENT_READ, attempt)
-            self._outputs.take(started.output, attempt.log)
-            if attempt.doomed:
+            self._outputs.drain(started.output, attempt.log)
+            if attempt.cancelled:
                 started.reaper.kill()
-            self._hear(attempt)
+            self._read_reports(attempt)
 
         return act
 
@@ -137,13 +139,13 @@ class Attempts:
 
     def _announce(self, attempt: Attempt) -> None:
         attempt.announced = True
-        self._channels.tell(wire.STARTED, {**attempt.facts(), "held": attempt.held})
+        self._channels.send(attempt.facts(Started, attempt.port_owner))
         self._on_change()
 
     # --- what reapers report --------------------------------------------------------------
 
-    def hear(self) -> None:
-        """Reads the reapers' reports, reaps them and the agent's own orphans, and tells ends."""
+    def poll(self) -> None:
+        """Reads the reapers' reports, reaps them and the agent's own orphans, and reports ends."""
         reaped, none_left = children.reap()
         self.has_orphans = not none_left
         if self._killer:
@@ -152,40 +154,40 @@ class Attempts:
             for attempt in self.all:
                 if attempt.pid == pid and not attempt.ended:
                     attempt.end(status)
-        if self.stirred:
-            self.stirred = False
+        if self.reports_pending:
+            self.reports_pending = False
             for attempt in self.all:
                 if attempt.reaper is not None and not attempt.reaper.exited:
-                    self._hear(attempt)
-        self._tell_ends()
+                    self._read_reports(attempt)
+        self._send_ends()
 
-    def _hear(self, attempt: Attempt) -> None:
+    def _read_reports(self, attempt: Attempt) -> None:
         its = attempt.reaper
         assert its is not None
-        exited = its.look()
-        for report in its.reports():  # read behind the look: the last word is among them
-            if "error" in report:
-                self._refuse(attempt, reason(start_error(report["error"])))
-            elif "pid" in report:
-                attempt.pid, attempt.start = report["pid"], report["start"]
-                self._census.roots[(attempt.pid, attempt.start)] = attempt.task
-            elif "started" in report:
+        exited = its.poll()
+        for report in its.reports():  # read after that: the last report is among them
+            if isinstance(report, reaper.Failed):
+                self._refuse(attempt, error_text(report.error))
+            elif isinstance(report, reaper.Forked):
+                attempt.pid, attempt.start = report.pid, report.start
+                self._tracker.roots[(attempt.pid, attempt.start)] = attempt.task
+            elif isinstance(report, reaper.Executed):
                 self._announce(attempt)
             elif not attempt.ended:
-                attempt.end(report["status"])
+                attempt.end(report.status)
         if exited:
             self._selector.unregister(its.link)
             its.link.close()
-            self._census.reapers.pop(its.pid, None)
+            self._tracker.reapers.pop(its.pid, None)
             if not its.none_left:
                 if not attempt.pid:
-                    self._refuse(attempt, "its reaper was killed before it could start it")
+                    self._refuse(attempt, "its parent process was killed before the task started")
                 elif not attempt.announced:
                     self._announce(attempt)
                 self._on_broken(attempt)
 
-    def _tell_ends(self) -> None:
-        """An end is told when the task's own output is in its file: the last lines before an
+    def _send_ends(self) -> None:
+        """An end is reported when the task's own output is in its file: the last lines before an
         exit are the ones that matter. A grandchild that holds the pipe delays it no longer
         than a second."""
         changed = False
@@ -194,15 +196,15 @@ class Attempts:
                 continue
             attempt.eof = self._outputs.ended(attempt.log)
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if not attempt.told and (attempt.eof or late or self._outputs.settled(attempt.log)):
-                attempt.told = changed = True
-                facts = attempt.facts()
+            if not attempt.end_sent and (attempt.eof or late or self._outputs.settled(attempt.log)):
+                attempt.end_sent = changed = True
+                owner = None
                 if attempt.port and not attempt.listening:
-                    facts["held"] = ports.holder(attempt.port)
-                self._channels.tell(wire.EXITED, facts)
+                    owner = ports.owner(attempt.port)
+                self._channels.send(attempt.facts(Exited, owner))
             if attempt.eof:
                 changed = True
-                self._channels.tell(wire.EOF, attempt.facts())
+                self._channels.send(attempt.facts(OutputEnded))
         if changed:
             self._on_change()
 
@@ -216,7 +218,7 @@ class Attempts:
         if self._orphaned(tasks) and self._killer is None:
             self._killer = children.Killer()
 
-    def killed(self) -> None:
+    def kills_ended(self) -> None:
         """No kill is under way any more."""
         self._killer = None
 
@@ -228,7 +230,7 @@ class Attempts:
                 return False
         return not (self._orphaned(tasks) and self.has_orphans)
 
-    def give_up(self, tasks: set[str] | None) -> None:
+    def end_unreported(self, tasks: set[str] | None) -> None:
         """A kill is over: an attempt whose reaper was killed before it could report the end has
         ended, too."""
         for attempt in self._of(tasks):

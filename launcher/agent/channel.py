@@ -1,4 +1,4 @@
-"""One launcher's channel: frames in, frames out, log bytes by credit.
+"""Channel of a launcher: frames in, frames out, log bytes by credit.
 
 Control frames go first; log bytes are read from their files (in a thread) a few chunks ahead, in
 turn for all logs, and never past the credit. So a receipt never queues behind more than one chunk
@@ -11,17 +11,18 @@ import errno
 import os
 import socket
 from collections import deque
-from typing import Any
 
 from . import wire
+from .answers import Answer
 from .log_reader import LogReader, OpenLog
+from .messages import Message
 
 _AHEAD = 4
 """Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
 
 
 class Channel:
-    """The descriptors that a bridge has handed over, and what is on its way through them."""
+    """Descriptors that a bridge has handed over, and what is on its way through them."""
 
     def __init__(self, link: socket.socket, source: int, sink: int, reader: LogReader) -> None:
         self.link = link
@@ -30,7 +31,7 @@ class Channel:
         for fd in (source, sink):
             os.set_blocking(fd, False)
         self.decoder = wire.Decoder()
-        self.greeted = False
+        self.admitted = False
         self.token = ""
         self.leaving = False
         """Its launcher goes because another one comes."""
@@ -47,9 +48,19 @@ class Channel:
         self._reading = 0
         self._data: deque[tuple[OpenLog, bytes]] = deque()
 
-    def send(self, kind: int, body: dict[str, Any] | None = None) -> None:
+    def send(self, message: Message) -> None:
         """Queues a control frame."""
-        self._control.append(wire.encode(kind, body))
+        self._control.append(message.encode())
+
+    def answer(self, ident: int | None, answer: Answer) -> None:
+        """Queues the answer to a question, unless nobody waits for it."""
+        if ident is not None:
+            self._control.append(wire.encode(wire.REPLY, {"id": ident, **answer.to_json()}))
+
+    def refuse(self, ident: int | None, error: str) -> None:
+        """Queues an error in the place of an answer, unless nobody waits for one."""
+        if ident is not None:
+            self._control.append(wire.encode(wire.REPLY, {"id": ident, "error": error}))
 
     @property
     def queued(self) -> int:

@@ -1,4 +1,4 @@
-"""The launchers' channels: taken over from bridges, read, written, and let go."""
+"""Channels of all launchers: accepted from bridges, read, written and closed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import selectors
 import socket
 import struct
 import time
-from typing import Any, Callable
+from typing import Callable
 
 from . import wire
 from .channel import Channel
+from .log import log_line
 from .log_reader import LogReader
-from .notes import say
+from .messages import Gone, Message, Refusal
 
 
 class Channels:
@@ -34,7 +35,7 @@ class Channels:
         self._handle = handle
         self._lost = lost
         self._all: list[Channel] = []
-        self._sent_away: dict[str, str] = {}
+        self._replaced: dict[str, str] = {}
         """Launchers that another one has replaced, by their token, and by whom."""
         self.last_beat = time.monotonic()
         """When a launcher was last heard."""
@@ -45,7 +46,7 @@ class Channels:
     # --- coming and going -----------------------------------------------------------------
 
     def accept(self, listener: socket.socket) -> None:
-        """A bridge knocks; nobody else's is let in."""
+        """Accepts the connection of a bridge of this user; closes any other."""
         link, _ = listener.accept()
         link.setblocking(False)
         uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
@@ -55,7 +56,7 @@ class Channels:
         self._selector.register(link, selectors.EVENT_READ, link)
 
     def open(self, link: socket.socket) -> None:
-        """A bridge hands its descriptors over, and is told that we have them."""
+        """Receives the descriptors of a bridge, and confirms that we have them."""
         self._selector.unregister(link)
         size = struct.calcsize("2i")
         descriptors: tuple[int, ...] = ()
@@ -71,26 +72,26 @@ class Channels:
             channel = Channel(link, source, sink, self._reader)
             self._selector.register(source, selectors.EVENT_READ, channel)
         except (OSError, ValueError) as error:
-            say(f"no channel: {error}")
+            log_line(f"a channel could not be opened: {error}")
             link.close()
             for descriptor in descriptors:
                 os.close(descriptor)
             return
         self._all.append(channel)
 
-    def greet(self, channel: Channel, token: str, who: str) -> bool:
-        """`channel` is the launcher's now, and every other launcher is sent away. False when it
-        was sent away itself: cut off while another took over, it must not steal the run back."""
-        if token in self._sent_away:
-            channel.send(wire.GONE, {"by": self._sent_away[token]})
+    def admit(self, channel: Channel, token: str, launcher: str) -> bool:
+        """Makes `channel` the launcher's; every other launcher is replaced. False when it was
+        replaced itself: cut off while another took over, it must not steal the run back."""
+        if token in self._replaced:
+            channel.send(Gone(self._replaced[token]))
             self._flush_and_drop(channel)
             return False
-        channel.greeted = True  # first of all: else letting go of the others looks like a death
+        channel.admitted = True  # first of all: else letting go of the others looks like a death
         channel.token = token
-        for other in [c for c in self._all if c is not channel and c.greeted]:
+        for other in [c for c in self._all if c is not channel and c.admitted]:
             if other.token != token:
-                self._sent_away[other.token] = who
-                other.send(wire.GONE, {"by": who})
+                self._replaced[other.token] = launcher
+                other.send(Gone(launcher))
             self._flush_and_drop(other)
         return True
 
@@ -107,28 +108,28 @@ class Channels:
             if fd in self._selector.get_map():
                 self._selector.unregister(fd)
         channel.close()
-        if channel.greeted and not channel.leaving and not self.tended:
+        if channel.admitted and not channel.leaving and not self.has_launcher:
             self._lost()
 
     def _flush_and_drop(self, channel: Channel) -> None:
         try:
             channel.pump()
         except OSError as error:
-            say(f"channel: {error}")
+            log_line(f"channel: {error}")
         self._drop(channel)
 
     # --- frames ---------------------------------------------------------------------------
 
     @property
-    def tended(self) -> bool:
+    def has_launcher(self) -> bool:
         """A launcher is there."""
-        return any(channel.greeted for channel in self._all)
+        return any(channel.admitted for channel in self._all)
 
-    def tell(self, kind: int, body: dict[str, Any]) -> None:
-        """Says it to the launcher, if one is there."""
+    def send(self, message: Message) -> None:
+        """Sends a message to the launcher, if one is there."""
         for channel in self._all:
-            if channel.greeted:
-                channel.send(kind, body)
+            if channel.admitted:
+                channel.send(message)
 
     @property
     def queued(self) -> bool:
@@ -157,7 +158,7 @@ class Channels:
         for channel in list(self._all):
             if (
                 not channel.closed and not channel.paused
-            ):  # one launcher's greeting closes the other's channel
+            ):  # one launcher's hello closes the other's channel
                 self._read(channel)
 
     def _read(self, channel: Channel) -> None:
@@ -173,10 +174,10 @@ class Channels:
             try:
                 for frame in channel.decoder.feed(data):
                     self._handle(channel, frame)
-                    if channel.greeted:
+                    if channel.admitted:
                         self.last_beat = time.monotonic()
             except Exception as error:  # whatever came: this channel is at fault, not the run
-                channel.send(wire.ERROR, {"text": f"{type(error).__name__}: {error}"})
+                channel.send(Refusal(f"{type(error).__name__}: {error}"))
                 self._flush_and_drop(channel)
                 return
 

@@ -1,4 +1,4 @@
-"""Results on their way to the launcher: a stream of members that is made while it is read.
+"""Archive of results for the launcher: a stream of members that is made while it is read.
 
 A member is a length (u32), a JSON head of that length, and for a file its contents: `{"name":
 "out/model", "kind": "file", "size": 12, "mode": 420, "mtime": 1763657402}`, `{"name": "out",
@@ -16,7 +16,9 @@ import json
 import os
 import stat
 import struct
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
+
+from .answers import ArchiveAnswer
 
 LENGTH = struct.Struct(">I")
 _MOST_PROBLEMS = 100
@@ -30,7 +32,7 @@ class Archive:
     zeros, so that everything else arrives.
     """
 
-    def __init__(self, wanted: list[tuple[str, str]]) -> None:
+    def __init__(self, wanted: Sequence[tuple[str, str]]) -> None:
         self.wanted = wanted
         self.total = 0
         self.size = 0
@@ -49,14 +51,11 @@ class Archive:
         self._append(LENGTH.pack(0), LENGTH.size)
 
     @property
-    def announcement(self) -> dict[str, Any]:
+    def announcement(self) -> ArchiveAnswer:
         """What the launcher is told before it asks for the stream."""
-        return {
-            "size": self.total,
-            "files": self.files,
-            "links": self.links,
-            "absent": self.absent[:_MOST_PROBLEMS],
-        }
+        return ArchiveAnswer(
+            self.total, self.files, self.links, tuple(self.absent[:_MOST_PROBLEMS])
+        )
 
     def allow(self, upto: int) -> None:
         """The launcher has room for the stream up to this byte."""

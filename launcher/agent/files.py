@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable
+from typing import Callable, Optional, Sequence
 
-from . import collect, stage, tree, wire
+from . import collect, stage
+from .answers import Answer, ArchiveAnswer, CollectedAnswer, Done
 from .channel import Channel
 from .channels import Channels
 from .folders import FolderError, Folders
+from .log import error_text
 from .log_reader import OpenLog
-from .notes import reason
+from .messages import StageFailed
+from .requests import (
+    Collect,
+    CollectCredit,
+    CollectEnd,
+    CollectOpen,
+    StageBuild,
+    StageManifest,
+)
 from .workers import Worker
 
-Apart = Callable[[Channel, int, Callable[[], "dict[str, Any]"]], None]
-"""Does what may block (a disk, a name server) in a thread, and replies with what it says."""
-
+RunInThread = Callable[[Channel, Optional[int], Callable[[], Answer]], None]
+"""Does what may block (a disk, a name server) in a thread, and sends its answer."""
 
 _MOST_WAITING = 16 << 20
 _FEW_WAITING = 4 << 20
 """Bytes of staged files that wait for the disk: beyond the first no more are read from the
 channel until it is less than the second."""
+_STAGE_ERRORS = (stage.StageError, FolderError, OSError, LookupError, ValueError)
 
 
 class Files:
-    """What the launcher asks about a host's files; the work itself is in `stage` and `collect`.
+    """Handler of requests about a host's files; the work itself is in `stage` and `collect`.
 
     Staging is done by a thread, in the order in which its frames have come.
     """
@@ -33,64 +43,63 @@ class Files:
         self,
         folders: Folders,
         channels: Channels,
-        apart: Apart,
+        run_in_thread: RunInThread,
         later: Callable[[Callable[[], None]], None],
     ) -> None:
         self._folders = folders
         self._channels = channels
-        self._apart = apart
+        self._run_in_thread = run_in_thread
         self._later = later
         self._staging = Worker("staging")
         self._waiting = 0
         self._stage: stage.Stage | None = None
         self._archive: collect.Archive | None = None
 
-    def put_aside(self) -> None:
-        """The run is over: its trees are kept for the next launch."""
+    def keep_for_reuse(self) -> None:
+        """Keeps the trees of a run that is over for the next launch."""
         if self._stage is not None:
-            self._stage.put_aside()
+            self._stage.keep_for_reuse()
 
-    def manifest(self, channel: Channel, said: dict[str, Any]) -> None:
-        """Parts of a manifest; with the last one it is told what is missing, and where nothing
-        is, the trees are built at once: an unchanged launch costs one round trip."""
-        self._staging.do(lambda: self._manifest(channel, said))
+    def manifest(self, channel: Channel, part: StageManifest) -> None:
+        """Adds a part of a manifest; with the last one it is answered what is missing, and where
+        nothing is, the trees are built at once: an unchanged launch costs one round trip."""
+        self._staging.do(lambda: self._manifest(channel, part))
 
-    def _manifest(self, channel: Channel, said: dict[str, Any]) -> None:
-        answer: dict[str, Any] | None = None
+    def _manifest(self, channel: Channel, part: StageManifest) -> None:
         try:
-            if said.get("first"):
+            if part.first:
                 if self._stage is not None:
                     self._stage.close()
                 self._stage = None
                 cache = self._folders.cache
-                self._stage = stage.Stage(cache, self._folders.stage, said["key"])
+                self._stage = stage.Stage(cache, self._folders.stage, part.key)
             work = self._stage
             if work is None:
-                raise stage.StageError("a manifest that never began")
-            for fields in said["entries"]:
-                entry = tree.Entry(*fields)
+                raise stage.StageError("the first part of the manifest is missing")
+            for entry in part.entries:
                 stage.check(entry)
                 work.entries.append(entry)
-            if said.get("build"):
-                answer = work.build()
-            elif said.get("last"):
-                answer = work.begin()
-        except (
-            stage.StageError,
-            FolderError,
-            OSError,
-            LookupError,
-            ValueError,
-            TypeError,
-        ) as error:
-            if not said.get("build"):
-                self._stage = None
-            answer = {"error": reason(error)}
-        if answer is not None:
-            self._reply(channel, {"id": said["id"] or "stage", **answer})
+            if part.last:
+                self._answer(channel, part.id, work.begin())
+        except _STAGE_ERRORS as error:
+            self._stage = None
+            self._fail(channel, part.id, error_text(error))
+
+    def build(self, channel: Channel, wanted: StageBuild) -> None:
+        """Builds the trees when all contents before it have been stored."""
+        self._staging.do(lambda: self._build(channel, wanted))
+
+    def _build(self, channel: Channel, wanted: StageBuild) -> None:
+        try:
+            if self._stage is None:
+                raise stage.StageError("there is no manifest")
+            self._stage.build()
+            self._answer(channel, wanted.id, Done())
+        except _STAGE_ERRORS as error:
+            self._fail(channel, wanted.id, error_text(error))
 
     def contents(self, channel: Channel, data: bytes) -> None:
-        """Bytes of staged files."""
+        """Stores bytes of staged files."""
         self._waiting += len(data)
         if self._waiting > _MOST_WAITING:
             self._channels.pause(channel)
@@ -101,7 +110,7 @@ class Files:
             if self._stage is not None:  # else it was on its way when staging failed
                 self._stage.feed(data)
         except (stage.StageError, OSError) as error:
-            self._reply(channel, {"id": "stage", "error": reason(error)})
+            self._fail(channel, None, error_text(error))
         self._later(lambda: self._written(channel, len(data)))
 
     def _written(self, channel: Channel, count: int) -> None:
@@ -109,25 +118,40 @@ class Files:
         if self._waiting < _FEW_WAITING:
             self._channels.resume(channel)
 
-    def _reply(self, channel: Channel, answer: dict[str, Any]) -> None:
-        self._later(lambda: channel.send(wire.REPLY, answer))
+    def _answer(self, channel: Channel, ident: int | None, answer: Answer) -> None:
+        self._later(lambda: channel.answer(ident, answer))
 
-    def collect(self, channel: Channel, said: dict[str, Any]) -> None:
-        """Results for the launcher: it asks for an archive, opens it, and says when it has all."""
-        if "upto" in said and self._archive is not None:
-            self._archive.allow(said["upto"])
-            if "open" in said:
-                number = said["open"]
-                channel.open_logs[number] = OpenLog(number, self._archive, said["from"])
-        elif said.get("done"):
-            archive = self._archive
-            for number in [n for n, o in channel.open_logs.items() if o.log is archive]:
-                del channel.open_logs[number]
-            self._apart(channel, said["id"], lambda: _closed(archive))
-        elif "paths" in said:
-            self._apart(channel, said["id"], lambda: self._archived(said["paths"]))
+    def _fail(self, channel: Channel, ident: int | None, text: str) -> None:
+        """An error that is nobody's answer is a message of its own."""
+        if ident is None:
+            self._later(lambda: channel.send(StageFailed(text)))
+        else:
+            self._later(lambda: channel.refuse(ident, text))
 
-    def _archived(self, paths: list[list[str]]) -> dict[str, Any]:
+    def collect(self, channel: Channel, wanted: Collect) -> None:
+        """Makes the archive of some paths."""
+        self._run_in_thread(channel, wanted.id, lambda: self._archived(wanted.paths))
+
+    def collect_open(self, channel: Channel, wanted: CollectOpen) -> None:
+        """Sends the archive from a byte on."""
+        if self._archive is not None:
+            self._archive.allow(wanted.up_to)
+            number = wanted.number
+            channel.open_logs[number] = OpenLog(number, self._archive, wanted.offset)
+
+    def collect_credit(self, _: Channel, wanted: CollectCredit) -> None:
+        """Sends more of the archive."""
+        if self._archive is not None:
+            self._archive.allow(wanted.up_to)
+
+    def collect_end(self, channel: Channel, wanted: CollectEnd) -> None:
+        """Sends no more of the archive."""
+        archive = self._archive
+        for number in [n for n, o in channel.open_logs.items() if o.log is archive]:
+            del channel.open_logs[number]
+        self._run_in_thread(channel, wanted.id, lambda: _closed(archive))
+
+    def _archived(self, paths: Sequence[tuple[str, str]]) -> ArchiveAnswer:
         """The archive of these paths; asked again after a cut it is the same one."""
         # A launcher that only attached to kill may not know this home.
         wanted = [(name, os.path.expanduser(path)) for name, path in paths]
@@ -137,8 +161,8 @@ class Files:
         return archive.announcement
 
 
-def _closed(archive: collect.Archive | None) -> dict[str, Any]:
+def _closed(archive: collect.Archive | None) -> CollectedAnswer:
     if archive is None:
-        return {"problems": []}
+        return CollectedAnswer(())
     archive.close()
-    return {"problems": archive.problems}
+    return CollectedAnswer(tuple(archive.problems))

@@ -39,7 +39,7 @@ def private(path: str) -> str:
     except OSError as error:
         raise FolderError(f"{path}: {error.strerror}") from error
     if not stat.S_ISDIR(info.st_mode):
-        raise FolderError(f"{path} is no folder (a link or a file stands in its place)")
+        raise FolderError(f"{path} is not a directory (a link or a file is in its place)")
     if info.st_uid != os.getuid():
         raise FolderError(f"{path} belongs to another user (uid {info.st_uid})")
     if stat.S_IMODE(info.st_mode) & 0o077:

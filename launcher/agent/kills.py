@@ -1,4 +1,4 @@
-"""A kill: TERM and CONT, the grace, KILL, and the proof that nothing is left.
+"""Kill of tasks: TERM and CONT, the grace, KILL, and the proof that nothing is left.
 
 A kill is a state in the agent's loop and never blocks it. That nothing is left is said only on
 the kernel's word (`Attempts.gone`) *and* after a look at `/proc` that found nothing. A process
@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
 
 from .attempts import Attempts
-from .census import Census
+from .messages import KillReceipt, Survivor
 from .proc import Key, Process, command_lines, send, table
+from .process_tracker import ProcessTracker
+from .task_id import TaskId
 
 TERM_SCAN = 0.02
 KILL_SCAN = 0.005
@@ -25,19 +26,19 @@ not being our descendants, the kernel has no word for those."""
 
 
 class Kill:
-    """One kill of some tasks (or, with `tasks=None`, of everything of the run)."""
+    """Kill of some tasks (or, with `tasks=None`, of everything of the run)."""
 
     def __init__(
         self,
         ids: list[int],
         tasks: set[str] | None,
         grace: float,
-        census: Census,
+        tracker: ProcessTracker,
         attempts: Attempts,
     ) -> None:
         self.ids = ids
         self.tasks = tasks
-        self._census = census
+        self._tracker = tracker
         self._attempts = attempts
         self._began = time.monotonic()
         self.deadline = self._began + max(0.0, grace)
@@ -49,24 +50,24 @@ class Kill:
         self._strangers_bred = False
         self._forced = self._gone = False
         self.next_look = self._began
-        attempts.doom(tasks)
+        attempts.cancel_starts(tasks)
 
-    def hurry(self) -> None:
-        """KILL now instead of after the grace."""
+    def force(self) -> None:
+        """Sends KILL now instead of after the grace."""
         self.deadline = self.next_look = min(self.deadline, time.monotonic())
 
     def is_due(self, now: float) -> bool:
         """It is time for the next look, or the kernel has just given its word."""
         return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
-    def look(self) -> dict[str, Any] | None:
+    def step(self) -> KillReceipt | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
         now = time.monotonic()
         gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
         members = self._members(everyone, now)
         self._left = members
-        unread = self._census.unread
+        unread = self._tracker.unread
         if not members and gone and not unread and now >= self._strangers_until:
             return self._receipt(now, "" if not self._strangers_bred else _STRANGERS)
         if now >= self.deadline + KILL_PATIENCE:
@@ -84,9 +85,9 @@ class Kill:
         return None
 
     def _members(self, everyone: dict[int, Process], now: float) -> list[Process]:
-        taken = self._census.take(everyone)
+        taken = self._tracker.scan(everyone)
         members = [p for p, who in taken.values() if self.tasks is None or who in self.tasks]
-        strangers = [p.start for p in members if p.pid not in self._census.below]
+        strangers = [p.start for p in members if p.pid not in self._tracker.below]
         if strangers:
             newest = max(strangers)
             # One that was born behind our first signal: there may always be a next one.
@@ -119,27 +120,25 @@ class Kill:
             except (ProcessLookupError, PermissionError):
                 continue
 
-    def _receipt(self, now: float, doubt: str) -> dict[str, Any]:
+    def _receipt(self, now: float, doubt: str) -> KillReceipt:
         """`doubt` says why nothing was found and yet something may be left."""
-        return {
-            "ids": self.ids,
-            "tasks": None if self.tasks is None else sorted(self.tasks),
-            "signalled": len(self._signalled),
-            "survivors": [
-                {"pid": p.pid, "command": command, "state": p.state}
-                for p, command in zip(self._left, command_lines(self._left))
-            ],
-            "confirmed": not doubt,
-            "doubt": doubt,
-            "seconds": round(now - self._began, 3),
-        }
+        return KillReceipt(
+            ids=tuple(self.ids),
+            tasks=None if self.tasks is None else tuple(map(TaskId.parse, sorted(self.tasks))),
+            signalled=len(self._signalled),
+            survivors=tuple(
+                Survivor(process.pid, command, process.state)
+                for process, command in zip(self._left, command_lines(self._left))
+            ),
+            confirmed=not doubt,
+            doubt=doubt,
+            seconds=round(now - self._began, 3),
+        )
 
 
-_NOT_GONE = "the kernel says that a process is left, and no look has found it"
-_UNREAD = "whose processes these are cannot be read, they wait in the kernel: {}"
-_STRANGERS = (
-    "processes that an earlier agent had started went on forking while they were being killed"
-)
+_NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"
+_UNREAD = "the owner of these processes cannot be read, they wait in the kernel: {}"
+_STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
 
 
 def _groups(members: list[Process], everyone: dict[int, Process]) -> set[int]:

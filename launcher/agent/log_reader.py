@@ -1,4 +1,4 @@
-"""Reads log bytes for a channel, in a thread: a disk that hangs must not hold up control frames."""
+"""Reader of log bytes, in a thread: a disk that hangs must not hold up control frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Callable
 from . import wire
 from .collect import Archive
 from .drain import Log
-from .notes import reason, say
+from .log import error_text, log_line
 from .workers import Worker
 
 _FRAMES = 4
@@ -59,7 +59,7 @@ class LogReader:
                 log.position += len(chunk)
                 count += len(chunk)
         except OSError as error:  # not tried again: it would fail without end
-            say(f"log {log.number}: {reason(error)}")
+            log_line(f"log {log.number}: {error_text(error)}")
             log.failed = True
 
         def tell() -> None:

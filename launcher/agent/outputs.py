@@ -1,20 +1,20 @@
-"""The logs of the tasks on this host: drained into files, and told of as they grow."""
+"""Logs of the tasks on this host: drained into files, their sizes reported as they grow."""
 
 from __future__ import annotations
 
 import errno
-from typing import Any, Callable
+from typing import Callable
 
-from . import wire
 from .channel import Channel
 from .channels import Channels
 from .drain import Drain, Log
 from .folders import Folders
+from .log import error_text, log_line
 from .log_reader import OpenLog
-from .notes import reason, say
+from .messages import LogSize, Note
+from .requests import ReadLog
+from .task_id import TaskId
 from .workers import Worker
-
-_NO_LIMIT = 1 << 62
 
 
 class Outputs:
@@ -40,8 +40,8 @@ class Outputs:
         self._on_change = on_change
         self._drain = Drain(on_change)
         self._opener = Worker("log opener")
-        self._told_sizes: dict[str, int] = {}
-        self._told_losses: set[tuple[str, str]] = set()
+        self._sent_sizes: dict[str, int] = {}
+        self._sent_losses: set[tuple[str, str]] = set()
 
     def start(self) -> None:
         """Begins to drain."""
@@ -64,15 +64,15 @@ class Outputs:
         Raises:
             OSError: there is one.
         """
-        self._told_losses.discard((task, "limit"))
+        self._sent_losses.discard((task, "limit"))
         try:
             log.open()
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise
 
-    def take(self, pipe: int, log: Log) -> None:
-        """What an attempt writes goes to its log from now on."""
+    def drain(self, pipe: int, log: Log) -> None:
+        """Writes to the log what comes through the pipe from now on."""
         self._drain.add(pipe, log)
 
     def ended(self, log: Log) -> bool:
@@ -83,17 +83,10 @@ class Outputs:
         """What was written so far is in the file."""
         return self._drain.idle(log)
 
-    def open(self, channel: Channel, said: dict[str, Any]) -> None:
-        """A launcher wants a log from some byte on.
-
-        Raises:
-            WireError: there can be no such log, or no such byte.
-        """
-        number, start = int(said["number"]), int(said["from"])
-        if not 0 <= number < 1 << 16 or start < 0:
-            raise wire.WireError(f"OPEN: no log {number} from {start}")
-        log = self.log(str(said["task"]), int(said.get("log_limit", _NO_LIMIT)))
-        channel.open_logs[number] = OpenLog(number, log, start)
+    def open(self, channel: Channel, wanted: ReadLog) -> None:
+        """Opens a log for a launcher, from some byte on."""
+        log = self.log(str(wanted.task), wanted.log_limit)
+        channel.open_logs[wanted.number] = OpenLog(wanted.number, log, wanted.offset)
         if log.fd < 0:
             self._opener.do(lambda: self._open(log))
 
@@ -101,36 +94,36 @@ class Outputs:
         try:
             log.open()
         except OSError as error:
-            say(reason(error))
+            log_line(error_text(error))
         self._on_change()  # there may be something to read now
 
     def has_grown(self) -> bool:
-        """There are sizes to tell."""
+        """There are sizes to be sent."""
         return bool(self._grown())
 
-    def tell_sizes(self) -> None:
-        """Tells how far logs have grown, unless the launcher has not read the last word yet."""
+    def send_sizes(self) -> None:
+        """Sends how far logs have grown, unless the launcher has not read the last message yet."""
         if self._channels.queued:
             return
         for task, size in self._grown():
-            self._told_sizes[task] = size
-            self._channels.tell(wire.SIZE, {"task": task, "size": size})
+            self._sent_sizes[task] = size
+            self._channels.send(LogSize(TaskId.parse(task), size))
 
     def _grown(self) -> list[tuple[str, int]]:
         if not self._local:
             return []
         sizes = ((task, log.size) for task, log in self._logs.items())
-        return [(task, size) for task, size in sizes if size != self._told_sizes.get(task, 0)]
+        return [(task, size) for task, size in sizes if size != self._sent_sizes.get(task, 0)]
 
-    def tell_losses(self) -> None:
-        """Says once that a log has become incomplete; how much was lost, its end tells."""
-        if not self._channels.tended:
+    def send_losses(self) -> None:
+        """Tells the launcher once that a log is incomplete; its end says how much was lost."""
+        if not self._channels.has_launcher:
             return
         for task, log in self._logs.items():
             for lost, word, text in (
-                (log.lost, "disk", "the disk is full; output finds no room and is dropped"),
-                (log.cut, "limit", "it has reached its log_limit; what follows is dropped"),
+                (log.lost, "disk", "the disk is full; output is dropped"),
+                (log.cut, "limit", "it has reached its log_limit; further output is dropped"),
             ):
-                if lost and (task, word) not in self._told_losses:
-                    self._told_losses.add((task, word))
-                    self._channels.tell(wire.NOTE, {"text": f"the log of {task}: {text}"})
+                if lost and (task, word) not in self._sent_losses:
+                    self._sent_losses.add((task, word))
+                    self._channels.send(Note(f"the log of {task}: {text}"))

@@ -1,7 +1,7 @@
-"""Who listens where, and which ports are free.
+"""Ports of this host: which process listens on each, and which are free.
 
 Listening sockets come from netlink's sock_diag (0.1 ms, LISTEN only), or from
-`/proc/net/tcp*` where netlink is forbidden. Joined with the descriptors of processes they say
+`/proc/net/tcp*` where netlink is forbidden. Joined with the descriptors of processes they log_line
 which process holds a port.
 """
 
@@ -14,8 +14,9 @@ import os
 import random
 import socket
 import struct
-from typing import Any, Iterable, TextIO
+from typing import Iterable, TextIO
 
+from .answers import PortOwner
 from .proc import TAG, bounded, command_line, read_process, short_name, variable
 
 _NETLINK_SOCK_DIAG = 4
@@ -88,23 +89,24 @@ def holds(pids: Iterable[int], inodes: set[int]) -> int | None:
     return None
 
 
-def holder(port: int) -> dict[str, Any] | None:
-    """Who listens on a port: pid and command line (0 and "" for somebody whose descriptors we
-    may not see); None when nobody does."""
+def owner(port: int) -> PortOwner | None:
+    """The process that listens on a port (pid 0 and no command for one whose descriptors we may
+    not see); None when nobody does."""
     inodes = listeners().get(port)
     if not inodes:
         return None
     pid = holds((int(name) for name in os.listdir("/proc") if name.isdigit()), inodes)
     if pid is None:
-        return {"port": port, "pid": 0, "command": ""}
-    said = {"port": port, "pid": pid, "command": short_name(pid), "task": ""}
+        return PortOwner(port, 0, "")
+    command, task = short_name(pid), ""
 
     def read() -> None:
-        said["command"] = command_line(pid)
-        said["task"] = (variable(pid, TAG) or b"").decode(errors="replace").rstrip(";")
+        nonlocal command, task
+        command = command_line(pid)
+        task = (variable(pid, TAG) or b"").decode(errors="replace").rstrip(";")
 
     bounded(read)
-    return dict(said)
+    return PortOwner(port, pid, command, task)
 
 
 class Picker:

@@ -1,4 +1,4 @@
-"""Whether hosts reach each other: one listens as a task would, another connects as one would."""
+"""Reachability between hosts: one listens as a task would, another connects as one would."""
 
 from __future__ import annotations
 
@@ -8,38 +8,33 @@ import select
 import socket
 import threading
 import time
-from typing import Any
+from typing import Any, Iterable
+
+from .probes import ConnectAnswer, ListenAnswer
 
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0
 
 
-def connect(host: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+def connect(host: str, port: int, token: str, seconds: float) -> ConnectAnswer:
     """Connects as a task would, by name: how it went, to which address, and how long the name
     and the connection took."""
     began = time.monotonic()
     addresses, why = _resolve(host, port, seconds)
     resolved = time.monotonic() - began
     if not addresses:
-        return {"outcome": "unresolved", "text": why, "address": "", "resolved": resolved}
-    answer: dict[str, Any] = {}
+        return ConnectAnswer("unresolved", why, "", resolved)
     for family, kind, protocol, _, address in addresses:
         began = time.monotonic()
         outcome, text = _try(family, kind, protocol, address, token, seconds / len(addresses))
-        answer = {
-            "outcome": outcome,
-            "text": text,
-            "address": address[0],
-            "resolved": resolved,
-            "connected": time.monotonic() - began,
-        }
+        answer = ConnectAnswer(outcome, text, address[0], resolved, time.monotonic() - began)
         if outcome == "ok":
             break
     return answer
 
 
 class Listeners:
-    """Listens on the tasks' ports and says a token to whoever connects, so that the other side
+    """Listeners on the tasks' ports that send a token to whoever connects, so that the other side
     knows that it reached this host and not another program or machine."""
 
     def __init__(self, token: bytes) -> None:
@@ -50,19 +45,21 @@ class Listeners:
         self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
         self._thread.start()
 
-    def open(self, ports: list[int]) -> dict[str, str]:
+    def open(self, ports: Iterable[int]) -> ListenAnswer:
         """Listens on these ports too; says why where it cannot."""
-        failed = {}
+        failed, forbidden = {}, []
         for port in ports:
             try:
                 listener = _listener(port)
             except OSError as error:
                 failed[str(port)] = error.strerror or str(error)
+                if error.errno in (errno.EACCES, errno.EPERM):
+                    forbidden.append(port)
                 continue
             with self._lock:
                 self._sockets.append(listener)
         os.write(self._wake_write, b"o")
-        return failed
+        return ListenAnswer(failed, tuple(forbidden))
 
     def close(self) -> None:
         """Ends; the ports are free when this returns."""

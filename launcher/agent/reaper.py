@@ -1,4 +1,4 @@
-"""The reaper: one process a task, the parent of the task and of all that the task leaves behind.
+"""Reaper: one process a task, the parent of the task and of all that the task leaves behind.
 
 It is a child-subreaper and goes by itself only when `waitpid` has told it that it has no child
 (ECHILD), with the exit status `NONE_LEFT`. That is the kernel's word that nothing of the task is
@@ -16,15 +16,53 @@ import os
 import select
 import signal
 import socket
-from typing import Any, NamedTuple
+from typing import NamedTuple, Union
 
 from . import children
 from .proc import read_process
-from .tasks import Program, become_subreaper, set_parent_death_signal
+from .tasks import Program, become_subreaper, set_parent_death_signal, start_error
 
 NONE_LEFT = 86
 _KILL = b"kill"
 _ROUND = 0.005
+
+
+class Forked(NamedTuple):
+    """The task's first process has been made; it waits for us to know it."""
+
+    pid: int
+    start: int
+
+
+class Executed(NamedTuple):
+    """It executes the program."""
+
+
+class Failed(NamedTuple):
+    """The program could not be started; `fault` is what `Program.execute` wrote."""
+
+    fault: str
+
+    @property
+    def error(self) -> OSError:
+        """Why."""
+        return start_error(self.fault)
+
+
+class Ended(NamedTuple):
+    """The task's first process has ended."""
+
+    status: int
+
+
+Report = Union[Forked, Executed, Failed, Ended]
+_REPORTS = {kind.__name__: kind for kind in (Forked, Executed, Failed, Ended)}
+
+
+def _decode(data: bytes) -> Report:
+    kind, *values = json.loads(data)
+    report: Report = _REPORTS[kind](*values)
+    return report
 
 
 class Reaper:
@@ -37,10 +75,9 @@ class Reaper:
         self.none_left = False
         """It has said so by its exit status; else somebody killed it."""
 
-    def reports(self) -> list[dict[str, Any]]:
-        """What it has reported since: `pid` and `start` of the task's first process, whether it has
-        `started` the program or why not (`error`), and the wait `status` of that process."""
-        found: list[dict[str, Any]] = []
+    def reports(self) -> list[Report]:
+        """Its reports that have come since the last call."""
+        found: list[Report] = []
         while True:
             try:
                 data = self.link.recv(1 << 16)
@@ -48,7 +85,7 @@ class Reaper:
                 return found
             if not data:
                 return found
-            found.append(json.loads(data))
+            found.append(_decode(data))
 
     def kill(self) -> None:
         """Has it kill everything below it, until nothing is left."""
@@ -60,7 +97,7 @@ class Reaper:
         except OSError:
             return  # it has just gone
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Whether it has exited."""
         if not self.exited:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -123,13 +160,13 @@ class _Process:
         self._killer: children.Killer | None = None
         gc.disable()  # what the agent has left in our memory is nothing to us
         self._fault, fault = os.pipe()
-        self._told_start = False
+        self._start_reported = False
         me = os.getpid()
         wait, go = os.pipe()
         try:
             self._first = os.fork()
         except OSError as error:  # too many processes
-            self._tell({"error": f"{error.errno}:{program.argv[0]}"})
+            self._send(Failed(f"{error.errno}:{program.argv[0]}"))
             os._exit(NONE_LEFT)
         if self._first == 0:
             os.close(go)
@@ -139,43 +176,40 @@ class _Process:
         os.close(fault)
         os.close(wait)
         process = read_process(self._first)
-        self._tell({"pid": self._first, "start": process.start if process else 0})
+        self._send(Forked(self._first, process.start if process else 0))
         os.close(go)
 
     def run(self) -> None:
         """Reaps, reports, and kills when told to, until no child is left."""
         while True:
             waiting = [self._wake, self._link.fileno()]
-            if not self._told_start:
+            if not self._start_reported:
                 waiting.append(self._fault)
             patience = _ROUND if self._killer else None
             ready, _, _ = select.select(waiting, [], [], patience)
             if self._fault in ready:
-                self._tell_start()
+                self._report_start()
             if self._wake in ready:
                 os.read(self._wake, 4096)
             if self._link.fileno() in ready:
-                self._obey()
+                self._handle_command()
             reaped, none_left = children.reap()
             for pid, status in reaped:
                 if pid == self._first:
-                    if not self._told_start:
-                        self._tell_start()
-                    self._tell({"status": status})
+                    if not self._start_reported:
+                        self._report_start()
+                    self._send(Ended(status))
             if none_left:
                 os._exit(NONE_LEFT)
             if self._killer:
                 self._killer.step(reaped)
 
-    def _tell_start(self) -> None:
-        self._told_start = True
-        report = os.read(self._fault, 4096).decode(errors="replace")
-        if report:
-            self._tell({"error": report})
-        else:
-            self._tell({"started": True})
+    def _report_start(self) -> None:
+        self._start_reported = True
+        fault = os.read(self._fault, 4096).decode(errors="replace")
+        self._send(Failed(fault) if fault else Executed())
 
-    def _obey(self) -> None:
+    def _handle_command(self) -> None:
         if not self._link.recv(64):
             os._exit(1)  # the agent has gone, and the kernel is about to say so
         if self._killer is None:
@@ -183,9 +217,9 @@ class _Process:
             if children.is_child(self._first):
                 os.kill(self._first, signal.SIGKILL)
 
-    def _tell(self, report: dict[str, Any]) -> None:
+    def _send(self, report: Report) -> None:
         try:
-            self._link.send(json.dumps(report).encode())
+            self._link.send(json.dumps([type(report).__name__, *report]).encode())
         except OSError:
             os._exit(1)
 

@@ -1,4 +1,4 @@
-"""Frames of a launcher, checked before the agent acts on them: fields, types, ranges.
+"""Frames of a launcher: what it may ask of an agent.
 
 Whoever speaks on a channel may do with this account what it likes. But a frame that is wrong by
 mistake or on purpose must not bring the agent into a state from which its tasks do not come
@@ -7,192 +7,262 @@ back: it costs the channel on which it came and nothing else.
 
 from __future__ import annotations
 
-import re
-from typing import Any, Callable
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Mapping, TypeVar
 
-from . import wire
+from . import answers, wire
+from .config import Rules
+from .fields import (
+    ANSWER_ID,
+    ATTEMPT,
+    FLAG,
+    LOG_NUMBER,
+    RAW_TEXT,
+    SIZE,
+    SOME_PORT,
+    SOME_TASKS,
+    TASK,
+    VARIABLES,
+    Clean,
+    FieldError,
+    Record,
+    Rule,
+    choice,
+    digest,
+    file_name_rule,
+    items,
+    meta,
+    number,
+    optional,
+    port_rule,
+    raw_text,
+    record,
+    row,
+    whole,
+)
+from .task_id import TaskId
+from .tree import Entry
 
-Check = Callable[[Any], bool]
+A = TypeVar("A", bound=answers.Answer)
+Q = TypeVar("Q", bound="Question[Any]")
 
-_TASK = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:[0-9]{1,9}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_MOST = 1 << 16
-_LONGEST = 1 << 20
 _MOST_PORTS = 4096
+_PORTS = meta(items(port_rule, _MOST_PORTS))
+_WORDS = meta(items(raw_text(), fewest=1))
 
 
-def _whole(low: int, high: int) -> Check:
-    return lambda value: type(value) is int and low <= value <= high
+class Request(Record):
+    """Base of all frames of a launcher."""
+
+    TYPE: ClassVar[int]
+
+    def encode(self) -> bytes:
+        """The frame."""
+        return wire.encode(self.TYPE, self.to_json())
 
 
-def _number(low: float, high: float) -> Check:
-    return lambda value: type(value) in (int, float) and low <= value <= high
+class Question(Request, Generic[A]):
+    """A frame that gets an `ANSWER`. Without an `id` nobody waits for it, and none is sent."""
+
+    ANSWER: ClassVar[type[Any]]
+    id: int | None
+
+    def numbered(self: Q, ident: int) -> Q:
+        """The same question under a number."""
+        return dataclasses.replace(self, id=ident)  # type: ignore[call-arg]
+
+    def accepts(self, answer: A) -> bool:
+        """The answer is one to this question."""
+        return True
 
 
-def _text(longest: int = _LONGEST) -> Check:
-    return lambda value: isinstance(value, str) and len(value) <= longest
+# --- the run ------------------------------------------------------------------------------
 
 
-def _list(of: Check, most: int = _MOST) -> Check:
-    return lambda value: isinstance(value, list) and len(value) <= most and all(map(of, value))
+@dataclass(frozen=True)
+class Hello(Request):
+    """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
+    not replaced, and no lease is renewed. `launcher` names who greets, for the one that is
+    replaced; `variables` are those of the host whose values the welcome shall hold."""
+
+    TYPE = wire.HELLO
+    version: int = field(metadata=meta(whole(0, 1 << 31)))
+    token: str = field(metadata=meta(raw_text(100)))
+    launcher: str = field(metadata=meta(raw_text(1000)))
+    variables: tuple[str, ...] = field(metadata=meta(items(raw_text(1000), 100)))
+    rules: Rules | None = field(default=None, metadata=meta(optional(record(Rules))))
 
 
-def _row(*of: Check) -> Check:
-    return lambda value: (
-        isinstance(value, list)
-        and len(value) == len(of)
-        and all(check(each) for check, each in zip(of, value))
+@dataclass(frozen=True)
+class Start(Request):
+    """Starts an attempt of a task."""
+
+    TYPE = wire.START
+    task: TaskId = field(metadata=TASK)
+    attempt: int = field(metadata=ATTEMPT)
+    argv: tuple[str, ...] = field(metadata=_WORDS)
+    env: Mapping[str, str] = field(metadata=VARIABLES)
+    cwd: str = field(metadata=RAW_TEXT)
+    log_limit: int = field(metadata=SIZE)
+    port: int | None = field(default=None, metadata=SOME_PORT)
+    pty: bool = field(default=False, metadata=FLAG)
+
+
+class Beat(Request):
+    """The launcher lives; the agent answers with a pong."""
+
+    TYPE = wire.BEAT
+
+
+@dataclass(frozen=True)
+class Kill(Request):
+    """Ends some tasks, or everything (`tasks` is None). The receipt names the `id`."""
+
+    TYPE = wire.KILL
+    id: int = field(metadata=meta(whole(0, 1 << 62)))
+    tasks: tuple[TaskId, ...] | None = field(metadata=SOME_TASKS)
+    grace: float = field(metadata=meta(number(-1e9, 1e9)))
+
+
+@dataclass(frozen=True)
+class Leave(Request):
+    """The launcher goes: the run is over, and its folder is removed or not; or (`handover`)
+    another launcher comes."""
+
+    TYPE = wire.LEAVE
+    remove: bool = field(default=False, metadata=FLAG)
+    handover: bool = field(default=False, metadata=FLAG)
+
+
+# --- logs ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadLog(Request):
+    """Sends a task's log from a byte on, under a number; `log_limit` as in `Start`."""
+
+    TYPE = wire.READ_LOG
+    task: TaskId = field(metadata=TASK)
+    number: int = field(metadata=LOG_NUMBER)
+    offset: int = field(metadata=SIZE)
+    log_limit: int = field(default=1 << 62, metadata=SIZE)
+
+
+@dataclass(frozen=True)
+class Credit(Request):
+    """So many bytes of logs and results in all may be sent on this channel."""
+
+    TYPE = wire.CREDIT
+    up_to: int = field(metadata=SIZE)
+
+
+# --- the host -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ports(Question[answers.PortsAnswer]):
+    """Who listens on these ports, and `pick` free ones, none of `avoid`."""
+
+    TYPE = wire.PORTS
+    ANSWER = answers.PortsAnswer
+    check: tuple[int, ...] = field(metadata=_PORTS)
+    pick: int = field(metadata=meta(whole(0, _MOST_PORTS)))
+    avoid: tuple[int, ...] = field(metadata=meta(items(port_rule)))
+    id: int | None = field(default=None, metadata=ANSWER_ID)
+
+    def accepts(self, answer: answers.PortsAnswer) -> bool:
+        picked = set(answer.picked)
+        return (
+            len(answer.picked) == len(picked) == self.pick
+            and picked.isdisjoint(self.avoid)
+            and {owner.port for owner in answer.owners} <= set(self.check)
+        )
+
+
+@dataclass(frozen=True)
+class Stats(Question[answers.StatsAnswer]):
+    """CPU, memory and GPUs, of the host and of each task."""
+
+    TYPE = wire.STATS
+    ANSWER = answers.StatsAnswer
+    id: int | None = field(default=None, metadata=ANSWER_ID)
+
+
+# --- files --------------------------------------------------------------------------------
+
+
+def _read_entry(value: Any, clean: Clean) -> Entry:
+    fields = _ENTRY_FIELDS.read(value, clean)
+    if fields[2] == "f" and not digest(fields[5]):
+        raise FieldError("not a SHA-256", 5)
+    return Entry(*fields)
+
+
+_ENTRY_FIELDS = row(
+    raw_text(), raw_text(), choice("d", "f", "l"), whole(0, 0o7777), whole(0, 1 << 62), raw_text()
+)
+_ENTRY = Rule(_read_entry, list)
+
+
+@dataclass(frozen=True)
+class StageManifest(Question[answers.StageAnswer]):
+    """Part of a list of files that the host shall have. The `first` part begins a new list, whose
+    `key` names the trees that follow each other from launch to launch; the `last` one is answered
+    with what is missing."""
+
+    TYPE = wire.STAGE_MANIFEST
+    ANSWER = answers.StageAnswer
+    entries: tuple[Entry, ...] = field(metadata=meta(items(_ENTRY)))
+    first: bool = field(default=False, metadata=FLAG)
+    last: bool = field(default=False, metadata=FLAG)
+    key: str = field(default="", metadata=meta(raw_text(1000)))
+    id: int | None = field(default=None, metadata=ANSWER_ID)
+
+
+@dataclass(frozen=True)
+class StageBuild(Question[answers.Done]):
+    """The missing contents have been sent: builds the trees."""
+
+    TYPE = wire.STAGE_BUILD
+    ANSWER = answers.Done
+    id: int | None = field(default=None, metadata=ANSWER_ID)
+
+
+@dataclass(frozen=True)
+class Collect(Question[answers.ArchiveAnswer]):
+    """Makes an archive of paths of the host, each under a name."""
+
+    TYPE = wire.COLLECT
+    ANSWER = answers.ArchiveAnswer
+    paths: tuple[tuple[str, str], ...] = field(
+        metadata=meta(items(row(file_name_rule, raw_text())))
     )
+    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
-def _optional(check: Check) -> Check:
-    return lambda value: value is None or check(value)
+@dataclass(frozen=True)
+class CollectOpen(Request):
+    """Sends the archive from a byte on, under a number, up to another byte."""
+
+    TYPE = wire.COLLECT_OPEN
+    number: int = field(metadata=LOG_NUMBER)
+    offset: int = field(metadata=SIZE)
+    up_to: int = field(metadata=SIZE)
 
 
-def _texts_by_name(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+@dataclass(frozen=True)
+class CollectCredit(Request):
+    """Sends more of the archive, up to a byte."""
+
+    TYPE = wire.COLLECT_CREDIT
+    up_to: int = field(metadata=SIZE)
 
 
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
+@dataclass(frozen=True)
+class CollectEnd(Question[answers.CollectedAnswer]):
+    """Sends no more of the archive, and closes it."""
 
-
-def _task(value: Any) -> bool:
-    return isinstance(value, str) and _TASK.fullmatch(value) is not None
-
-
-def _file_name(value: Any) -> bool:
-    return _text(255)(value) and "/" not in value and value not in ("", ".", "..")
-
-
-_ROW_OF_ENTRY = _row(
-    _text(), _text(), lambda kind: kind in ("d", "f", "l"), _whole(0, 0o7777), _whole(0, 1 << 62),
-    _text(),
-)  # fmt: skip
-
-
-def _entry(value: Any) -> bool:
-    """One entry of a manifest; the content of a file is a SHA-256 and names a file in a cache."""
-    return _ROW_OF_ENTRY(value) and (value[2] != "f" or _SHA256.fullmatch(value[5]) is not None)
-
-
-_ID = _whole(0, 1 << 62)
-_SIZE = _whole(0, 1 << 62)
-_PORT = _whole(1, 65535)
-_PORTS = _list(_PORT, _MOST_PORTS)
-_LOG_NUMBER = _whole(0, (1 << 16) - 1)
-
-# A field whose name ends in "?" may be missing.
-_FIELDS: dict[int, dict[str, Check]] = {
-    wire.HELLO: {
-        "version": _whole(0, 1 << 31),
-        "token": _text(100),
-        "who": _text(1000),
-        "names": _list(_text(1000), 100),
-        "query?": _flag,
-    },
-    wire.START: {
-        "task": _task,
-        "attempt": _whole(1, 1 << 31),
-        "argv": lambda value: _list(_text())(value) and value != [],
-        "env": _texts_by_name,
-        "cwd": _text(),
-        "log_limit": _SIZE,
-        "port?": _optional(_PORT),
-        "pty?": _flag,
-    },
-    wire.BEAT: {},
-    wire.OPEN: {"task": _task, "number": _LOG_NUMBER, "from": _SIZE, "log_limit?": _SIZE},
-    wire.CREDIT: {"upto": _SIZE},
-    wire.KILL: {"id": _ID, "tasks": _optional(_list(_task)), "grace": _number(-1e9, 1e9)},
-    wire.PORTS: {
-        "id": _ID,
-        "look": _PORTS,
-        "pick": _whole(0, _MOST_PORTS),
-        "avoid": _list(_PORT),
-    },
-    wire.STATS: {"id": _ID},
-    wire.STAGED: {
-        "id": _ID,
-        "entries": _list(_entry),
-        "first?": _flag,
-        "key?": _text(1000),
-        "last?": _flag,
-        "build?": _flag,
-    },
-    wire.LEAVE: {"remove?": _flag, "handover?": _flag},
-    wire.PROBE: {"id": _ID, "what": _text(100)},
-    wire.COLLECT: {
-        "id?": _ID,
-        "open?": _LOG_NUMBER,
-        "from?": _SIZE,
-        "upto?": _SIZE,
-        "done?": _flag,
-        "paths?": _list(_row(_file_name, _text())),
-    },
-}
-
-_RULES: dict[str, Check] = {
-    "lease": _number(0, 1e9),
-    "grace": _number(0, 1e9),
-    "on_disconnect": lambda value: value in ("stop", "keep"),
-}
-"""Of a greeting by a launcher; who only looks sends none."""
-
-_PROBES: dict[str, dict[str, Check]] = {
-    "clock": {},
-    "account": {},
-    "gpus": {},
-    "leftovers": {},
-    "python": {"python": _text(), "env": _texts_by_name, "setup": _text()},
-    "room": {"paths": _list(_text(), 100)},
-    "logdir": {"path": _text(), "mark": _file_name, "keep": _flag},
-    "seen": {"path": _text()},
-    "listen": {"ports": _PORTS, "token": _text(1000)},
-    "connect": {
-        "host": _text(1000),
-        "port": _PORT,
-        "token": _text(1000),
-        "seconds": _number(0, 3600),
-    },
-}
-
-
-def parse(frame: wire.Frame) -> dict[str, Any]:
-    """The body of a launcher's frame.
-
-    Raises:
-        WireError: no launcher sends such a frame.
-    """
-    name = wire.NAMES[frame.type]
-    if frame.type not in _FIELDS:
-        raise wire.WireError(f"unexpected {name}")
-    body = frame.json()
-    if frame.type == wire.HELLO and body.get("version") != wire.VERSION:
-        said = str(body.get("version"))[:20]
-        raise wire.WireError(f"this agent speaks version {wire.VERSION}, the launcher {said}")
-    _check(name, _FIELDS[frame.type], body)
-    if frame.type == wire.HELLO and not body.get("query"):
-        _check(name, _RULES, body)
-    if frame.type == wire.PROBE:
-        if body["what"] not in _PROBES:
-            raise wire.WireError(f"{name}: unknown question")
-        _check(f"{name} {body['what']}", _PROBES[body["what"]], body)
-    if frame.type == wire.STAGED and body.get("first") and "key" not in body:
-        raise wire.WireError(f"{name}: no key")
-    if frame.type == wire.COLLECT:
-        if "open" in body and not {"from", "upto"} <= body.keys():
-            raise wire.WireError(f"{name}: no offset")
-        if "id" not in body and "upto" not in body:
-            raise wire.WireError(f"{name}: no id")
-    return body
-
-
-def _check(name: str, fields: dict[str, Check], body: dict[str, Any]) -> None:
-    for field, check in fields.items():
-        key = field.rstrip("?")
-        if key not in body:
-            if key == field:
-                raise wire.WireError(f"{name}: no {key}")
-        elif not check(body[key]):
-            raise wire.WireError(f"{name}: {key} is not what it should be")
+    TYPE = wire.COLLECT_END
+    ANSWER = answers.CollectedAnswer
+    id: int | None = field(default=None, metadata=ANSWER_ID)

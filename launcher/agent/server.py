@@ -1,4 +1,4 @@
-"""The agent's loop: input, kills, lease, logs — in this order.
+"""Loop of the agent: input, kills, lease, logs — in this order.
 
 One thread and one selector for all that beats, kills and reaps. Nothing in here waits: a kill is a
 state, and whatever touches a disk (which may hang for minutes) is done by threads: draining task
@@ -14,25 +14,41 @@ import socket
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable
 
-from . import ports, probe, proc, requests, stage, state, stats, wire
+from . import parsing, ports, proc, requests, stage, state, stats, wire
+from .answers import Answer, PortsAnswer
 from .attempts import Attempts
-from .census import Census
 from .channel import Channel
 from .channels import Channels
+from .config import AgentConfig
 from .files import Files
 from .folders import FolderError, Folders
 from .kills import Kill
+from .log import error_text, log_line, write_in_background
 from .log_reader import LogReader
-from .notes import reason, say, write_in_background
+from .messages import (
+    AgentExit,
+    ExitReason,
+    Gone,
+    Listening,
+    Note,
+    Pong,
+    TaskFacts,
+    Welcome,
+)
 from .outputs import Outputs
+from .process_tracker import ProcessTracker
 from .tasks import Attempt
 from .workers import Newest, Worker
 
+if TYPE_CHECKING:
+    from .prober import Prober
+
 _LOOK_LISTENING = 0.03
-_ROSTER = 1.0
-_BEAT_GUARDIAN = 1.0
+_KNOWN_PROCESSES = 1.0
+_BEAT_WATCHDOG = 1.0
 _SIZE_PACE = 0.03
 _LOOK_AGAIN = 0.02
 _LOOK_AT_OUTPUT = 0.005
@@ -45,34 +61,33 @@ _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and never started anything."""
 
 
-_LEFT = "the launcher has left"
-
-
 class Agent:
-    """Owns a run's tasks on one host until nothing of them is left.
+    """Owner of a run's tasks on one host until nothing of them is left.
 
-    `config` is what the launcher's bootstrap sent: `run_id`, `host`, `lease` and `grace` in
-    seconds, `on_disconnect`, `local` (the end of the channel means that the launcher is dead).
+    `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
+    pipe to the watchdog.
     """
 
     def __init__(
         self,
-        config: dict[str, Any],
+        config: AgentConfig,
+        umask: int,
         folders: Folders,
         listeners: list[socket.socket],
-        guardian: int,
+        watchdog: int,
     ) -> None:
-        self._config = config
+        self._rules = config.rules
+        self._local = config.local
         self._folders = folders
         self._listeners = listeners
-        self._guardian = guardian
-        self._umask = int(config["umask"])
-        self._census = Census(config["run_id"], apart=os.getsid(0))
-        known, self._was = state.load(folders, self._census)
+        self._watchdog = watchdog
+        self._umask = umask
+        self._tracker = ProcessTracker(config.run_id, agent_session=os.getsid(0))
+        known, self._previous_exit = state.load(folders, self._tracker)
         self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
-        self._probe = probe.Probe(folders)
+        self._prober: Prober | None = None
         self._selector = selectors.DefaultSelector()
         self._channels = Channels(
             self._selector,
@@ -80,9 +95,9 @@ class Agent:
             self._handle,
             self._launcher_died,
         )
-        self._files = Files(folders, self._channels, self._apart, self._do_later)
+        self._files = Files(folders, self._channels, self._run_in_thread, self._do_later)
         self._keeper = Worker("keeper")
-        self._state = Newest[Dict[str, Any]]("state", lambda body: state.write(folders, body))
+        self._state = Newest[state.SavedState]("state", lambda saved: state.write(folders, saved))
         self._wake_read, self._wake_write = os.pipe()
         self._later: list[Callable[[], None]] = []
         self._outputs = Outputs(
@@ -90,25 +105,48 @@ class Agent:
             self._channels,
             {attempt.task: attempt.log for attempt in known},
             self._wake,
-            local=bool(config["local"]),
+            local=config.local,
         )
         self._attempts = Attempts(
             known,
             self._selector,
             self._channels,
             self._outputs,
-            self._census,
+            self._tracker,
             self._do_later,
             self._reaper_killed,
             self._save,
         )
+        self._handlers: dict[type, Callable[[Channel, Any], None]] = {
+            requests.Hello: self._hello,
+            requests.Beat: self._beat,
+            requests.Start: self._start,
+            requests.Kill: self._kill,
+            requests.Leave: self._leave,
+            requests.ReadLog: self._outputs.open,
+            requests.Credit: self._credit,
+            requests.Ports: self._ports,
+            requests.Stats: self._answer_stats,
+            requests.StageManifest: self._files.manifest,
+            requests.StageBuild: self._files.build,
+            requests.Collect: self._files.collect,
+            requests.CollectOpen: self._files.collect_open,
+            requests.CollectCredit: self._files.collect_credit,
+            requests.CollectEnd: self._files.collect_end,
+        }
         self._woken = 0.0
         self._signalled = 0
         """Processes signalled by kills of everything: who asks again, after a cut, has not heard
         the receipt of the first."""
-        self._next = {"listening": 0.0, "roster": 0.0, "guardian": 0.0, "sizes": 0.0, "touch": 0.0}
-        self._saved_roster: set[proc.Key] = set()
-        self._ending = ""
+        self._next = {
+            "listening": 0.0,
+            "processes": 0.0,
+            "watchdog": 0.0,
+            "sizes": 0.0,
+            "touch": 0.0,
+        }
+        self._saved_processes: set[proc.Key] = set()
+        self._ending: AgentExit | None = None
         self._ending_since = 0.0
         self._remove = False
         self._term = False
@@ -141,7 +179,7 @@ class Agent:
         while last.is_alive() and time.monotonic() < until:
             self._turn()
         self._channels.close()
-        self._beat_guardian(b"Q")
+        self._beat_watchdog(b"Q")
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
@@ -152,34 +190,34 @@ class Agent:
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
             elif isinstance(key.data, Attempt):
-                self._attempts.stirred = True
+                self._attempts.reports_pending = True
         self._channels.read()
         for work in self._take_later():
             work()
-        self._attempts.hear()
-        self._look_at_kills()
+        self._attempts.poll()
+        self._step_kills()
         now = time.monotonic()
         if self._due("listening", now, _LOOK_LISTENING):
-            self._look_for_listeners()
-        if self._due("roster", now, _ROSTER):
-            self._look_at_roster()
-        if self._due("guardian", now, _BEAT_GUARDIAN):
-            self._beat_guardian(b"b")
-        self._look_at_lease(now)
+            self._find_listeners()
+        if self._due("processes", now, _KNOWN_PROCESSES):
+            self._scan_processes()
+        if self._due("watchdog", now, _BEAT_WATCHDOG):
+            self._beat_watchdog(b"b")
+        self._check_lease(now)
         if self._due("touch", now, _TOUCH_SOCKET):
             self._keeper.do(self._folders.touch)
         if self._due("sizes", now, _SIZE_PACE):
-            self._outputs.tell_sizes()
-        self._outputs.tell_losses()
+            self._outputs.send_sizes()
+        self._outputs.send_losses()
         self._channels.write()
 
     def _patience(self) -> float:
         now = time.monotonic()
-        waits = [self._next["guardian"] - now, self._next["roster"] - now]
+        waits = [self._next["watchdog"] - now, self._next["processes"] - now]
         waits += [kill.next_look - now for kill in self._kills]
         if any(a.port and not a.ended and not a.listening for a in self._attempts.all):
             waits.append(self._next["listening"] - now)
-        if any(a.ended and not a.told for a in self._attempts.all) or self._ending:
+        if any(a.ended and not a.end_sent for a in self._attempts.all) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._outputs.has_grown():
             waits.append(self._next["sizes"] - now)
@@ -207,21 +245,22 @@ class Agent:
     def _clean_up(self) -> None:
         """The last of the disk, in a thread: it may hang."""
         try:
-            self._probe.close()
+            if self._prober is not None:
+                self._prober.close()
             self._stats.close()
             if self._remove or not self._attempts:  # without a task there is nothing to collect
-                self._files.put_aside()
+                self._files.keep_for_reuse()
                 self._folders.remove()
             else:
-                body = state.collect(self._attempts.all, self._census, self._ending)
-                state.write(self._folders, body)
+                saved = state.snapshot(self._attempts.all, self._tracker, self._ending)
+                state.write(self._folders, saved)
                 self._folders.unlink_socket()
         finally:
             self._wake()
 
-    def _beat_guardian(self, word: bytes) -> None:
+    def _beat_watchdog(self, word: bytes) -> None:
         try:
-            os.write(self._guardian, word)
+            os.write(self._watchdog, word)
         except OSError:
             self._unguarded = True  # it is dead, and its death has sent us TERM
 
@@ -235,7 +274,7 @@ class Agent:
         self._woken = time.monotonic()
         try:
             while data := os.read(self._wake_read, 4096):
-                self._attempts.stirred |= signal.SIGCHLD in data
+                self._attempts.reports_pending |= signal.SIGCHLD in data
         except BlockingIOError:
             return
 
@@ -251,160 +290,147 @@ class Agent:
     def _on_term(self, *_: object) -> None:
         self._term = True
 
-    # --- what a launcher says -------------------------------------------------------------
+    # --- requests of a launcher -------------------------------------------------------------
 
     def _handle(self, channel: Channel, frame: wire.Frame) -> None:
-        if not channel.greeted and frame.type != wire.HELLO:
+        if not channel.admitted and frame.type != wire.HELLO:
             raise wire.WireError("the first frame must be HELLO")
-        if frame.type == wire.STAGE:
+        if frame.type == wire.STAGE_CONTENTS:
             self._files.contents(channel, frame.body)
             return
         if channel.queued > _MOST_QUEUED:
             raise wire.WireError("the launcher does not read its answers")
-        said = requests.parse(frame)
-        handlers = {
-            wire.HELLO: self._hello,
-            wire.BEAT: self._beat,
-            wire.START: self._start,
-            wire.OPEN: self._outputs.open,
-            wire.CREDIT: self._credit,
-            wire.KILL: self._kill,
-            wire.PORTS: self._ports,
-            wire.STATS: self._tell_stats,
-            wire.STAGED: self._files.manifest,
-            wire.LEAVE: self._leave,
-            wire.PROBE: self._look,
-            wire.COLLECT: self._files.collect,
-        }
-        handlers[frame.type](channel, said)
+        request = parsing.parse_request(frame)
+        if isinstance(request, requests.Question) and request.TYPE == wire.PROBE:
+            self._answer_probe(channel, request)
+        else:
+            self._handlers[type(request)](channel, request)
 
     @staticmethod
-    def _beat(channel: Channel, _: dict[str, Any]) -> None:
-        channel.send(wire.PONG, {"time": time.time()})
+    def _beat(channel: Channel, _: requests.Beat) -> None:
+        channel.send(Pong())
 
-    def _hello(self, channel: Channel, said: dict[str, Any]) -> None:
-        if channel.greeted:
+    def _hello(self, channel: Channel, hello: requests.Hello) -> None:
+        if channel.admitted:
             raise wire.WireError("unexpected HELLO")
-        if said.get("query"):  # somebody only looks: nobody is sent away, no lease is renewed
-            self._welcome(channel, said)
+        if hello.rules is None:  # a query: no launcher is replaced, no lease is renewed
+            self._welcome(channel, hello)
             return
-        rules = {
-            "lease": float(said["lease"]),
-            "grace": float(said["grace"]),
-            "on_disconnect": str(said["on_disconnect"]),
-        }
-        if not self._channels.greet(channel, str(said["token"]), str(said["who"])):
+        if not self._channels.admit(channel, hello.token, hello.launcher):
             return
-        self._config.update(rules)
-        if self._ending and self._ending != _LEFT and not self._unguarded:
-            self._ending = ""  # a launcher came while the agent was about to go by itself
-        self._welcome(channel, said)
+        self._rules = hello.rules
+        left = self._ending is not None and self._ending.reason is ExitReason.LAUNCHER_LEFT
+        if not left and not self._unguarded:
+            self._ending = None  # a launcher came while the agent was about to go by itself
+        self._welcome(channel, hello)
 
-    def _welcome(self, channel: Channel, said: dict[str, Any]) -> None:
+    def _welcome(self, channel: Channel, hello: requests.Hello) -> None:
         channel.send(
-            wire.WELCOME,
-            {
-                "version": wire.VERSION,
-                "pid": os.getpid(),
-                "python": sys.version.split()[0],
-                "home": self._folders.home,
-                "stage": self._folders.stage,
-                "hostname": os.uname().nodename,
-                "time": time.time(),
-                "environ": {k: os.environ[k] for k in said["names"] if k in os.environ},
-                "was": self._was,
-                "tasks": [a.facts() for a in self._attempts.all if a.announced],
-            },
+            Welcome(
+                version=wire.VERSION,
+                pid=os.getpid(),
+                home=self._folders.home,
+                stage=self._folders.stage,
+                environ={k: os.environ[k] for k in hello.variables if k in os.environ},
+                tasks=tuple(a.facts(TaskFacts) for a in self._attempts.all if a.announced),
+                previous_exit=self._previous_exit,
+            )
         )
 
-    def _start(self, _: Channel, said: dict[str, Any]) -> None:
-        doomed = any(kill.tasks is None or said["task"] in kill.tasks for kill in self._kills)
-        self._attempts.start(said, self._umask, doomed or bool(self._ending))
+    def _start(self, _: Channel, wanted: requests.Start) -> None:
+        task = str(wanted.task)
+        killed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
+        self._attempts.start(wanted, self._umask, killed or self._ending is not None)
 
     @staticmethod
-    def _credit(channel: Channel, said: dict[str, Any]) -> None:
-        channel.credit = max(channel.credit, int(said["upto"]))
+    def _credit(channel: Channel, granted: requests.Credit) -> None:
+        channel.credit = max(channel.credit, granted.up_to)
 
-    def _kill(self, _: Channel, said: dict[str, Any]) -> None:
-        tasks = None if said["tasks"] is None else set(said["tasks"])
+    def _kill(self, _: Channel, wanted: requests.Kill) -> None:
+        tasks = None if wanted.tasks is None else set(map(str, wanted.tasks))
         for kill in self._kills:
             if kill.tasks == tasks or kill.tasks is None:  # pressed again
-                kill.ids.append(said["id"])
-                if said["grace"] <= 0:
-                    kill.hurry()
+                kill.ids.append(wanted.id)
+                if wanted.grace <= 0:
+                    kill.force()
                 return
-        self._begin_kill([said["id"]], tasks, said["grace"])
+        self._begin_kill([wanted.id], tasks, wanted.grace)
 
     def _begin_kill(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
-        self._kills.append(Kill(ids, tasks, grace, self._census, self._attempts))
-        self._look_at_kills()  # the signal goes out in this very turn
+        self._kills.append(Kill(ids, tasks, grace, self._tracker, self._attempts))
+        self._step_kills()  # the signal goes out in this very turn
 
     def _reaper_killed(self, attempt: Attempt) -> None:
         """A task may kill its parent. The kernel has ended its first process with the reaper; what
         else it had is ours now, and ends, too: nobody could say any more whose it is."""
-        say(f"the reaper of {attempt.task} was killed")
-        self._kills.append(Kill([], {attempt.task}, 0.0, self._census, self._attempts))
+        log_line(f"the reaper of {attempt.task} was killed")
+        self._kills.append(Kill([], {attempt.task}, 0.0, self._tracker, self._attempts))
 
-    def _ports(self, channel: Channel, said: dict[str, Any]) -> None:
-        def look() -> dict[str, Any]:
-            holders = [ports.holder(port) for port in said["look"]]
-            picked = self._picker.pick(said["pick"], said["avoid"])
-            return {"picked": picked, "held": [holder for holder in holders if holder]}
+    def _ports(self, channel: Channel, asked: requests.Ports) -> None:
+        def look() -> PortsAnswer:
+            owners = [ports.owner(port) for port in asked.check]
+            picked = self._picker.pick(asked.pick, asked.avoid)
+            return PortsAnswer(tuple(picked), tuple(owner for owner in owners if owner))
 
-        self._apart(channel, said["id"], look)
+        self._run_in_thread(channel, asked.id, look)
 
-    def _tell_stats(self, channel: Channel, said: dict[str, Any]) -> None:
-        figures = self._stats.look(self._census.take())
-        channel.send(wire.REPLY, {"id": said["id"], **figures})
+    def _answer_stats(self, channel: Channel, asked: requests.Stats) -> None:
+        channel.answer(asked.id, self._stats.sample(self._tracker.scan()))
 
-    def _look(self, channel: Channel, said: dict[str, Any]) -> None:
-        self._apart(channel, said["id"], lambda: self._probe.answer(said))
+    def _answer_probe(self, channel: Channel, asked: requests.Question[Any]) -> None:
+        from .prober import Prober
 
-    def _leave(self, channel: Channel, said: dict[str, Any]) -> None:
-        if said.get("handover"):
+        prober = self._prober = self._prober or Prober(self._folders)
+        self._run_in_thread(channel, asked.id, lambda: prober.answer(asked))
+
+    def _leave(self, channel: Channel, wanted: requests.Leave) -> None:
+        if wanted.handover:
             channel.leaving = True
             return
-        self._end(_LEFT)
-        self._remove = bool(said["remove"])
-        channel.send(wire.GONE, {"by": ""})
+        self._end(AgentExit(ExitReason.LAUNCHER_LEFT, "the launcher has left"))
+        self._remove = wanted.remove
+        channel.send(Gone(by=""))
 
-    def _apart(self, channel: Channel, ident: int, work: Callable[[], dict[str, Any]]) -> None:
-        """Does what may block (a disk, a name server) in a thread of its own, and replies with
-        what it says."""
+    def _run_in_thread(
+        self, channel: Channel, ident: int | None, work: Callable[[], Answer]
+    ) -> None:
+        """Does what may block (a disk, a name server) in a thread of its own, and sends its
+        answer."""
 
         def act() -> None:
-            answer: dict[str, Any] = {"id": ident}
             try:
-                answer.update(work())
+                answer = work()
             except (stage.StageError, FolderError, OSError, LookupError, ValueError) as error:
-                answer["error"] = reason(error)
-            self._do_later(lambda: channel.send(wire.REPLY, answer))
+                text = error_text(error)
+                self._do_later(lambda: channel.refuse(ident, text))
+            else:
+                self._do_later(lambda: channel.answer(ident, answer))
 
-        threading.Thread(target=act, name="apart", daemon=True).start()
+        threading.Thread(target=act, name="answer", daemon=True).start()
 
     # --- what happens by itself -----------------------------------------------------------
 
-    def _look_at_kills(self) -> None:
+    def _step_kills(self) -> None:
         now = time.monotonic()
         for kill in list(self._kills):
             if not kill.is_due(now):
                 continue
-            receipt = kill.look()
+            receipt = kill.step()
             if receipt is None:
                 continue
             self._kills.remove(kill)
             if not self._kills:
-                self._attempts.killed()
+                self._attempts.kills_ended()
             self._ending_since = now
-            self._attempts.give_up(kill.tasks)
-            self._attempts.hear()
+            self._attempts.end_unreported(kill.tasks)
+            self._attempts.poll()
             if kill.tasks is None:
-                receipt["signalled"] += self._signalled
-                self._signalled = receipt["signalled"]
+                self._signalled += receipt.signalled
+                receipt = replace(receipt, signalled=self._signalled)
             if kill.ids or kill.tasks is None:
-                self._channels.tell(wire.RECEIPT, receipt)
+                self._channels.send(receipt)
 
-    def _look_for_listeners(self) -> None:
+    def _find_listeners(self) -> None:
         waiting = [a for a in self._attempts.all if a.port and not a.ended and not a.listening]
         if not waiting:
             return
@@ -412,53 +438,54 @@ class Agent:
         heard = [a for a in waiting if a.port in sockets]
         if not heard:
             return
-        members = self._census.take()
+        members = self._tracker.scan()
         for attempt in heard:
             assert attempt.port is not None
             pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
             if ports.holds(pids, sockets[attempt.port]) is not None:
                 attempt.listening = True
-                self._channels.tell(wire.LISTENING, attempt.facts())
+                self._channels.send(attempt.facts(Listening))
 
-    def _look_at_roster(self) -> None:
-        self._census.take()
-        if set(self._census.roster) != self._saved_roster:
+    def _scan_processes(self) -> None:
+        self._tracker.scan()
+        if set(self._tracker.known_processes) != self._saved_processes:
             self._save()
 
     def _save(self) -> None:
-        self._saved_roster = set(self._census.roster)
-        self._state.put(state.collect(self._attempts.all, self._census, self._ending))
+        self._saved_processes = set(self._tracker.known_processes)
+        self._state.put(state.snapshot(self._attempts.all, self._tracker, self._ending))
 
-    def _look_at_lease(self, now: float) -> None:
+    def _check_lease(self, now: float) -> None:
         if self._term:
             self._term, self._unguarded = False, True
-            self._act_alone("the agent was told to stop")
+            self._self_terminate(ExitReason.TERMINATED, "the agent was told to stop")
         if self._ending:
             return
         if not self._attempts and not self._channels and now - self._channels.last_beat > _IDLE:
-            self._end("nothing was started")
+            self._end(AgentExit(ExitReason.NOTHING_STARTED, "nothing was started"))
             return
         silent = now - self._channels.last_beat
-        if silent < self._config["lease"]:
+        if silent < self._rules.lease:
             return
-        if self._config["on_disconnect"] == "stop":
-            self._act_alone(f"no launcher for {silent:.0f} s")
+        if self._rules.on_disconnect == "stop":
+            self._self_terminate(ExitReason.LEASE_EXPIRED, f"no launcher for {silent:.0f} s")
         elif not any(not a.ended for a in self._attempts.all):
-            self._end("all tasks have ended")  # kept alive, and nothing is left to keep
+            # kept alive, and nothing is left to keep
+            self._end(AgentExit(ExitReason.TASKS_ENDED, "all tasks have ended"))
 
-    def _act_alone(self, why: str) -> None:
-        if self._config["on_disconnect"] == "keep" and not why.startswith("the agent"):
+    def _self_terminate(self, reason: ExitReason, text: str) -> None:
+        if self._rules.on_disconnect == "keep" and reason is not ExitReason.TERMINATED:
             return
-        say(f"acting alone: {why}")
-        self._channels.tell(wire.NOTE, {"text": f"the agent ends everything: {why}"})
-        self._end(why)
-        self._was = why
-        self._begin_kill([], None, float(self._config["grace"]))
+        log_line(f"terminating by itself: {text}")
+        self._channels.send(Note(f"the agent ends everything: {text}"))
+        self._previous_exit = AgentExit(reason, text)
+        self._end(self._previous_exit)
+        self._begin_kill([], None, self._rules.grace)
 
     def _launcher_died(self) -> None:
-        if self._config["local"] and not self._ending:
-            self._act_alone("the launcher died")
+        if self._local and not self._ending:
+            self._self_terminate(ExitReason.LAUNCHER_DIED, "the launcher died")
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: AgentExit) -> None:
         self._ending = why
         self._ending_since = time.monotonic()

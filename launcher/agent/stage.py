@@ -1,4 +1,4 @@
-"""Files from the launcher: a manifest, then only the contents that this host does not have.
+"""Staging of files from the launcher: a manifest, then the contents that this host does not have.
 
 Contents are kept by their SHA-256 in the user's cache, so a second launch sends what changed,
 and a launch that was cut goes on where it stopped. The trees are built (`tree`) beside their
@@ -12,11 +12,11 @@ import os
 import shutil
 import threading
 import time
-from typing import Any
 
 from . import tree
+from .answers import StageAnswer
 from .folders import private
-from .notes import say
+from .log import log_line
 from .tree import Entry
 
 _KEEP_SECONDS = 30 * 24 * 3600.0
@@ -57,7 +57,7 @@ class Stage:
     def __init__(self, cache: str, target: str, key: str) -> None:
         self._cache = cache
         self._target = target
-        self._spare = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
+        self._cached_tree = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
         self._suffix = f".{os.urandom(6).hex()}"  # the cache may be a home shared by many hosts
         self.entries: list[Entry] = []
         self._missing: list[Entry] = []
@@ -66,8 +66,8 @@ class Stage:
         self._got = 0
         self._error = ""
 
-    def begin(self) -> dict[str, Any]:
-        """The manifest is whole: says what is missing, or builds when nothing is.
+    def begin(self) -> StageAnswer:
+        """Says what is missing, now that the manifest is whole, or builds when nothing is.
 
         Raises:
             OSError: the cache or the stage cannot be written, or the disk is full.
@@ -75,7 +75,7 @@ class Stage:
         missing = self.missing()
         if not missing:
             self.build()
-        return {"missing": missing, "built": not missing}
+        return StageAnswer(tuple(missing), built=not missing)
 
     def missing(self) -> list[str]:
         """The contents that are to be sent, in this order; call when the manifest is whole."""
@@ -94,7 +94,7 @@ class Stage:
         return [entry.content for entry in self._missing]
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes of the contents, one after the other in the order asked for.
+        """Stores the next bytes of the contents, one after the other in the order asked for.
 
         Raises:
             StageError: more came than was asked for, or it has another SHA-256.
@@ -113,7 +113,7 @@ class Stage:
     def _feed(self, view: memoryview) -> None:
         while view:
             if not self._missing:
-                raise StageError("more contents came than were asked for")
+                raise StageError("more contents were sent than were asked for")
             entry = self._missing[0]
             part = view[: entry.size - self._got]
             self._write(entry, part)
@@ -122,8 +122,8 @@ class Stage:
             view = view[len(part) :]
             self._finish_blob()
 
-    def build(self) -> dict[str, Any]:
-        """Builds the trees from their contents; there is nothing to say about it.
+    def build(self) -> None:
+        """Builds the trees from their contents.
 
         Raises:
             StageError: contents are missing.
@@ -135,20 +135,19 @@ class Stage:
             self._open(self._missing[0])
             self._finish_blob()
         if self._missing:
-            raise StageError(f"{len(self._missing)} contents have not come")
+            raise StageError(f"{len(self._missing)} contents have not been sent")
         new = self._target + ".new"
         with _BUILDING:
-            tree.build(new, self._spare, self.entries, self._blob)
+            tree.build(new, self._cached_tree, self.entries, self._blob)
             shutil.rmtree(self._target, ignore_errors=True)
             os.rename(new, self._target)
             os.rename(new + ".index", self._target + ".index")
         self._prune()
-        return {}
 
-    def put_aside(self) -> None:
+    def keep_for_reuse(self) -> None:
         """The run is over: its trees may serve the next one."""
-        if self._spare:
-            tree.put_aside(self._target, self._spare)
+        if self._cached_tree:
+            tree.keep_for_reuse(self._target, self._cached_tree)
 
     def _blob(self, digest: str) -> str:
         return os.path.join(self._cache, digest[:2], digest)
@@ -174,14 +173,14 @@ class Stage:
             raise OSError(error.errno, error.strerror, path) from error
 
     def close(self) -> None:
-        """Throws away a content that has come only in part."""
+        """Removes a content that has come only in part."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
             try:
                 os.unlink(self._blob(self._missing[0].content) + self._suffix)
             except OSError as error:
-                say(f"stage: {error}")
+                log_line(f"stage: {error}")
 
     def _finish_blob(self) -> None:
         while self._missing and self._got == self._missing[0].size:

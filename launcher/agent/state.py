@@ -1,22 +1,63 @@
-"""What an agent leaves on disk for the next one: its tasks' ends and the roster.
+"""State file of an agent, for the next one: its tasks' ends and the known processes.
 
 Written whenever it changes, by a thread: the disk may hang. With it a fresh agent can tell a
 launcher that comes back how the run went on meanwhile, still has the logs to give, and knows
-daemons that emptied their environment (`roster`: pid and start time name a process; the boot id
-says of which boot).
+daemons that emptied their environment (`known_processes`: pid and start time name a process; the
+boot id says of which boot).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from dataclasses import dataclass, field
 
-from .census import Census
 from .drain import Log
+from .fields import (
+    RAW_TEXT,
+    SIZE,
+    SOME_PORT,
+    FieldError,
+    Record,
+    items,
+    meta,
+    optional,
+    pid_rule,
+    raw_text,
+    record,
+    row,
+    size_rule,
+)
 from .folders import Folders
-from .notes import say
+from .log import log_line
+from .messages import AgentExit, ExitReason, TaskFacts
+from .process_tracker import ProcessTracker
 from .tasks import Attempt
+
+DIED = AgentExit(ExitReason.DIED, "the agent died")
+"""How an agent ended that could not write it down."""
+
+
+@dataclass(frozen=True)
+class SavedAttempt(Record):
+    """An attempt; `start` is when its process was born."""
+
+    facts: TaskFacts = field(metadata=meta(record(TaskFacts)))
+    start: int = field(metadata=SIZE)
+    port: int | None = field(default=None, metadata=SOME_PORT)
+
+
+@dataclass(frozen=True)
+class SavedState(Record):
+    """What is in the file. `known_processes` are pid, start time and task ("" for one of no task
+    that is known)."""
+
+    boot: str = field(metadata=RAW_TEXT)
+    attempts: tuple[SavedAttempt, ...] = field(metadata=meta(items(record(SavedAttempt))))
+    known_processes: tuple[tuple[int, int, str], ...] = field(
+        metadata=meta(items(row(pid_rule, size_rule, raw_text())))
+    )
+    exit: AgentExit | None = field(default=None, metadata=meta(optional(record(AgentExit))))
 
 
 def boot_id() -> str:
@@ -25,60 +66,79 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def collect(attempts: list[Attempt], census: Census, ended: str) -> dict[str, Any]:
+def snapshot(
+    attempts: list[Attempt], tracker: ProcessTracker, ended: AgentExit | None
+) -> SavedState:
     """The state as it is now."""
-    return {
-        "boot": boot_id(),
-        "ended": ended,
-        "attempts": [
-            {**attempt.facts(), "start": attempt.start, "port": attempt.port}
+    return SavedState(
+        boot=boot_id(),
+        attempts=tuple(
+            SavedAttempt(attempt.facts(TaskFacts), attempt.start, attempt.port)
             for attempt in attempts
             if attempt.announced
-        ],
-        "roster": [[pid, start, who] for (pid, start), who in census.roster.items()],
-    }
+        ),
+        known_processes=tuple(
+            (pid, start, task) for (pid, start), task in tracker.known_processes.items()
+        ),
+        exit=ended,
+    )
 
 
-def write(folders: Folders, body: dict[str, Any]) -> None:
+def write(folders: Folders, state: SavedState) -> None:
     """Writes a state; a full disk leaves the old one in place. May hang with the disk."""
     new = folders.state + ".new"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with open(os.open(new, flags, 0o600), "w") as file:
-            json.dump(body, file)
+            json.dump(state.to_json(), file)
         os.rename(new, folders.state)
     except OSError as error:
-        say(f"state not saved: {error}")
+        log_line(f"state not saved: {error}")
 
 
-def load(folders: Folders, census: Census) -> tuple[list[Attempt], str]:
-    """Takes up what an earlier agent left; its tasks are over, for they ended with it."""
+def read(path: str) -> SavedState:
+    """Reads a state file.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is not what an agent writes.
+    """
+    with open(path) as file:
+        try:
+            return SavedState.from_json(json.load(file))
+        except FieldError as error:
+            raise ValueError(str(error)) from error
+
+
+def load(folders: Folders, tracker: ProcessTracker) -> tuple[list[Attempt], AgentExit | None]:
+    """Restores what an earlier agent left, and says how it ended; its tasks are over, for they
+    ended with it."""
     try:
-        with open(folders.state) as file:
-            body: dict[str, Any] = json.load(file)
-        return _attempts(body, folders, census), body.get("ended") or "the agent died"
+        state = read(folders.state)
     except FileNotFoundError:
-        return [], ""
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        say(f"the last agent's state cannot be read: {type(error).__name__}: {error}")
-        return [], "the agent died"
+        return [], None
+    except (OSError, ValueError) as error:
+        log_line(f"the last agent's state cannot be read: {type(error).__name__}: {error}")
+        return [], DIED
+    if state.boot == boot_id():
+        for pid, start, task in state.known_processes:
+            tracker.known_processes[(pid, start)] = task
+    return _attempts(state, folders), state.exit or DIED
 
 
-def _attempts(body: dict[str, Any], folders: Folders, census: Census) -> list[Attempt]:
-    if body.get("boot") == boot_id():
-        census.roster.update({(pid, start): who for pid, start, who in body["roster"]})
+def _attempts(state: SavedState, folders: Folders) -> list[Attempt]:
     attempts = []
     logs: dict[str, Log] = {}
-    for facts in body["attempts"]:
-        task = facts["task"]
+    for saved in state.attempts:
+        facts = saved.facts
+        task = str(facts.task)
         if task not in logs:
             logs[task] = _log(folders.log(task))
-        attempt = Attempt(task, facts["attempt"], logs[task], facts["port"])
-        attempt.pid, attempt.start = facts["pid"], facts["start"]
-        attempt.began_at = facts["began_at"]
-        attempt.error = facts["error"]
+        attempt = Attempt(task, facts.attempt, logs[task], saved.port)
+        attempt.pid, attempt.start = facts.pid, saved.start
+        attempt.began_at = facts.began_at
+        attempt.error = facts.error
         attempt.ended = attempt.eof = attempt.announced = True
-        attempt.status, attempt.signal = facts["status"], facts["signal"]
+        attempt.status, attempt.signal = facts.status, facts.signal
         attempts.append(attempt)
     return attempts
 
@@ -88,5 +148,5 @@ def _log(path: str) -> Log:
     try:
         log.open()
     except OSError as error:
-        say(f"{path}: {error}")  # then it is an empty one
+        log_line(f"{path}: {error}")  # then it is an empty one
     return log

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Mapping
 
+from .answers import StatsAnswer
 from .proc import Process
+from .task_id import TaskId
+
+if TYPE_CHECKING:
+    import subprocess
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
 _GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
 
 
 class Stats:
-    """Shares since the last look; the first look has no CPU figures."""
+    """Sampler of shares since the last sample; the first sample has no CPU figures."""
 
     def __init__(self) -> None:
         self._at = 0.0
@@ -24,7 +28,7 @@ class Stats:
         self._machine: tuple[int, int] | None = None
         self._gpus = _Gpus()
 
-    def look(self, members: dict[int, tuple[Process, str]]) -> dict[str, Any]:
+    def sample(self, members: Mapping[int, tuple[Process, str]]) -> StatsAnswer:
         """CPU in cores (of the machine: 0–1), memory in bytes, GPUs as nvidia-smi prints them."""
         now = time.monotonic()
         passed = now - self._at if self._at else 0.0
@@ -40,13 +44,14 @@ class Stats:
         self._at, self._ticks = now, ticks
         busy = self._machine_busy()
         total, available = memory()
-        return {
-            "cpu": busy,
-            "memory_total": total,
-            "memory_used": total - available,
-            "gpus": self._gpus.lines(),
-            "tasks": {who: [round(cpu, 3), int(rss)] for who, (cpu, rss) in usage.items() if who},
-        }
+        named = ((TaskId.from_frame(task), share) for task, share in usage.items())
+        return StatsAnswer(
+            cpu=busy,
+            memory_total=total,
+            memory_used=total - available,
+            gpus=tuple(self._gpus.lines()),
+            tasks={task: (round(cpu, 3), int(rss)) for task, (cpu, rss) in named if task},
+        )
 
     def _machine_busy(self) -> float | None:
         with open("/proc/stat") as file:
@@ -87,6 +92,8 @@ class _Gpus:
         program = shutil.which("nvidia-smi")
         if program is None:
             return
+        import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
+
         self._process = subprocess.Popen(
             [program, _GPU_QUERY, "--format=csv,noheader,nounits"],
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A task's process: what it executes, and how it ended.
+"""Process of a task: what it executes, and how it ended.
 
 A task gets its own session, `/dev/null` as input, one pipe (or a terminal) for its output, and
 KILL from the kernel when its reaper ends. Its umask is that of the login.
@@ -13,12 +13,17 @@ import pty
 import signal
 import termios
 import time
-from typing import TYPE_CHECKING, Any, Mapping, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Mapping, NamedTuple, Sequence, TypeVar
 
+from .answers import PortOwner
 from .drain import Log
+from .messages import TaskFacts
+from .task_id import TaskId
 
 if TYPE_CHECKING:
     from .reaper import Reaper
+
+F = TypeVar("F", bound=TaskFacts)
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -51,12 +56,12 @@ def become_subreaper() -> None:
 
 
 class Attempt:
-    """One attempt of a task: its process while it lives, its end afterwards."""
+    """Attempt of a task: its process while it lives, its end afterwards."""
 
     def __init__(self, task: str, attempt: int, log: Log, port: int | None) -> None:
         self.announced = False
         """The launcher has been told that it has been started, or why not."""
-        self.doomed = False
+        self.cancelled = False
         """A kill has come before it was started: it must not be started any more."""
         self.forking = False
         """Its reaper is being forked, or has been."""
@@ -66,7 +71,7 @@ class Attempt:
         self.log = log
         self.port = port
         self.began_at = log.size
-        self.held: dict[str, Any] | None = None
+        self.port_owner: PortOwner | None = None
         """Who listened on its port before it was started."""
         self.pid = 0
         self.start = 0
@@ -76,13 +81,13 @@ class Attempt:
         self.ended = False
         self.listening = False
         self.eof = False
-        self.told = False
+        self.end_sent = False
         """The launcher has been told of the end."""
         self.ended_at = 0.0
 
     def refuse(self, error: str) -> None:
         """Records that it has not been started, and why."""
-        self.ended = self.eof = self.told = self.announced = True
+        self.ended = self.eof = self.end_sent = self.announced = True
         self.error = error
 
     def end(self, wait_status: int) -> None:
@@ -94,23 +99,24 @@ class Attempt:
         else:
             self.status = os.WEXITSTATUS(wait_status)
 
-    def facts(self) -> dict[str, Any]:
-        """What the launcher is told of it."""
-        return {
-            "task": self.task,
-            "attempt": self.attempt,
-            "pid": self.pid,
-            "error": self.error,
-            "ended": self.ended,
-            "status": self.status,
-            "signal": self.signal,
-            "listening": self.listening,
-            "size": self.log.size,
-            "began_at": self.began_at,
-            "eof": self.eof,
-            "lost": self.log.lost,
-            "cut": self.log.cut,
-        }
+    def facts(self, kind: type[F], port_owner: PortOwner | None = None) -> F:
+        """What the launcher is told of it, as a message of some kind."""
+        return kind(
+            task=TaskId.parse(self.task),
+            attempt=self.attempt,
+            pid=self.pid,
+            error=self.error,
+            ended=self.ended,
+            status=self.status,
+            signal=self.signal,
+            listening=self.listening,
+            size=self.log.size,
+            began_at=self.began_at,
+            eof=self.eof,
+            lost=self.log.lost,
+            cut=self.log.cut,
+            port_owner=port_owner,
+        )
 
 
 def signal_name(number: int) -> str:

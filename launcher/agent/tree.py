@@ -14,7 +14,7 @@ import os
 import shutil
 from typing import Any, Callable, Dict, NamedTuple
 
-from .notes import say
+from .log import log_line
 
 KEEP_BYTES = 4 << 30
 """Trees that are larger are not kept: on a small disk they would stand in the way."""
@@ -40,15 +40,15 @@ class Entry(NamedTuple):
         return self.tree if self.path == "." else os.path.normpath(f"{self.tree}/{self.path}")
 
 
-def build(folder: str, spare: str, entries: list[Entry], blob: Callable[[str], str]) -> None:
-    """Makes `folder` hold these entries and nothing else, from the trees at `spare` where they
-    serve; `blob` says where a content lies.
+def build(folder: str, cached_tree: str, entries: list[Entry], blob: Callable[[str], str]) -> None:
+    """Makes `folder` hold these entries and nothing else, reusing the tree at `cached_tree`;
+    `blob` gives the path of a content.
 
     Raises:
         OSError: the disk is full or cannot be written.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    old = _take(spare, folder)
+    old = _take(cached_tree, folder)
     os.makedirs(folder, 0o700, exist_ok=True)
     wanted = {entry.place: entry for entry in entries}
     folders = {place for place, entry in wanted.items() if entry.kind == "d"}
@@ -75,13 +75,13 @@ def build(folder: str, spare: str, entries: list[Entry], blob: Callable[[str], s
         json.dump(index, file)
 
 
-def put_aside(folder: str, spare: str) -> None:
+def keep_for_reuse(folder: str, cached_tree: str) -> None:
     """Keeps the trees for the next launch, without what the run has left in them. What cannot
     be kept (too large, another disk, no room for one more) stays where it is."""
     try:
         with open(_index(folder)) as file:
             index: Index = json.load(file)
-        if os.path.exists(spare) or sum(facts[4] for facts in index.values()) > KEEP_BYTES:
+        if os.path.exists(cached_tree) or sum(facts[4] for facts in index.values()) > KEEP_BYTES:
             return
         folders = set()
         for place in index:
@@ -89,25 +89,25 @@ def put_aside(folder: str, spare: str) -> None:
                 place = os.path.dirname(place)
                 folders.add(place)
         left = _strip(folder, folders, index)
-        os.makedirs(os.path.dirname(spare), 0o700, exist_ok=True)
-        with open(_index(spare), "w") as file:
+        os.makedirs(os.path.dirname(cached_tree), 0o700, exist_ok=True)
+        with open(_index(cached_tree), "w") as file:
             json.dump(left, file)
-        os.rename(folder, spare)
+        os.rename(folder, cached_tree)
     except (OSError, ValueError) as error:
-        say(f"trees not kept: {error}")
+        log_line(f"trees not kept: {error}")
 
 
 def _index(folder: str) -> str:
     return folder + ".index"
 
 
-def _take(spare: str, folder: str) -> Index:
+def _take(cached_tree: str, folder: str) -> Index:
     try:
-        os.rename(spare, folder)
+        os.rename(cached_tree, folder)
     except OSError:  # there is none, another launch has it, or it lies on another disk
         return {}
     try:
-        with open(_index(spare)) as file:
+        with open(_index(cached_tree)) as file:
             index: Index = json.load(file)
     except (OSError, ValueError):
         return {}

@@ -1,34 +1,34 @@
 """Frames between launcher and agent: length u32, type u8, body.
 
-Bodies are JSON objects, except `DATA` (log bytes) and `STAGE` (archive bytes). Both ends use
-this module. A frame that is too long or of an unknown type is a `WireError`: the other side is
-not what we think it is, and the connection ends.
+Bodies are JSON objects (`requests`, `messages`, `answers`), except those of `DATA` (log bytes) and
+`STAGE_CONTENTS` (bytes of staged files). Both ends use this module. A frame that is too long or of
+an unknown type is a `WireError`: the other side is not what we think it is, and the connection
+ends.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, Mapping, NamedTuple
 
-VERSION = 1
+VERSION = 2
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
 
 # launcher → agent
-HELLO, START, BEAT, OPEN, CREDIT, KILL, PORTS, STATS, STAGE, STAGED, LEAVE, PROBE, COLLECT = range(
-    1, 14
-)
+HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, PROBE = range(1, 11)
+STAGE_MANIFEST, STAGE_CONTENTS, STAGE_BUILD = range(11, 14)
+COLLECT, COLLECT_OPEN, COLLECT_CREDIT, COLLECT_END = range(14, 18)
 # agent → launcher
-WELCOME, STARTED, LISTENING, EXITED, EOF, SIZE, DATA, PONG, RECEIPT, NOTE, ERROR, GONE, REPLY = (
-    range(65, 78)
-)
+WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
+GONE, REPLY, STAGE_ERROR = range(76, 79)
 
 NAMES = {
     value: name
     for name, value in list(globals().items())
-    if name.isupper() and isinstance(value, int) and (0 < value < 14 or 64 < value < 78)
-    if name not in ("VERSION",)
+    if name.isupper() and isinstance(value, int) and (0 < value < 18 or 64 < value < 79)
+    if name != "VERSION"
 }
 
 _HEAD = struct.Struct(">IB")
@@ -40,11 +40,11 @@ _MOST_DIGITS = 20
 
 
 class WireError(Exception):
-    """What came is no frame of this protocol."""
+    """These bytes are not a frame of this protocol."""
 
 
 class Frame(NamedTuple):
-    """One frame: its type and its raw body."""
+    """A frame: its type and its raw body."""
 
     type: int
     body: bytes
@@ -53,14 +53,14 @@ class Frame(NamedTuple):
         """The body as a JSON object.
 
         Raises:
-            WireError: it is none.
+            WireError: it is not one.
         """
         try:
             value = _STRICT.decode(self.body.decode())
         except (ValueError, RecursionError) as error:
-            raise WireError(f"{NAMES.get(self.type)}: body is no JSON: {error}") from error
+            raise WireError(f"{NAMES.get(self.type)}: the body is not JSON: {error}") from error
         if not isinstance(value, dict):
-            raise WireError(f"{NAMES.get(self.type)}: body is no JSON object")
+            raise WireError(f"{NAMES.get(self.type)}: the body is not a JSON object")
         return value
 
     def data(self) -> tuple[int, int, bytes]:
@@ -70,7 +70,7 @@ class Frame(NamedTuple):
             WireError: it is too short.
         """
         if len(self.body) < _DATA.size:
-            raise WireError("DATA: body is too short")
+            raise WireError("DATA: the body is too short")
         number, offset = _DATA.unpack_from(self.body)
         return number, offset, self.body[_DATA.size :]
 
@@ -84,18 +84,18 @@ def _integer(text: str) -> int:
 def _finite(text: str) -> float:
     value = float(text)
     if value - value != 0:
-        raise ValueError("a number beyond all")
+        raise ValueError("a number that is not finite")
     return value
 
 
 def _constant(text: str) -> None:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return fields
 
 
@@ -107,9 +107,9 @@ _STRICT = json.JSONDecoder(
 )
 
 
-def encode(kind: int, body: dict[str, Any] | None = None) -> bytes:
+def encode(kind: int, body: Mapping[str, Any] | None = None) -> bytes:
     """A frame with a JSON body."""
-    raw = json.dumps(body or {}, separators=(",", ":")).encode()
+    raw = json.dumps(dict(body or {}), separators=(",", ":")).encode()
     return _HEAD.pack(len(raw), kind) + raw
 
 

@@ -6,7 +6,7 @@ import queue
 import threading
 from typing import Callable, Generic, TypeVar
 
-from .notes import say
+from .log import log_line
 
 _Item = TypeVar("_Item")
 
@@ -32,7 +32,7 @@ class Worker:
             try:
                 work()
             except Exception as error:  # its thread must go on; whoever waits has a deadline
-                say(f"{self._name}: {type(error).__name__}: {error}")
+                log_line(f"{self._name}: {type(error).__name__}: {error}")
 
 
 class Newest(Generic[_Item]):

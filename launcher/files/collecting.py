@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..agent import wire
+from ..agent.requests import Collect, CollectCredit, CollectEnd, CollectOpen
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
-from ..hosts.messages import ArchiveAnswer, CollectedAnswer
 from ..plan.plan import HostPlan
 from ..run import events as ev
 from .unpacking import Announcement, Unpacker, UnpackError, shown
@@ -134,8 +133,7 @@ async def fetch(
             if link.connected and link.sessions != session:
                 session = link.sessions
                 try:
-                    body = {"paths": wanted}
-                    answer = await link.ask(wire.COLLECT, body, ArchiveAnswer, _READ_SECONDS)
+                    answer = await link.ask(Collect(tuple(wanted)), _READ_SECONDS)
                 except AgentError:
                     if _connected(link):
                         raise
@@ -146,11 +144,10 @@ async def fetch(
                 elif announced != receiver.announced:
                     raise AgentError(host, "the results changed while they were fetched")
                 link.receive(NUMBER, receiver.take)
-                opened = {"open": NUMBER, "from": receiver.received}
-                link.send(wire.COLLECT, {**opened, "upto": receiver.more()})
+                link.send(CollectOpen(NUMBER, receiver.received, receiver.more()))
                 heard = time.monotonic()
             elif receiver is not None and receiver.has_room:
-                link.send(wire.COLLECT, {"upto": receiver.more()})
+                link.send(CollectCredit(receiver.more()))
             if receiver is None:
                 await asyncio.sleep(_TELL_SECONDS)
             else:
@@ -168,7 +165,7 @@ async def fetch(
             raise receiver.error
         announced = receiver.announced
         progress(announced.size, announced.size)
-        done = await link.ask(wire.COLLECT, {"done": True}, CollectedAnswer)
+        done = await link.ask(CollectEnd())
         return Fetched(
             receiver.folder,
             announced.files + announced.links - len(receiver.refused),
@@ -181,7 +178,7 @@ async def fetch(
         link.receive(NUMBER, None)
         if receiver is not None:
             receiver.abandon()
-        link.send(wire.COLLECT, {"done": True, "id": 0})  # ends a stream that is not at its end
+        link.send(CollectEnd())  # ends a stream that is not at its end
 
 
 def _connected(link: Link) -> bool:

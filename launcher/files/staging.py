@@ -18,12 +18,11 @@ from pathlib import Path
 
 import pathspec
 
-from ..agent import wire
+from ..agent.requests import StageBuild, StageManifest
 from ..agent.stage import StageError, check
 from ..agent.tree import Entry
 from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
-from ..hosts.messages import BuiltAnswer, MissingAnswer
 from .hashes import Hashes
 
 _ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
@@ -126,15 +125,12 @@ async def stage(
         TfmuxError: a file was changed or removed meanwhile.
     """
     link.stage_error = ""
-    rows = [list(entry) for entry in manifest.entries]
-    parts = [rows[at : at + _ENTRIES_A_FRAME] for at in range(0, len(rows), _ENTRIES_A_FRAME)]
-    *before, last = parts or [[]]
-    first: dict[str, object] = {"first": True, "key": key}
-    for part in before:
-        link.send(wire.STAGED, {"entries": part, "id": 0, **first})
-        first = {}
-    body = {"entries": last, "last": True, **first}
-    answer = await link.ask(wire.STAGED, body, MissingAnswer, _BUILD_SECONDS)
+    rows, size = manifest.entries, _ENTRIES_A_FRAME
+    *before, last = [rows[at : at + size] for at in range(0, len(rows), size)] or [()]
+    for number, part in enumerate(before):
+        link.send(StageManifest(part, first=number == 0, key=key))
+    last_part = StageManifest(last, first=not before, last=True, key=key)
+    answer = await link.ask(last_part, _BUILD_SECONDS)
     missing = answer.missing
     if not manifest.sources.keys() >= set(missing):
         raise AgentError(link.settings.host, "it asked for files that are not in the manifest")
@@ -153,7 +149,7 @@ async def stage(
             told = time.monotonic()
             progress(state)
     progress(state)
-    await link.ask(wire.STAGED, {"entries": [], "build": True}, BuiltAnswer, _BUILD_SECONDS)
+    await link.ask(StageBuild(), _BUILD_SECONDS)
 
 
 def _files(tree: Tree) -> Iterator[tuple[str, str]]:

@@ -1,1 +1,1 @@
-"""The way to one host: transports, SSH and its keys, the agent there, the link to it."""
+"""Connection to one host: transports, SSH and its keys, the agent there, the link to it."""

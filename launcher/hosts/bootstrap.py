@@ -1,4 +1,4 @@
-"""How the agent gets to a host where nothing of ours is installed.
+"""Bootstrap of the agent on a host where nothing of ours is installed.
 
 The command that a login shell sees is one line in single quotes, without a quote, `!` or line
 break in it, so that bash, dash, csh, tcsh and fish read it alike. It prints a marker *before*
@@ -13,7 +13,9 @@ import shlex
 import zlib
 from functools import cache
 from importlib import resources
-from typing import Any
+
+from ..agent import wire
+from ..agent.config import AgentConfig
 
 _LINE = (
     'import os;os.write(1,b"%s\\n");'
@@ -26,9 +28,9 @@ import json, os, struct, sys, zlib
 if sys.version_info < (3, 8):
     said = "Python %d.%d is too old for a host, it needs 3.8 or newer" % tuple(sys.version_info)[:2]
     said = json.dumps({"text": said, "code": "python-old"}).encode()
-    os.write(1, struct.pack(">IB", len(said), 75) + said)
+    os.write(1, struct.pack(">IB", len(said), ERROR) + said)
     os._exit(0)
-import importlib.abc, importlib.util
+import importlib.util
 def read(count):
     parts = []
     while count:
@@ -39,18 +41,20 @@ def read(count):
         count -= len(part)
     return b"".join(parts)
 sent = json.loads(zlib.decompress(read(int(read(8)))).decode())
-class Sent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Sent:  # importlib.abc would take a third of the start
     def find_spec(self, name, path=None, target=None):
         if name in sent["modules"]:
             return importlib.util.spec_from_loader(name, self, is_package=name in sent["packages"])
+    def create_module(self, spec):
+        return None
     def exec_module(self, module):
         name = module.__name__
         exec(compile(sent["modules"][name], "<" + name + ">", "exec"), module.__dict__)
 sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
-from launcher.agent import entry
-entry.main(sent["config"])
-"""
+from launcher.agent import bridge
+bridge.main(sent["config"])
+""".replace("ERROR", str(wire.ERROR))
 
 
 def marker(nonce: str) -> bytes:
@@ -73,9 +77,10 @@ def command(python: str, run_id: str, nonce: str) -> str:
     return f"exec {shlex.join(words)}"
 
 
-def payload(config: dict[str, Any]) -> bytes:
-    """What follows the marker: the loader, the agent's modules and the run's `config`."""
-    body = {"modules": _sources(), "packages": ["launcher", "launcher.agent"], "config": config}
+def payload(config: AgentConfig) -> bytes:
+    """What follows the marker: the loader, the agent's modules and its `config`."""
+    packages = ["launcher", "launcher.agent"]
+    body = {"modules": _sources(), "packages": packages, "config": config.to_json()}
     packed = zlib.compress(json.dumps(body).encode(), 6)
     loader = _LOADER.encode()
     return b"%08d%s%08d%s" % (len(loader), loader, len(packed), packed)

@@ -1,5 +1,5 @@
-"""Who we say we are to an SSH server: keys, passphrases and passwords, and the host key that it
-shows us. What only a person can answer is asked for, and the clock stands still meanwhile.
+"""Credentials for an SSH login: keys, passphrases and passwords, and the check of the host key.
+A person is prompted where needed, and the login's deadline does not run meanwhile.
 """
 
 from __future__ import annotations
@@ -17,45 +17,46 @@ import asyncssh
 
 from ..printable import printable
 from .auth_prompt import AuthPrompt, PromptHandler, PromptKind
-from .host_keys import KnownHosts, ShownKey
+from .error_causes import Cause, cause_of
+from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
 
 
 class Deadline:
-    """The deadline of a login, which does not run while a person is being asked."""
+    """Deadline of a login; it does not run while a person is prompted."""
 
-    def __init__(self, ask: PromptHandler | None, seconds: float) -> None:
-        self._ask = ask
+    def __init__(self, handler: PromptHandler | None, seconds: float) -> None:
+        self._handler = handler
         self._seconds = seconds
         self._timeout: asyncio.Timeout | None = None
 
     @property
-    def can_ask(self) -> bool:
-        """Somebody may answer."""
-        return self._ask is not None
+    def can_prompt(self) -> bool:
+        """There is a person to prompt."""
+        return self._handler is not None
 
     def start(self) -> asyncio.Timeout:
         """The deadline as a context; `TimeoutError` when it has passed."""
         self._timeout = asyncio.timeout(self._seconds)
         return self._timeout
 
-    async def ask(self, question: AuthPrompt) -> str | None:
-        """Asks; the server has as long as before once the answer is there."""
-        if self._ask is None:
+    async def prompt(self, prompt: AuthPrompt) -> str | None:
+        """Prompts the person; afterwards the server has the whole time again."""
+        if self._handler is None:
             return None
         timeout = self._timeout
         if timeout is not None and not timeout.expired():
             timeout.reschedule(None)
         try:
-            return await self._ask(question)
+            return await self._handler(prompt)
         finally:
             if timeout is not None and not timeout.expired():
                 timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
     def passphrase(self, host: str) -> Callable[[str], str | None] | None:
         """For asyncssh, which calls it in a thread of its own; None when nobody can answer."""
-        if self._ask is None:
+        if self._handler is None:
             return None
         loop = asyncio.get_running_loop()
 
@@ -63,9 +64,9 @@ class Deadline:
             if lacks_bcrypt(filename):
                 return None
             text = f"Passphrase of {shown_path(filename)}"
-            for again in ("", *[" (that was not it)"] * (PASSWORDS - 1)):
-                question = AuthPrompt(host, text + again, True, PromptKind.PASSPHRASE)
-                given = asyncio.run_coroutine_threadsafe(self.ask(question), loop).result()
+            for again in ("", *[" (wrong passphrase, try again)"] * (PASSWORDS - 1)):
+                prompt = AuthPrompt(host, text + again, True, PromptKind.PASSPHRASE)
+                given = asyncio.run_coroutine_threadsafe(self.prompt(prompt), loop).result()
                 if given is None or _unlocks(filename, given):
                     return given
             return None
@@ -87,7 +88,7 @@ class Client(asyncssh.SSHClient):
         deadline: Deadline,
         step: Callable[[str, str], None],
         *,
-        approved: ShownKey | None = None,
+        approved: HostKey | None = None,
     ) -> None:
         self._host = host
         self._known = known
@@ -98,9 +99,9 @@ class Client(asyncssh.SSHClient):
         self._prompted = 0
         self._connection: asyncssh.SSHClientConnection | None = None
         self.proven = False
-        self.shown: ShownKey | None = None
+        self.shown: HostKey | None = None
         """The key that is not known."""
-        self.accepted: ShownKey | None = None
+        self.accepted: HostKey | None = None
         """The same, when it was accepted; the server has still to prove that it is its own."""
         self.forced_command = False
         """authorized_keys there replaces our command by another one."""
@@ -111,7 +112,7 @@ class Client(asyncssh.SSHClient):
         """Called for a key that is not among the known ones."""
         if key in self._known.port22_keys:
             return True
-        self.shown = ShownKey.of(self._known.name.place, key)
+        self.shown = HostKey.of(self._known.name.place, key)
         if self.shown == self._approved and not self._known.known_before:
             self.accepted = self.shown
             return True
@@ -136,15 +137,15 @@ class Client(asyncssh.SSHClient):
 
     async def password_auth_requested(self) -> str | None:
         """Called until the password is right or we have none."""
-        if not self._deadline.can_ask or self._passwords >= PASSWORDS:
+        if not self._deadline.can_prompt or self._passwords >= PASSWORDS:
             return None
         self._passwords += 1
-        text = "Password" if self._passwords == 1 else "Password (the last one was refused)"
-        return await self._deadline.ask(AuthPrompt(self._host, text, True, PromptKind.PASSWORD))
+        text = "Password" if self._passwords == 1 else "Password (permission denied, try again)"
+        return await self._deadline.prompt(AuthPrompt(self._host, text, True, PromptKind.PASSWORD))
 
     async def kbdint_auth_requested(self) -> str | None:
         """None would switch the method off; an empty text offers all of its kinds."""
-        if not self._deadline.can_ask or self._prompted >= PASSWORDS:
+        if not self._deadline.can_prompt or self._prompted >= PASSWORDS:
             return None
         self._prompted += 1
         return ""
@@ -152,12 +153,12 @@ class Client(asyncssh.SSHClient):
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Any
     ) -> list[str] | None:
-        """Questions of the server's own wording, such as for a one-time code."""
+        """Prompts in the server's own wording, such as for a one-time code."""
         answers = []
         for text, echo in prompts:
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
-            question = AuthPrompt(self._host, printable(words), secret=not echo)
-            answer = await self._deadline.ask(question)
+            prompt = AuthPrompt(self._host, printable(words), secret=not echo)
+            answer = await self._deadline.prompt(prompt)
             if answer is None:
                 return None
             answers.append(answer)
@@ -202,7 +203,7 @@ def encrypted(paths: list[str]) -> list[str]:
         try:
             asyncssh.read_private_key(Path(path).expanduser())
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            if "assphrase" in str(error):
+            if cause_of(error) is Cause.PASSPHRASE_NEEDED:
                 found.append(path)
         except OSError:
             continue

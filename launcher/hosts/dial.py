@@ -1,4 +1,4 @@
-"""From a name to a socket that an SSH server has greeted: each step with its own refusal.
+"""Dialling of an SSH server: from its name to a socket with its banner, an error for each step.
 
 asyncssh would do these steps in one, and end all of them in one time-out. A person needs to
 know whether a name is wrong, a firewall swallows packets, or something else than SSH answers.
@@ -25,7 +25,7 @@ _PREAMBLE_SECONDS = 2.0
 """A server may say some lines before its version (RFC 4253, 4.2); they come at once."""
 
 Step = Callable[[str, str], None]
-"""Told of each step that was passed: its name and what was found (`name`, `10.77.0.1`)."""
+"""Called for each step that was passed: its name and what was found (`name`, `10.77.0.1`)."""
 
 
 async def dial(
@@ -42,7 +42,7 @@ async def dial(
     connect from, `seconds` the deadline of the connection.
 
     Raises:
-        UnreachableError: says which step failed: the name, the connection, or the greeting.
+        UnreachableError: says which step failed: the name, the connection, or the banner.
         ConnectionResetError: accepted and closed again before a word, as sshd does with too
             many logins at once: worth another try.
     """
@@ -73,7 +73,7 @@ async def _resolve(name: str, host: str, port: int, family: int) -> list[_Addres
             name,
             f"the name server did not answer for {host!r} in {RESOLVE_SECONDS:.0f} s",
             code="name-unresolved",
-            todo="look at this machine's network, or write the IP address in ssh",
+            todo="check this machine's network, or write the IP address in ssh",
         ) from error
     except (socket.gaierror, UnicodeError) as error:
         said = error.strerror if isinstance(error, OSError) else str(error)
@@ -122,7 +122,7 @@ def _refusal(name: str, place: str, failure: OSError, seconds: float) -> Unreach
     if isinstance(failure, ConnectionRefusedError):
         return UnreachableError(
             name,
-            f"{place} refuses connections: the machine is there, but no SSH server listens on it",
+            f"connection refused by {place}: the machine is up, but no SSH server listens there",
             code="tcp-refused",
             todo="start sshd there, or correct the port in ssh",
         )
@@ -137,7 +137,7 @@ def _refusal(name: str, place: str, failure: OSError, seconds: float) -> Unreach
     if failure.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
         return UnreachableError(
             name,
-            f"there is no way to {place} from here ({failure.strerror})",
+            f"no route to {place} from here ({failure.strerror})",
             code="tcp-no-route",
             todo="check that the machine runs and that this one is in its network (a VPN?)",
         )
@@ -159,7 +159,7 @@ async def _peek_version(name: str, place: str, link: socket.socket) -> str:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 await _readable(link)
         except TimeoutError as error:
-            raise _no_greeting(name, place, seen) from error
+            raise _no_banner(name, place, seen) from error
         before, seen = seen, link.recv(_BANNER_BYTES, socket.MSG_PEEK)
         if not seen:
             raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
@@ -171,7 +171,7 @@ async def _peek_version(name: str, place: str, link: socket.socket) -> str:
             deadline = min(deadline, time.monotonic() + _PREAMBLE_SECONDS)
         if len(seen) == _BANNER_BYTES or seen == before:
             if len(seen) == _BANNER_BYTES or time.monotonic() > deadline:
-                raise _no_greeting(name, place, seen)
+                raise _no_banner(name, place, seen)
             await asyncio.sleep(0.02)  # what was peeked at keeps the socket readable
 
 
@@ -190,19 +190,19 @@ async def _readable(link: socket.socket) -> None:
         loop.remove_reader(link)
 
 
-def _no_greeting(name: str, place: str, seen: bytes) -> UnreachableError:
+def _no_banner(name: str, place: str, seen: bytes) -> UnreachableError:
     said = seen.split(b"\n")[0].decode(errors="replace").strip()[:60]
     if said:
         return UnreachableError(
             name,
-            f"what listens on {place} is no SSH server: it says '{said}'",
+            f"{place} is not an SSH server: it answered '{said}'",
             code="not-ssh",
             todo="correct the port in ssh",
         )
     return UnreachableError(
         name,
-        f"{place} accepts the connection and says nothing for {BANNER_SECONDS:.0f} s: its sshd "
-        "hangs, or it is no SSH server",
+        f"{place} accepts connections but sent no SSH banner for {BANNER_SECONDS:.0f} s: its sshd "
+        "hangs, or it is not an SSH server",
         code="ssh-silent",
         todo="correct the port in ssh, or restart sshd there",
     )

@@ -1,40 +1,55 @@
-"""The one place where frames of an agent come in: what a host may say, and when.
+"""Checks of an agent's frames: what a host may say, and when.
 
-It is told what the launcher sends (`sent`, `expect`), and checks what comes by it: only the
-host's own tasks and attempts that were started, only answers to what was asked, log bytes only
-of logs that were opened, in their order, within `log_limit` and the credit. Everything else is
-a `ProtocolError`, whatever it claims.
+The checker is told what the launcher sends (`sent`, `expect`), and reads what comes by it: only the
+host's own tasks and attempts that were started, only answers to questions that were asked, log
+bytes only of logs that were opened, in their order, within `log_limit` and the credit. Anything
+else is a `ProtocolError`. Text is made printable here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
-from pydantic import ValidationError
-
-from ..agent import wire
-from ..errors import ProtocolError
-from ..ids import TaskId
-from ..printable import printable
-from .messages import (
-    FOREIGN,
+from ..agent import requests, wire
+from ..agent.answers import Answer, StatsAnswer
+from ..agent.fields import FieldError
+from ..agent.messages import (
     MESSAGES,
-    Answer,
     Gone,
     KillReceipt,
-    LogBytes,
     LogSize,
     Message,
     Refusal,
-    Reply,
     TaskFacts,
     Welcome,
 )
+from ..agent.requests import Question, Request
+from ..errors import ProtocolError
+from ..ids import TaskId
+from ..plan.environment import EXTENDED
+from ..printable import printable
 
-_BEFORE_GREETING = (Welcome, Refusal, Gone)
-_M = TypeVar("_M", bound=Message)
+_BEFORE_WELCOME = (Welcome, Refusal, Gone)
+
+
+@dataclass(frozen=True)
+class LogBytes:
+    """Bytes of a log, or of the results, that begin at `offset`."""
+
+    number: int
+    offset: int
+    chunk: bytes
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply to a question: its answer, or the `error` in the place of one."""
+
+    id: int
+    answer: Answer | None = None
+    error: str = ""
 
 
 @dataclass
@@ -44,11 +59,11 @@ class _OpenLog:
 
 
 class FrameChecker:
-    """What one host may say to this launcher.
+    """Rules for what one host may say to this launcher.
 
     `tasks` are the host's, each with its `log_limit`. `local`: its logs lie on this machine, so
-    that it only tells their sizes. `adopts`: an earlier launcher may have started attempts and
-    asked for kills, so that the first greeting is believed about them.
+    that it only reports their sizes. `adopts`: an earlier launcher may have started attempts and
+    asked for kills, so that the first welcome is believed about them.
     """
 
     def __init__(
@@ -56,7 +71,6 @@ class FrameChecker:
     ) -> None:
         self._host = host
         self._limits = dict(tasks)
-        self._context = {"tasks": {str(task): task for task in tasks}}
         self._local = local
         self._adopts = adopts
         self._met = False
@@ -68,33 +82,30 @@ class FrameChecker:
     # --- what the launcher does -----------------------------------------------------------
 
     def connected(self) -> None:
-        """A connection begins, on which nothing has been said yet."""
-        self._greeted = False
+        """Begins a connection, on which nothing has been said yet."""
+        self._welcomed = False
         self._granted = self._received = 0
         self._logs: dict[int, _OpenLog] = {}
         self._archives: set[int] = set()
-        self._asked: dict[int, tuple[type[Answer], Mapping[str, Any]]] = {}
+        self._asked: dict[int, Question[Any]] = {}
 
-    def sent(self, kind: int, body: Mapping[str, Any]) -> None:
+    def sent(self, request: Request) -> None:
         """Notes what a frame to the agent allows it to say."""
-        own = self._context["tasks"]
-        if kind == wire.START:
-            self._attempts.add((own[body["task"]], body["attempt"]))
-        elif kind == wire.OPEN:
-            self._logs[body["number"]] = _OpenLog(own[body["task"]], body["from"])
-        elif kind == wire.CREDIT:
-            self._granted = max(self._granted, body["upto"])
-        elif kind == wire.KILL:
-            tasks = body["tasks"]
-            self._kills.add(None if tasks is None else frozenset(own[task] for task in tasks))
-        elif kind == wire.COLLECT and "open" in body:
-            self._archives.add(body["open"])
-        elif kind in (wire.COLLECT, wire.STAGED) and body.get("id") == 0:
-            self._asked[0] = (Answer, {})  # nobody waits for it
+        match request:
+            case requests.Start(task=task, attempt=attempt):
+                self._attempts.add((task, attempt))
+            case requests.ReadLog(task=task, number=number, offset=offset):
+                self._logs[number] = _OpenLog(task, offset)
+            case requests.Credit(up_to=up_to):
+                self._granted = max(self._granted, up_to)
+            case requests.Kill(tasks=tasks):
+                self._kills.add(None if tasks is None else frozenset(tasks))
+            case requests.CollectOpen(number=number):
+                self._archives.add(number)
 
-    def expect(self, ident: int, answer: type[Answer], question: Mapping[str, Any]) -> None:
-        """A question that is sent under the number `ident`, and what an answer to it is."""
-        self._asked[ident] = (answer, question)
+    def expect(self, ident: int, question: Question[Any]) -> None:
+        """Notes a question that is sent under the number `ident`."""
+        self._asked[ident] = question
 
     # --- what the agent says --------------------------------------------------------------
 
@@ -109,54 +120,61 @@ class FrameChecker:
         if frame.type == wire.DATA:
             message: Message | LogBytes | Reply = self._log_bytes(frame)
         elif frame.type == wire.REPLY:
-            message = self._reply(frame.json())
+            message = self._reply(frame)
         elif frame.type in MESSAGES:
-            body = frame.json()
-            if frame.type == wire.WELCOME and body.get("version") != wire.VERSION:
-                said = printable(str(body.get("version", "unknown")), 20)
-                raise self._broken(
-                    f"{name} of version {said}, and this tfmux speaks version {wire.VERSION}"
-                )
-            message = self._parsed(MESSAGES[frame.type], body, name)
+            message = self._message(frame, name)
         else:
-            raise self._broken(f"{name}, which only a launcher says")
-        if not self._greeted and not isinstance(message, _BEFORE_GREETING):
-            raise self._broken(f"{name} before a greeting")
-        if isinstance(message, Welcome):
-            self._welcome(message)
-        elif isinstance(message, TaskFacts):
-            self._facts(message, name)
-        elif isinstance(message, LogSize):
-            self._size(message)
-        elif isinstance(message, KillReceipt) and not self._asked_for(message):
-            if not self._adopts:
-                raise self._broken("RECEIPT of a kill that nobody has asked for")
-            return None
+            raise self._broken(f"{name}, which only a launcher sends")
+        if not self._welcomed and not isinstance(message, _BEFORE_WELCOME):
+            raise self._broken(f"{name} before WELCOME")
+        match message:
+            case Welcome():
+                self._welcome(message)
+            case TaskFacts():
+                self._facts(message, name)
+            case LogSize():
+                self._size(message)
+            case Gone():
+                known = (task if task in self._limits else None for task in message.left)
+                return replace(message, left=tuple(known))
+            case KillReceipt() if not self._asked_for(message):
+                if not self._adopts:
+                    raise self._broken("RECEIPT of a kill that was not requested")
+                return None
         return message
 
     def _broken(self, rule: str) -> ProtocolError:
         return ProtocolError(self._host, rule)
 
-    def _parsed(self, kind: type[_M], body: Mapping[str, Any], name: str) -> _M:
+    def _message(self, frame: wire.Frame, name: str) -> Message:
+        body = frame.json()
+        if frame.type == wire.WELCOME and body.get("version") != wire.VERSION:
+            version = printable(str(body.get("version", "unknown")), 20)
+            raise self._broken(
+                f"{name} of version {version}, and this tfmux speaks version {wire.VERSION}"
+            )
         try:
-            return kind.model_validate(body, context=self._context)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            if first["type"] == FOREIGN:
-                raise self._broken(f"{name} for {first['msg']}") from None
-            place = printable(".".join(map(str, first["loc"])), 60)
-            raise self._broken(f"{name}: {place}: {first['msg']}") from None
+            return MESSAGES[frame.type].from_json(body, printable)
+        except FieldError as error:
+            raise self._broken(f"{name}: {error}") from None
+
+    def _own(self, task: TaskId, name: str) -> None:
+        if task not in self._limits:
+            raise self._broken(f"{name} for {task}, which is not one of its tasks")
 
     def _welcome(self, message: Welcome) -> None:
-        if self._greeted:
+        if self._welcomed:
             raise self._broken("WELCOME for a second time")
+        if not message.environ.keys() <= set(EXTENDED):
+            raise self._broken("WELCOME: environ: variables that were not asked for")
         if self._adopts and not self._met:
             self._attempts |= {(facts.task, facts.attempt) for facts in message.tasks}
         for facts in message.tasks:
             self._facts(facts, "WELCOME")
-        self._greeted = self._met = True
+        self._welcomed = self._met = True
 
     def _facts(self, facts: TaskFacts, name: str) -> None:
+        self._own(facts.task, name)
         if (facts.task, facts.attempt) not in self._attempts:
             what = f"attempt {facts.attempt} of {facts.task}"
             raise self._broken(f"{name} for {what}, which was not started")
@@ -167,33 +185,41 @@ class FrameChecker:
             raise self._broken(f"{name} of {task} beyond its log_limit")
 
     def _size(self, message: LogSize) -> None:
+        self._own(message.task, "LOG_SIZE")
         if not self._local:
-            raise self._broken("SIZE, although its logs come as bytes")
-        self._within_limit(message.task, message.size, "SIZE")
+            raise self._broken("LOG_SIZE, although its logs come as bytes")
+        self._within_limit(message.task, message.size, "LOG_SIZE")
 
     def _asked_for(self, receipt: KillReceipt) -> bool:
         """A kill of some tasks may have been joined to one of everything, which the agent began
-        by itself; of such a one alone it tells without having been asked."""
+        by itself; only of such a one it reports without having been asked."""
         if receipt.tasks is None:
             return bool(self._kills) or not receipt.ids
+        for task in receipt.tasks:
+            self._own(task, "RECEIPT")
         return frozenset(receipt.tasks) in self._kills
 
-    def _reply(self, body: Mapping[str, Any]) -> Reply:
+    def _reply(self, frame: wire.Frame) -> Reply:
+        body = frame.json()
         ident, error = body.get("id"), body.get("error")
-        if error is not None and not isinstance(error, str):
-            raise self._broken("REPLY: an error that is no text")
-        if ident == "stage" and error is not None:
-            return Reply(None, error=printable(error))
-        if not isinstance(ident, int) or isinstance(ident, bool) or ident not in self._asked:
-            raise self._broken("REPLY to what nobody has asked")
-        # One answer a question, but for those that all have the number 0.
-        kind, question = self._asked.pop(ident) if ident else self._asked[0]
+        if type(ident) is not int or ident not in self._asked:
+            raise self._broken("REPLY to a question that was not asked")
+        question = self._asked.pop(ident)  # one answer a question
         if error is not None:
+            if not isinstance(error, str):
+                raise self._broken("REPLY: error: not text")
             return Reply(ident, error=printable(error))
-        name = f"REPLY ({kind.__name__.removesuffix('Answer').lower() or 'any'})"
-        answer = self._parsed(kind, body, name)
-        if not answer.fits(question):
-            raise self._broken(f"{name} that does not fit its question")
+        name = f"REPLY ({type(question).__name__})"
+        try:
+            answer = question.ANSWER.from_json(body, printable)
+        except FieldError as problem:
+            raise self._broken(f"{name}: {problem}") from None
+        if not question.accepts(answer):
+            raise self._broken(f"{name}: the answer does not fit the question")
+        if isinstance(answer, StatsAnswer):
+            # Two host names may be one machine: another's task is left out, and is no lie.
+            own = {task: share for task, share in answer.tasks.items() if task in self._limits}
+            answer = replace(answer, tasks=own)
         return Reply(ident, answer)
 
     def _log_bytes(self, frame: wire.Frame) -> LogBytes:

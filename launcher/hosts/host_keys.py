@@ -36,7 +36,7 @@ def place_of(host: str, port: int) -> str:
 
 
 @dataclass(frozen=True)
-class ShownKey:
+class HostKey:
     """A key as a server showed it, in the words that a person compares."""
 
     place: str
@@ -48,7 +48,7 @@ class ShownKey:
     key: asyncssh.SSHKey = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, place: str, key: asyncssh.SSHKey) -> ShownKey:
+    def of(cls, place: str, key: asyncssh.SSHKey) -> HostKey:
         """Describes a key that was shown under a name of known_hosts."""
         words = key.export_public_key("openssh").decode().split()
         return cls(place, key.get_algorithm(), key.get_fingerprint(), " ".join(words[:2]), key)
@@ -170,7 +170,7 @@ class KnownHosts:
         back to the user's file."""
         return lambda _host, _address, _port: (self.trusted, self.authorities, self.revoked)
 
-    def other_names(self, shown: ShownKey) -> list[str]:
+    def other_names(self, shown: HostKey) -> list[str]:
         """Where else the same key is known: `tf1 (~/.ssh/known_hosts:3)`."""
         kind, blob = shown.line.split()
         found = [each for each in self._entries if (each.kind, each.blob) == (kind, blob)]
@@ -219,7 +219,7 @@ class KnownHosts:
         return found
 
 
-def remember(shown: ShownKey) -> None:
+def add_known_host(shown: HostKey) -> None:
     """Appends a key to the file of those accepted here, once.
 
     Raises:

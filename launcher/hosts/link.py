@@ -1,4 +1,4 @@
-"""One host's link: a transport, the agent's frames, beats, and coming back after a cut.
+"""Link to one host: a transport, the agent's frames, beats, and reconnecting after a cut.
 
 The link turns frames into plain calls on its `Listener` and keeps nothing of the run but what
 a reconnect needs: which logs it reads and how far they have come. Log bytes are handed to a
@@ -15,29 +15,32 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from ..agent import wire
+from ..agent import requests, wire
+from ..agent.answers import Answer
+from ..agent.messages import Gone, LogSize, Message, Pong, Refusal, StageFailed, Welcome
+from ..agent.requests import Question, Request
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
 from ..printable import printable
 from . import bootstrap
-from .greeting import START_SECONDS, LinkSettings, Open, await_marker
-from .messages import Answer, Gone, LogBytes, LogSize, Message, Pong, Refusal, Reply, Welcome
+from .frame_checks import LogBytes, Reply
+from .handshake import START_SECONDS, LinkSettings, TransportFactory, wait_for_marker
 from .transport import Transport
 
 WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
 
 Stored = Callable[[int], None]
-"""Hears, on the loop, that so many more bytes are on disk."""
+"""Called, on the loop, with the number of further bytes that are on disk."""
 A = TypeVar("A", bound=Answer)
 Sink = Callable[[int, bytes], Awaitable[None]]
 """Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
 
 
 class LogSink(Protocol):
-    """Where log bytes go; no method waits for a disk."""
+    """Receiver of log bytes; no method waits for a disk."""
 
     def size(self, task: TaskId) -> int: ...
     def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None: ...
@@ -63,7 +66,7 @@ class NoLogs:
 
 
 class Listener(Protocol):
-    """Who hears what the agent says."""
+    """Receiver of what the agent says."""
 
     def link_up(self, host: str, welcome: Welcome) -> None: ...
     def link_lost(self, host: str, reason: str) -> None: ...
@@ -73,10 +76,14 @@ class Listener(Protocol):
 
 
 class Link:
-    """Keeps a host's agent within reach until it is closed."""
+    """Link to a host's agent, which reconnects until it is closed."""
 
     def __init__(
-        self, settings: LinkSettings, open_transport: Open, logs: LogSink, listener: Listener
+        self,
+        settings: LinkSettings,
+        open_transport: TransportFactory,
+        logs: LogSink,
+        listener: Listener,
     ) -> None:
         self.settings = settings
         self.last_heard = 0.0
@@ -89,7 +96,7 @@ class Link:
         self._transport: Transport | None = None
         self._token = secrets.token_hex(8)
         self.sessions = 0
-        """How many times an agent has greeted us."""
+        """How many times an agent has answered the handshake."""
         self._numbers: dict[int, TaskId] = {}
         self._sinks: dict[int, Sink] = {}
         self._checker = settings.frame_checker()
@@ -101,8 +108,8 @@ class Link:
         self._granted = 0
         self._closing = False
         self._leaving = False
-        self._last_words: dict[str, Any] | None = None
-        """How we have left; said again where the connection ended before the agent heard it."""
+        self._farewell: requests.Leave | None = None
+        """How we have left; sent again where the connection ended before the agent read it."""
 
     @property
     def closed(self) -> bool:
@@ -142,18 +149,16 @@ class Link:
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(5.0, delay * 2)
 
-    def send(self, kind: int, body: dict[str, Any] | None = None) -> bool:
+    def send(self, request: Request) -> bool:
         """Sends a frame; False when the host cannot be reached now."""
         if self._transport is None or not self.connected:
             return False
-        self._transport.write(wire.encode(kind, body))
-        self._checker.sent(kind, body or {})
+        self._transport.write(request.encode())
+        self._checker.sent(request)
         return True
 
-    async def ask(
-        self, kind: int, body: dict[str, Any], answer: type[A], timeout: float = REPLY_SECONDS
-    ) -> A:
-        """Sends a frame and waits for its reply, which is an `answer`.
+    async def ask(self, question: Question[A], timeout: float = REPLY_SECONDS) -> A:
+        """Sends a question and waits for its answer.
 
         Raises:
             AgentError: no reply came, or it says that something failed.
@@ -161,20 +166,22 @@ class Link:
         ident = next(self._ids)
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._replies[ident] = future
-        self._checker.expect(ident, answer, body)
+        self._checker.expect(ident, question)
         try:
-            if not self.send(kind, {**body, "id": ident}):
+            if not self.send(question.numbered(ident)):
                 raise AgentError(self.settings.host, "the host cannot be reached")
             async with asyncio.timeout(timeout):
                 reply = await future
         except TimeoutError as error:
-            reason = f"the agent did not answer {wire.NAMES[kind]} in {timeout:.0f} s"
+            name = wire.NAMES[question.TYPE]
+            reason = f"the agent did not answer {name} in {timeout:.0f} s"
             raise AgentError(self.settings.host, reason) from error
         finally:
             self._replies.pop(ident, None)
-        if not isinstance(reply.answer, answer):
+        if not isinstance(reply.answer, question.ANSWER):
             raise AgentError(self.settings.host, reply.error)
-        return reply.answer
+        answer: A = reply.answer
+        return answer
 
     async def send_stage(self, data: bytes) -> None:
         """Sends staged contents, as fast as the network takes them.
@@ -186,16 +193,14 @@ class Link:
             raise AgentError(self.settings.host, "the host cannot be reached")
         if self.stage_error:
             raise AgentError(self.settings.host, self.stage_error)
-        self._transport.write(wire.encode_raw(wire.STAGE, data))
+        self._transport.write(wire.encode_raw(wire.STAGE_CONTENTS, data))
         await self._transport.drain()
 
     def follow(self, task: TaskId, number: int, log_limit: int) -> None:
         """Reads a task's log from where our copy ends; a log of this machine lies here."""
         self._numbers[number] = task
         if not self.settings.local:
-            size = self._logs.size(task)
-            body = {"task": str(task), "number": number, "log_limit": log_limit}
-            self.send(wire.OPEN, {**body, "from": size})
+            self.send(requests.ReadLog(task, number, self._logs.size(task), log_limit))
 
     def receive(self, number: int, sink: Sink | None) -> None:
         """Hands the bytes that come under a number, which no log has, to `sink` from now on."""
@@ -218,13 +223,13 @@ class Link:
     def leave(self, *, remove: bool) -> None:
         """Tells the agent that the run is over; the link ends when the agent has gone."""
         self._leaving = True
-        self._last_words = {"remove": remove}
-        self.send(wire.LEAVE, self._last_words)
+        self._farewell = requests.Leave(remove=remove)
+        self.send(self._farewell)
 
     def hand_over(self) -> None:
         """Tells the agent that another launcher comes: our end is not to be taken for death."""
         self._leaving = True
-        self.send(wire.LEAVE, {"handover": True})
+        self.send(requests.Leave(handover=True))
 
     async def aclose(self) -> None:
         """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
@@ -237,14 +242,14 @@ class Link:
         """From login to the end of one connection.
 
         Raises:
-            HostError: the connection did not come to a greeting.
+            HostError: the handshake failed.
         """
         host = self.settings.host
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
-        rest = await await_marker(self._transport, bootstrap.marker(nonce), host)
+        rest = await wait_for_marker(self._transport, bootstrap.marker(nonce), host)
         self._transport.write(bootstrap.payload(self.settings.config()))
-        self._transport.write(wire.encode(wire.HELLO, self.settings.hello(self._token)))
+        self._transport.write(self.settings.hello(self._token).encode())
         decoder = wire.Decoder()
         self._checker.connected()
         self._written = self._granted = 0
@@ -253,28 +258,30 @@ class Link:
         self.last_heard = time.monotonic()
         beats = asyncio.create_task(self._beat(self._transport))
         try:
-            data = rest or await self._read_greeting(self._transport)
+            data = rest or await self._read_first(self._transport)
             while data and not self._closing:
                 self.last_heard = time.monotonic()
                 for frame in decoder.feed(data):
                     await self._handle(frame)
                 data = await self._transport.read()
         except wire.WireError as error:
-            raise AgentError(host, f"what came is not an agent's: {error}") from error
+            raise AgentError(host, f"received data that is not from an agent: {error}") from error
         finally:
             beats.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await beats
         if not self.connected:
             said = printable(self._transport.complaint) if self._transport else ""
-            raise AgentError(host, f"the agent did not greet us{': ' + said if said else ''}")
+            raise AgentError(
+                host, f"the agent did not answer the handshake{': ' + said if said else ''}"
+            )
 
-    async def _read_greeting(self, transport: Transport) -> bytes:
+    async def _read_first(self, transport: Transport) -> bytes:
         try:
             async with asyncio.timeout(START_SECONDS):
                 return await transport.read()
         except TimeoutError as error:
-            reason = f"the agent did not greet us within {START_SECONDS:.0f} s"
+            reason = f"the agent did not answer the handshake within {START_SECONDS:.0f} s"
             raise AgentError(self.settings.host, reason) from error
 
     async def _beat(self, transport: Transport) -> None:
@@ -292,9 +299,9 @@ class Link:
                 await transport.aclose()
                 return
             if not self.connected and now - began > START_SECONDS:
-                await transport.aclose()  # half a greeting, and then nothing
+                await transport.aclose()  # half a welcome, and then nothing
                 return
-            transport.write(wire.encode(wire.BEAT))
+            transport.write(requests.Beat().encode())
 
     async def _drop(self) -> None:
         transport, self._transport = self._transport, None
@@ -321,12 +328,12 @@ class Link:
                 self._listener.link_up(host, welcome)
                 self.sessions += 1
                 self._grant()
-                if self._last_words is not None:
-                    self.send(wire.LEAVE, self._last_words)
-            case Reply(None, _, error):
-                self.stage_error = error
-            case Reply(int(ident)) as reply:
-                future = self._replies.get(ident)
+                if self._farewell is not None:
+                    self.send(self._farewell)
+            case StageFailed(text=text):
+                self.stage_error = text
+            case Reply() as reply:
+                future = self._replies.get(reply.id)
                 if future is not None and not future.done():
                     future.set_result(reply)
             case Gone() as gone:
@@ -366,4 +373,4 @@ class Link:
 
     def _grant(self) -> None:
         self._granted = self._written + WINDOW
-        self.send(wire.CREDIT, {"upto": self._granted})
+        self.send(requests.Credit(self._granted))

@@ -1,4 +1,4 @@
-"""SSH to a host: the user's own configuration, keys and known_hosts, and clear refusals.
+"""SSH connections to hosts, with the user's own configuration, keys and known_hosts.
 
 Facts about the two ends that shape this module: asyncssh has no keepalive unless asked and
 does not honour `StrictHostKeyChecking`; sshd drops logins at random when more than ten are
@@ -22,18 +22,19 @@ from . import host_keys
 from .auth_prompt import YES, AuthPrompt, PromptHandler, PromptKind
 from .credentials import Client, Deadline, agent_keys
 from .dial import dial
-from .host_keys import HostName, KnownHosts, ShownKey, accepted_keys
-from .refusals import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
+from .error_causes import Cause, cause_of
+from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import SshConfig, read_config
+from .ssh_errors import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
 from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
 
 __all__ = [
     "AuthPrompt",
-    "Logins",
     "PromptHandler",
     "PromptKind",
+    "SshConnector",
     "SshTransport",
     "Target",
     "accepted_keys",
@@ -45,15 +46,15 @@ LOGINS_AT_ONCE = 5
 _TRIES = 4
 
 OnStep = Callable[[str, str, str], None]
-"""Told how a login comes along: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
+"""Called for each step of a login: host, step (`name`, `tcp`, `ssh`, `key`, `login`), finding."""
 OnNote = Callable[[str, str], None]
-"""Told what is odd and stops nothing: host, sentence."""
-OnAccepted = Callable[[str, ShownKey], None]
-"""Told of each host key that was accepted and put on file."""
+"""Called with what is odd and stops nothing: host, sentence."""
+OnAccepted = Callable[[str, HostKey], None]
+"""Called for each host key that was accepted and stored."""
 
 
-class Logins:
-    """Opens connections for one launcher: never too many at once to one server.
+class SshConnector:
+    """Opener of connections for one launcher: never too many at once to one server.
 
     `ask` answers what only a person can, a host key at first contact too; `accept_new` trusts
     unknown host keys without asking. A changed key is refused whatever is set.
@@ -90,11 +91,11 @@ class Logins:
                 process = await connection.create_process(command, encoding=None)
         except TimeoutError as error:
             connection.abort()
-            what = f"logged in to {target.host}, but it opens no session"
+            what = f"logged in to {target.host}, but opening a session timed out"
             raise UnreachableError(name, what, code="no-session") from error
         except (asyncssh.Error, OSError) as error:
             connection.abort()
-            what = f"logged in to {target.host}, but it refuses a session: {text_of(error)}"
+            what = f"logged in to {target.host}, but a session was refused: {text_of(error)}"
             raise UnreachableError(name, what, code="no-session") from error
         except BaseException:
             connection.abort()
@@ -108,7 +109,7 @@ class Logins:
         Raises:
             HostError: says which step failed and why.
         """
-        gate = self._gates.setdefault(_door(target), asyncio.Semaphore(LOGINS_AT_ONCE))
+        gate = self._gates.setdefault(_throttle_key(target), asyncio.Semaphore(LOGINS_AT_ONCE))
         for attempt in range(1, _TRIES + 1):
             async with gate:
                 try:
@@ -117,10 +118,10 @@ class Logins:
                     if attempt == _TRIES:
                         raise UnreachableError(
                             name,
-                            f"{place(target)} accepts connections and drops them "
+                            f"{place(target)} accepts connections and closes them "
                             f"({text_of(error)})",
                             code="ssh-dropped",
-                            todo="look at sshd's log there: it may allow fewer logins at once, "
+                            todo="check sshd's log there: it may allow fewer logins at once, "
                             "or none from this machine",
                         ) from error
             await asyncio.sleep(random.uniform(0.2, 0.6) * attempt)
@@ -135,16 +136,16 @@ class Logins:
     async def _login(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
         """One login; a second one when an unknown key was agreed to meanwhile."""
         config = await read_config(name, target.host, target.user, target.port)
-        approved: ShownKey | None = None
+        approved: HostKey | None = None
         while True:
             try:
-                return await self._attempt(name, target, config, approved)
+                return await self._connect_once(name, target, config, approved)
             except UnknownKey as error:
                 # In --accept-new a person has spoken, as with -o StrictHostKeyChecking=….
                 policy = config.get("stricthostkeychecking").lower()
                 new = self._accept_new or policy in ("accept-new", "no", "off", "false")
                 if not new and policy in ("yes", "true"):
-                    why = f"{config.where('stricthostkeychecking')} allows no other"
+                    why = f"{config.where('stricthostkeychecking')} allows only known keys"
                     raise unknown(name, target, error, why) from error
                 if approved is not None or not (new or await self._approves(name, config, error)):
                     raise unknown(name, target, error, _unused(config)) from error
@@ -154,14 +155,14 @@ class Logins:
         if self._ask is None or config.on("batchmode"):
             return False
         text = f"First contact with {unknown.shown.place}. Its key: {unknown.shown}. "
-        text += f"T{unknown.elsewhere[1:]}. " if unknown.elsewhere else ""
+        text += f"T{unknown.known_as[1:]}. " if unknown.known_as else ""
         text = printable(f"{text}Trust it? ({YES}/no)")
         question = AuthPrompt(name, text, secret=False, kind=PromptKind.HOST_KEY)
         answer = await self._ask(question)
         return answer is not None and answer.strip().lower() == YES
 
-    async def _attempt(
-        self, name: str, target: Target, config: SshConfig, approved: ShownKey | None
+    async def _connect_once(
+        self, name: str, target: Target, config: SshConfig, approved: HostKey | None
     ) -> asyncssh.SSHClientConnection:
         deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
         given = arguments(name, target.host, config, target.identity)
@@ -183,7 +184,7 @@ class Logins:
         config: SshConfig,
         given: dict[str, Any],
         deadline: Deadline,
-        approved: ShownKey | None,
+        approved: HostKey | None,
     ) -> asyncssh.SSHClientConnection:
         options = await self._options(name, given, deadline)
         step = self._stepper(name, target)
@@ -230,25 +231,25 @@ class Logins:
                 )
         except asyncssh.HostKeyNotVerifiable as error:
             if client.shown is not None and (why := await self._refusal(client.shown, known)):
-                what = f"the key of {place(target)} cannot be trusted: {client.shown} {why}"
+                what = f"the host key of {place(target)} cannot be trusted: {client.shown} {why}"
                 todo = "ask its administrator"
                 raise HostKeyError(name, what, code="key-refused", todo=todo) from error
             raise key_error(name, target, client.shown, known, error) from error
         except asyncssh.KeyExchangeFailed as error:
-            if known.known_before and "host key" in str(error.reason):
-                raise changed(name, target, known, "one of another kind") from error
-            what = f"{place(target)} and this machine have no common way to talk: {error.reason}"
+            if known.known_before and cause_of(error) is Cause.NO_COMMON_HOST_KEY_TYPE:
+                raise changed(name, target, known, "one of another type") from error
+            what = f"no common SSH algorithm with {place(target)}: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
-            self._remember(name, client)
+            self._store_accepted_key(name, client)
             raise await refused(name, target, options, _key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
         except TimeoutError as error:
-            at = "lets nobody in" if client.proven else "does not come to an end with SSH"
-            what = f"{place(target)} answers, but {at} within {LOGIN_SECONDS:.0f} s"
+            step_name = "authentication" if client.proven else "handshake"
+            what = f"{place(target)}: SSH {step_name} timed out after {LOGIN_SECONDS:.0f} s"
             raise UnreachableError(
-                name, what, code="login-timeout", todo="look at sshd's log there"
+                name, what, code="login-timeout", todo="check sshd's log there"
             ) from error
         except asyncssh.ChannelOpenError as error:
             what = f"the jump host {_jump_of(target, config)} cannot reach {join(host, port)}"
@@ -256,12 +257,12 @@ class Logins:
         except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
             raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
-            if "authentication" in text_of(error).lower():  # sshd's MaxAuthTries
+            if cause_of(error) is Cause.TOO_MANY_ATTEMPTS:
                 said = text_of(error)
                 raise await refused(name, target, options, _key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
             raise UnreachableError(name, what, code="ssh-failed") from error
-        self._remember(name, client)
+        self._store_accepted_key(name, client)
         connection.set_extra_info(client=client)
         step("login", f"as {options.username}")
         return connection
@@ -295,19 +296,19 @@ class Logins:
         return known
 
     @staticmethod
-    async def _refusal(shown: ShownKey, known: KnownHosts) -> str:
-        """Why a key that is not known may not be trusted by anybody's word."""
+    async def _refusal(shown: HostKey, known: KnownHosts) -> str:
+        """Why a key that is not known may not be trusted even when a person agrees."""
         try:
             return await known.refusal(shown.key)
         except RevocationError as error:
             return f"cannot be looked up in RevokedHostKeys: {error}"
 
-    def _remember(self, name: str, client: Client) -> None:
-        """Puts an accepted key on file, now that the server has proved it to be its own."""
+    def _store_accepted_key(self, name: str, client: Client) -> None:
+        """Stores an accepted key, now that the server has proved it to be its own."""
         if client.accepted is None or not client.proven:
             return
         try:
-            host_keys.remember(client.accepted)
+            host_keys.add_known_host(client.accepted)
         except OSError as error:
             what = f"the accepted key cannot be stored in {accepted_keys()}: {text_of(error)}"
             raise HostKeyError(name, what, code="key-not-stored") from error
@@ -395,6 +396,6 @@ def _unused(config: SshConfig) -> str:
     return f"{', '.join(found)} is not used: the key must be in known_hosts" if found else ""
 
 
-def _door(target: Target) -> str:
-    """What counts logins: the first machine on the way."""
+def _throttle_key(target: Target) -> str:
+    """SshConnector are throttled by the first machine on the way."""
     return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"

@@ -1,4 +1,4 @@
-"""What each option of ssh_config means for a login with asyncssh: `docs/ssh.md` has the table.
+"""Options of ssh_config, translated for a login with asyncssh: `docs/ssh.md` has the table.
 
 Options that change who is trusted or where we connect are honoured or refused, never skipped.
 asyncssh gets each value as an argument and reads no file itself.
@@ -149,7 +149,7 @@ def _algorithms(name: str, config: SshConfig, option: str, known: list[bytes]) -
         return value
     found = [each for each in value.split(",") if each.encode() in known]
     if not found:
-        what = f"{config.where(option)} allows nothing that is supported here ({value})"
+        what = f"{config.where(option)} allows only what is not supported here ({value})"
         raise unsupported(name, what)
     return found
 

@@ -1,4 +1,4 @@
-"""One channel of an SSH connection as a stream to an agent."""
+"""Transport to an agent over one channel of an SSH connection."""
 
 from __future__ import annotations
 

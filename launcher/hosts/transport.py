@@ -1,4 +1,4 @@
-"""A two-way stream of bytes to an agent: a pipe on this machine, a channel over SSH."""
+"""Transport to an agent: a two-way byte stream, over a pipe on this machine or over SSH."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Transport(ABC):
     @property
     @abstractmethod
     def complaint(self) -> str:
-        """What the remote shell or interpreter said on stderr, its last 4 KiB."""
+        """The last 4 KiB that the remote shell or interpreter wrote to stderr."""
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         """Makes `port` of the host reachable on this machine's loopback, on the port `wanted` or

@@ -7,9 +7,9 @@ import posixpath
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..agent.answers import PortOwner
 from ..errors import HostError
-from ..hosts.holders import holding_run, port_words
-from ..hosts.messages import PortHolder
+from ..hosts.port_owner import owning_run, port_in_use
 from ..ids import TaskId
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
@@ -20,7 +20,6 @@ MEMORY_LOW = 512 * 1024**2
 CLOCK_OFF = 2.0
 _PLAIN_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "busybox")
 _ODD_SHELLS = {"csh": "~/.cshrc", "tcsh": "~/.tcshrc or ~/.cshrc", "fish": "config.fish"}
-_PRIVILEGED = 1024
 """Ports below are for root alone."""
 _FAILURES = {
     "name-unresolved": (Check.NAME, "unresolved"),
@@ -226,21 +225,22 @@ def clock(host: str, offset: float, round_trip: float) -> Finding:
 def ports(
     host: str,
     wanted: Mapping[TaskId, int],
-    held: Sequence[PortHolder],
+    held: Sequence[PortOwner],
     failed: Mapping[str, str],
+    forbidden: Container[int] = (),
 ) -> Iterator[Finding]:
     """Evaluates the ports of tasks: held by a process, or not allowed to be listened on."""
     tasks = {port: task for task, port in wanted.items()}
     for each in held:
-        run = holding_run(each)
+        run = owning_run(each)
         todo = f"end that run: tfmux kill {run}" if run else "end that process, or use another port"
-        sentence = port_words(each)
+        sentence = port_in_use(each)
         brief = f"{each.port} in use"
         task = tasks.get(each.port)
         yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo, task=task)
     for text, why in failed.items():
         port = int(text)
-        if port < _PRIVILEGED:
+        if port in forbidden:
             code, todo = "port-forbidden", "use a port from 1024 to 65535"
         else:
             code, todo = "port-unusable", "use another port, or auto"

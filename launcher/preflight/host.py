@@ -125,8 +125,8 @@ class HostCheck:
         path = self._task_paths()[0]
         for _ in range(chief.above):
             path = posixpath.dirname(path)
-        answer = await self.session.ask("seen", QUICK, path=posixpath.join(path, mark))
-        return bool(answer["seen"])
+        answer = await self.session.ask("path", QUICK, path=posixpath.join(path, mark))
+        return bool(answer["exists"])
 
     async def _asked(
         self, check: Check, severity: Severity, question: Callable[[], Awaitable[None]]
@@ -141,7 +141,7 @@ class HostCheck:
         free = [task.id for task in self._tasks if task.port is None]
         answer = await self.session.ports(list(fixed.values()), len(free), QUICK)
         every = fixed | dict(zip(free, answer.picked, strict=True))
-        held = {each.port for each in answer.held}
+        held = {each.port for each in answer.owners}
         ours = [port for port in every.values() if port not in held]
         token = f"{self._mark}:{self.name}"[:200]
         listening = await self.session.ask("listen", QUICK, ports=ours, token=token)
@@ -152,7 +152,8 @@ class HostCheck:
             if str(port) not in failed
         }
         self.listening.set_result(TaskPorts(every, tokens))
-        self._tell_all(evaluate.ports(self.name, fixed, answer.held, failed))
+        forbidden = listening["forbidden"]
+        self._tell_all(evaluate.ports(self.name, fixed, answer.owners, failed, forbidden))
 
     async def _account(self) -> None:
         answer = await self.session.ask("account", QUICK)
@@ -184,7 +185,7 @@ class HostCheck:
         self._tell(evaluate.gpus(self.name, answer, promised))
 
     async def _room(self) -> None:
-        answer = await self.session.ask("room", QUICK, paths=self._task_paths())
+        answer = await self.session.ask("disk_space", QUICK, paths=self._task_paths())
         self._tell_all(evaluate.disks(self.name, answer))
         self._tell(evaluate.memory(self.name, answer, len(self._tasks)))
 

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..agent import wire
+from ..agent.answers import Answer, PortsAnswer
+from ..agent.messages import Message, Welcome
+from ..agent.probes import PROBES
+from ..agent.requests import Ports
 from ..errors import AgentError, HostError
-from ..hosts.doors import door
-from ..hosts.greeting import LinkSettings
+from ..hosts.handshake import LinkSettings
 from ..hosts.link import Link, NoLogs
-from ..hosts.messages import PROBES, Message, PortsAnswer, Welcome
-from ..hosts.ssh import Logins
+from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
+from ..hosts.transport_factory import transport_factory
 from ..plan.plan import HostPlan
 
 LEASE = 20.0
@@ -26,11 +28,11 @@ _NOISE_BYTES = 4096
 class ProbeSession:
     """Link to a host's agent, which is removed with its folder by `aclose`."""
 
-    def __init__(self, host: HostPlan, run_id: str, logins: Logins) -> None:
+    def __init__(self, host: HostPlan, run_id: str, logins: SshConnector) -> None:
         self.noise = b""
         """Output of the login shell before our command ran."""
         self._host = host.name
-        self._open = door(host, logins)
+        self._open = transport_factory(host, logins)
         self._arrived: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
         settings = LinkSettings(
             run_id=run_id,
@@ -60,8 +62,8 @@ class ProbeSession:
         Raises:
             AgentError: no answer in `timeout` seconds, or the check failed on the host.
         """
-        answer = await self._link.ask(wire.PROBE, {"what": what, **said}, PROBES[what], timeout)
-        return answer.model_dump(exclude_unset=True)
+        answer: Answer = await self._link.ask(PROBES[what](**said), timeout)
+        return answer.to_json()
 
     async def ports(self, look: list[int], pick: int, seconds: float) -> PortsAnswer:
         """Finds who holds these ports, and picks `pick` others that are free.
@@ -69,8 +71,7 @@ class ProbeSession:
         Raises:
             AgentError: no answer, or there are too few free ports.
         """
-        body = {"look": look, "pick": pick, "avoid": look}
-        return await self._link.ask(wire.PORTS, body, PortsAnswer, seconds)
+        return await self._link.ask(Ports(tuple(look), pick, tuple(look)), seconds)
 
     async def aclose(self) -> None:
         """Ends the agent and waits until it has removed its folder."""

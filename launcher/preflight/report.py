@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..hosts.host_keys import ShownKey
+from ..hosts.host_keys import HostKey
 from .findings import Check, Finding, Reach, Reachability, Severity
 
 _TEXT = {"type": "string"}
@@ -74,7 +74,7 @@ class Report:
     hosts: tuple[str, ...]
     findings: tuple[Finding, ...]
     reachability: tuple[Reachability, ...]
-    accepted: tuple[tuple[str, ShownKey], ...]
+    accepted: tuple[tuple[str, HostKey], ...]
     seconds: float
 
     @property

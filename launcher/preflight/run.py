@@ -14,8 +14,8 @@ from typing import Any
 from ..cluster.addresses import join
 from ..cluster.spec import Cluster
 from ..errors import AgentError
-from ..hosts.host_keys import ShownKey
-from ..hosts.ssh import Logins, PromptHandler
+from ..hosts.host_keys import HostKey
+from ..hosts.ssh import PromptHandler, SshConnector
 from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan
@@ -75,10 +75,10 @@ class _Preflight:
         self._on_result = on_result
         self._findings: list[Finding] = []
         self._pairs: dict[tuple[str, str], Reachability] = {}
-        self._accepted: list[tuple[str, ShownKey]] = []
+        self._accepted: list[tuple[str, HostKey]] = []
         self._resolved: dict[str, set[str]] = {}
         self._told_reach: set[tuple[str, str, TaskId | None, Reach]] = set()
-        self._logins = Logins(
+        self._logins = SshConnector(
             ask,
             accept_new=accept_new,
             on_step=self._step,
@@ -224,7 +224,7 @@ class _Preflight:
             Finding(Severity.WARN, Check.KEY, "known-hosts-odd", host, "odd line", note, todo)
         )
 
-    def _accept(self, host: str, key: ShownKey) -> None:
+    def _accept(self, host: str, key: HostKey) -> None:
         self._accepted.append((host, key))
 
     def _report(self, seconds: float) -> Report:

@@ -17,13 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..agent import wire
-from ..cluster.spec import Cluster
-from ..errors import HostError
-from ..hosts.doors import door, link_settings
-from ..hosts.holders import holder_words
-from ..hosts.link import Link
-from ..hosts.messages import (
+from ..agent import requests
+from ..agent.messages import (
     Exited,
     KillReceipt,
     Listening,
@@ -34,7 +29,13 @@ from ..hosts.messages import (
     TaskFacts,
     Welcome,
 )
-from ..hosts.ssh import Logins, PromptHandler
+from ..cluster.spec import Cluster
+from ..errors import HostError
+from ..hosts.handshake import link_settings
+from ..hosts.link import Link
+from ..hosts.port_owner import describe_owner
+from ..hosts.ssh import PromptHandler, SshConnector
+from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId, tag
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import HostPlan, LogMatches, Plan, TaskPlan
@@ -88,7 +89,7 @@ class Engine:
         self._logs = logs
         self._publish = publish
         self._record = record
-        self._logins = Logins(ask)
+        self._logins = SshConnector(ask)
         self._links: dict[str, Link] = {}
         self._link_tasks: dict[str, asyncio.Task[None]] = {}
         self._numbers = {task.id: number for number, task in enumerate(plan.tasks)}
@@ -187,7 +188,7 @@ class Engine:
             self._feed(ev.LauncherFailed(time.time(), self._failure))
         except Exception:  # nothing can be decided any more: every host is told
             for link in self._links.values():
-                link.send(wire.KILL, {"id": 0, "tasks": None, "grace": grace})
+                link.send(requests.Kill(0, None, grace))
         asyncio.get_running_loop().call_later(grace + KILL_PATIENCE + 1.0, self._give_up)
 
     def _give_up(self) -> None:
@@ -307,7 +308,7 @@ class Engine:
     def _connect(self, host: HostPlan) -> None:
         link = Link(
             link_settings(self.run.plan, host, self._logs.folder, persistent=self._attached),
-            door(host, self._logins),
+            transport_factory(host, self._logins),
             self.outputs.monitor,
             self,
         )
@@ -327,7 +328,8 @@ class Engine:
         for task in self.run.plan.on_host(host):
             link.follow(task.id, self._numbers[task.id], task.log_limit)
         held = tuple({"task": str(one.task), "attempt": one.attempt} for one in welcome.tasks)
-        self.feed(ev.HostUp(time.time(), host, held, welcome.was))
+        ended = welcome.previous_exit
+        self.feed(ev.HostUp(time.time(), host, held, ended.text if ended else ""))
         for facts in welcome.tasks:
             self._take_facts(facts)
 
@@ -375,7 +377,7 @@ class Engine:
             case Note(text=text):
                 self.feed(ev.Noted(now, f"{host}: {text}"))
             case Started() as facts:
-                held = holder_words(facts.held)
+                held = describe_owner(facts.port_owner)
                 self.feed(
                     ev.TaskStarted(
                         now,
@@ -429,10 +431,9 @@ class Engine:
             case ev.StartTask(task, attempt):
                 self._start(task, attempt)
             case ev.KillHost(host, tasks, grace):
-                names = None if tasks is None else [str(task) for task in tasks]
-                body = {"id": 0, "tasks": names, "grace": grace}
+                named = None if tasks is None else tuple(tasks)
                 if host in self._links:  # else it has not been tried yet, and is told when it is up
-                    self._links[host].send(wire.KILL, body)
+                    self._links[host].send(requests.Kill(0, named, grace))
             case ev.SetTimer(name, seconds):
                 self._set_timer(name, seconds)
             case ev.WatchSilence(task_id, seconds):
@@ -465,21 +466,18 @@ class Engine:
         argv = list(task.argv)
         if task.setup:
             argv = ["/bin/sh", "-c", f'{task.setup}\nexec "$@"', "tfmux", *argv]
-        body = {
-            "task": str(task.id),
-            "attempt": attempt,
-            "argv": argv,
-            "env": {
-                **task.env,
-                **secrets,
-                "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt),
-            },
-            "cwd": task.cwd,
-            "log_limit": task.log_limit,
-            "port": task.port,
-            "pty": task.pty,
-        }
-        self._links[task.host].send(wire.START, body)
+        own = {"TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)}
+        start = requests.Start(
+            task=task.id,
+            attempt=attempt,
+            argv=tuple(argv),
+            env={**task.env, **secrets, **own},
+            cwd=task.cwd,
+            log_limit=task.log_limit,
+            port=task.port,
+            pty=task.pty,
+        )
+        self._links[task.host].send(start)
 
     async def _check_hosts(self, ports: bool) -> None:
         """The blocking part of the preflight: ports; then the final plan."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from ..agent import wire
+from ..agent.answers import StatsAnswer
+from ..agent.requests import Stats
 from ..errors import AgentError
 from ..hosts.link import Link
-from ..hosts.messages import StatsAnswer
 from ..ids import TaskId
 from ..run.snapshot import HostView
 
@@ -36,7 +36,7 @@ class Figures:
     async def _ask(self, host: str) -> None:
         with suppress(AgentError):  # a host that does not answer shows as lost anyway
             if self._links[host].connected:
-                self._latest[host] = await self._links[host].ask(wire.STATS, {}, StatsAnswer)
+                self._latest[host] = await self._links[host].ask(Stats())
 
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
         """The host with its latest figures; of tasks only those that live."""

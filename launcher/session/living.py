@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
+from ..agent.messages import Gone
 from ..errors import HostError, TfmuxError
-from ..hosts.doors import door, link_settings
-from ..hosts.greeting import inquire
-from ..hosts.messages import Gone
-from ..hosts.ssh import Logins
+from ..hosts.handshake import link_settings, query_agent
+from ..hosts.ssh import SshConnector
+from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
 from ..store.runs import RunFolder, UnreadableRun
 from .attach import StoredRun
@@ -96,18 +96,18 @@ async def _look(folder: RunFolder) -> LivingRun | None:
             for host in snapshot.hosts
         )
     else:
-        logins = Logins()
+        logins = SshConnector()
         hosts = tuple(await asyncio.gather(*(_ask(run, h.name, logins) for h in run.plan.hosts)))
         await logins.aclose()
     problem = run.damage.told(folder.run_id)
     return LivingRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts, problem)
 
 
-async def _ask(run: StoredRun, name: str, logins: Logins) -> LivingHost:
+async def _ask(run: StoredRun, name: str, logins: SshConnector) -> LivingHost:
     host = run.plan.host(name)
     settings = link_settings(run.plan, host, run.folder.path)
     try:
-        welcome = await inquire(settings, door(host, logins))
+        welcome = await query_agent(settings, transport_factory(host, logins))
     except (HostError, OSError) as error:
         return LivingHost(name, unreachable=getattr(error, "reason", str(error)))
     if welcome is None:

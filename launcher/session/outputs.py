@@ -13,9 +13,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..hosts.holders import holder_words
+from ..agent.messages import TaskFacts
 from ..hosts.link import Link
-from ..hosts.messages import TaskFacts
+from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
 from ..plan.plan import LogMatches, Plan
 from ..run import events as ev
@@ -179,6 +179,6 @@ class Outputs:
         self._tails.discard(task)
         if task in self._metrics:
             self._tell_metrics()  # in the order in which it was written
-        held = holder_words(facts.held)
+        held = describe_owner(facts.port_owner)
         now, ended = time.time(), (facts.status, facts.signal)
         self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))

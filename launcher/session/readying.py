@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from ..agent import wire
+from ..agent.messages import Welcome
+from ..agent.probes import GpusProbe
+from ..agent.requests import Ports
 from ..cluster.spec import Cluster
 from ..errors import AgentError, TfmuxError
 from ..files import staging
 from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
-from ..hosts.holders import port_words
 from ..hosts.link import Link
-from ..hosts.messages import GpusAnswer, PortsAnswer, Welcome
+from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
 from ..plan.plan import HostFacts, HostPlan, Plan, make_plan
 from ..run import events as ev
@@ -74,21 +75,20 @@ class Readying:
         free = [task.id for task in tasks if task.port is None]
         # Two names may be one machine, so no host's fixed port is picked on any other.
         avoid = [task.port for task in plan.tasks if task.port is not None]
-        body = {"look": fixed, "pick": len(free), "avoid": avoid}
+        ports = Ports(tuple(fixed), len(free), tuple(avoid))
         try:
-            answer = await self._links[host].ask(wire.PORTS, body, PortsAnswer)
+            answer = await self._links[host].ask(ports)
         except AgentError as error:
             return error.reason
         self._ports.update(zip(free, answer.picked, strict=True))
-        return "; ".join(port_words(held) for held in answer.held)
+        return "; ".join(port_in_use(owner) for owner in answer.owners)
 
     async def _ask_gpus(self, host: HostPlan) -> None:
         """How many GPUs a host reports, where the file does not say it; a host that cannot tell
         has none to split."""
         with suppress(AgentError):
             if host.gpus is None and host.name in self.welcomes:
-                body = {"what": "gpus"}
-                answer = await self._links[host.name].ask(wire.PROBE, body, GpusAnswer)
+                answer = await self._links[host.name].ask(GpusProbe())
                 self._gpus[host.name] = len(answer.gpus)
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:

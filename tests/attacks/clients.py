@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.hosts.auth_prompt import AuthPrompt
-from launcher.hosts.ssh import Logins
+from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import SshTarget
 from tests.beds.inprocess import SshServer
 
@@ -71,7 +71,7 @@ class Clients:
 
     async def ours(self, ask: Person | None = None, *, accept_new: bool = False) -> None:
         """Logs in and out again."""
-        logins = Logins(
+        logins = SshConnector(
             ask, accept_new=accept_new, on_note=lambda host, note: self.notes.append(note)
         )
         try:

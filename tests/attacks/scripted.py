@@ -6,7 +6,7 @@ The launcher's engine and links are real; only login and wire are replaced.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from launcher.agent import wire
 from launcher.cluster.file import loads
 from launcher.errors import UnreachableError
 from launcher.hosts import bootstrap
+from launcher.hosts.handshake import TransportFactory
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.plan.plan import HostPlan, make_plan
@@ -56,13 +57,9 @@ def welcome(**fields: Any) -> Body:
     return {
         "version": wire.VERSION,
         "pid": 7,
-        "python": "3.11.2",
         "home": "/home/u",
         "stage": "/home/u/.local/state/tfmux/run/stage",
-        "hostname": "h",
-        "time": 1.0,
         "environ": {},
-        "was": "",
         "tasks": [],
         **fields,
     }
@@ -169,7 +166,7 @@ class Host:
 
     def answer(self, agent: Agent, frame: wire.Frame) -> None:
         """Answers a frame of the launcher."""
-        if frame.type == wire.STAGE:
+        if frame.type == wire.STAGE_CONTENTS:
             return
         body = frame.json()
         if frame.type in self.answers:
@@ -180,20 +177,20 @@ class Host:
             case wire.HELLO:
                 agent.say(wire.WELCOME, welcome())
             case wire.BEAT:
-                agent.say(wire.PONG, {"time": 1.0})
+                agent.say(wire.PONG, {})
             case wire.PORTS:
                 picked = list(range(20000, 20000 + body["pick"]))
-                agent.say(wire.REPLY, {**reply, "picked": picked, "held": []})
+                agent.say(wire.REPLY, {**reply, "picked": picked, "owners": []})
             case wire.PROBE:
                 agent.say(wire.REPLY, {**reply, "gpus": [], "why": ""})
-            case wire.STAGED if body.get("last"):
+            case wire.STAGE_MANIFEST if body.get("last"):
                 agent.say(wire.REPLY, {**reply, "missing": [], "built": True})
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
                 agent.say(wire.REPLY, {**reply, **figures, "tasks": {}})
             case wire.START:
                 said = facts(body["task"], attempt=body["attempt"])
-                agent.say(wire.STARTED, {**said, "held": None})
+                agent.say(wire.STARTED, said)
             case wire.KILL:
                 receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 1}
                 agent.say(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.1})
@@ -211,10 +208,10 @@ class Bench:
         self.logs = LogStore(self.folder)
         self.records: list[Body] = []
 
-        def door(host: HostPlan, _: object) -> Callable[[str, str], Coroutine[Any, Any, Transport]]:
+        def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open
 
-        monkeypatch.setattr(engines, "door", door)
+        monkeypatch.setattr(engines, "transport_factory", transport_factory)
         monkeypatch.setattr(ending, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
         plan = make_plan(spec, "two-1")
@@ -264,7 +261,7 @@ class Bench:
         """Whatever a host has said so far has been read: its next answer to a beat has come."""
         link = self.engine._links[host]
         heard = link.last_heard
-        self.hosts[host].agent.say(wire.PONG, {"time": 2.0})
+        self.hosts[host].agent.say(wire.PONG, {})
         await self.until(lambda: link.last_heard > heard or link.closed, f"{host} is heard")
 
 

@@ -21,14 +21,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.agent import wire
+from launcher.agent.answers import Answer
 from launcher.agent.collect import LENGTH, Archive
+from launcher.agent.requests import CollectCredit, CollectEnd, CollectOpen, Question, Request
 from launcher.errors import AgentError
 from launcher.files import collecting
 from launcher.files.collecting import Results, fetch
 from launcher.files.unpacking import Announcement, Unpacker, UnpackError
 from launcher.hosts.link import Link
-from launcher.hosts.messages import Answer
 from launcher.plan.plan import HostPlan
+from launcher.printable import printable
 from launcher.run import events as ev
 from tests.beds.frozen import FreezableDisk
 from tests.conftest import REPOSITORY
@@ -90,7 +92,7 @@ class Host:
         self.problems: Any = []
         self.answer = answer
         self._read = read
-        self._upto = self._sent = 0
+        self._up_to = self._sent = 0
         self._sink: Callable[[int, bytes], Awaitable[None]] | None = None
         self._work: set[asyncio.Task[None]] = set()
 
@@ -99,7 +101,7 @@ class Host:
         """An honest one."""
         archive = Archive([("out", str(path))])
         archive.allow(archive.total)
-        return cls(archive.announcement, lambda limit, at: archive.pread(limit, at))
+        return cls(archive.announcement.to_json(), lambda limit, at: archive.pread(limit, at))
 
     @classmethod
     def lying(cls, stream: bytes, **answer: Any) -> Host:
@@ -107,19 +109,18 @@ class Host:
         told = {"size": len(stream), "files": 0, "links": 0, "absent": [], **answer}
         return cls(told, lambda limit, at: stream[at : at + limit])
 
-    async def ask(
-        self, kind: int, body: dict[str, Any], answer: type[A], timeout: float = 1.0
-    ) -> A:
+    async def ask(self, question: Question[A], timeout: float = 1.0) -> A:
         """What the agent replies, checked as a link checks it."""
-        said = {"problems": self.problems} if body.get("done") else self.answer
-        return answer.model_validate({**said, "id": 1})
+        body = {"problems": self.problems} if isinstance(question, CollectEnd) else self.answer
+        answer: A = question.ANSWER.from_json(body, printable)
+        return answer
 
-    def send(self, kind: int, body: dict[str, Any]) -> bool:
+    def send(self, request: Request) -> bool:
         """The launcher asks for bytes."""
-        assert kind == wire.COLLECT
-        if "upto" in body:
-            self._upto = body["upto"]
-            self._sent = body.get("from", self._sent)
+        if isinstance(request, CollectOpen):
+            self._sent = request.offset
+        if isinstance(request, CollectOpen | CollectCredit):
+            self._up_to = request.up_to
             work = asyncio.get_running_loop().create_task(self._flow())
             self._work.add(work)
             work.add_done_callback(self._work.discard)
@@ -130,8 +131,8 @@ class Host:
         self._sink = sink
 
     async def _flow(self) -> None:
-        while self._sink is not None and self._sent < self._upto:
-            data = self._read(min(wire.DATA_BYTES, self._upto - self._sent), self._sent)
+        while self._sink is not None and self._sent < self._up_to:
+            data = self._read(min(wire.DATA_BYTES, self._up_to - self._sent), self._sent)
             if not data:
                 return
             at, self._sent = self._sent, self._sent + len(data)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import census, wire
+from launcher.agent import process_tracker, wire
 from launcher.agent.proc import table
 from launcher.agent.proc import variables as variables_of
 from tests.beds import proc
 from tests.beds.frozen import FreezableDisk
-from tests.launcher.agent_client import Client, family, guardian_and_agent, wait_until
+from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
 
 pytestmark = pytest.mark.bed
 
@@ -96,7 +96,7 @@ def beat(client: Client) -> float:
 
 def frozen_in_threads_only(client: Client) -> None:
     """Waits until a thread of the agent, but not its main one, hangs with the disk."""
-    _, agent = guardian_and_agent(client.run_id)
+    _, agent = watchdog_and_agent(client.run_id)
 
     def hangs() -> bool:
         states = {}
@@ -174,7 +174,7 @@ def test_an_agent_that_dies_while_the_disk_hangs_takes_all_along(
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
     disk.freeze()
     frozen_in_threads_only(client)
-    _, agent = guardian_and_agent(client.run_id)
+    _, agent = watchdog_and_agent(client.run_id)
     os.kill(agent.pid, 9)
     wait_until(
         lambda: not [p for p in family(client.run_id) if "TFMUX_TASK" in p.environ],
@@ -241,19 +241,19 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
                 (disk.mountpoint / "file").write_text("text")
             return read(pid, names)
 
-        monkeypatch.setattr("launcher.agent.census.variables", variables)
-        looks = census.Census("nobody-20260101-000000-abcd")
+        monkeypatch.setattr("launcher.agent.process_tracker.variables", variables)
+        looks = process_tracker.ProcessTracker("nobody-20260101-000000-abcd")
         disk.freeze()
         began = time.monotonic()
-        looks.take(everyone)
+        looks.scan(everyone)
         assert looks.unread == [stuck]
         assert time.monotonic() - began < 20
-        looks.take(everyone)
+        looks.scan(everyone)
         assert looks.unread == [stuck], "it is not asked twice"
         disk.thaw()
 
         def is_read() -> bool:
-            looks.take(everyone)
+            looks.scan(everyone)
             return not looks.unread
 
         wait_until(is_read, "the reading has ended")
@@ -268,9 +268,10 @@ def test_a_busy_machine_makes_no_process_a_stranger(monkeypatch: pytest.MonkeyPa
         marked.append(pid)
         return [b"busy-20260101-000000-abcd/w:0/1;", None]
 
-    monkeypatch.setattr("launcher.agent.census.variables", variables)
+    monkeypatch.setattr("launcher.agent.process_tracker.variables", variables)
     everyone = dict(list(table().items())[:50])
-    found = census.Census("busy-20260101-000000-abcd", apart=-1).take(everyone)
+    tracker = process_tracker.ProcessTracker("busy-20260101-000000-abcd", agent_session=-1)
+    found = tracker.scan(everyone)
     assert set(found) == set(everyone) - {os.getpid()} and set(marked) == set(everyone)
 
 
@@ -286,7 +287,7 @@ def test_a_reading_that_ends_during_a_look_loses_no_process() -> None:
             return found
 
     everyone = table()
-    looks = census.Census("nobody-20260101-000000-abcd")
+    looks = process_tracker.ProcessTracker("nobody-20260101-000000-abcd")
     looks._marks.unread = Shrinking((p.pid, p.start) for p in everyone.values())
-    assert set(looks.take(everyone)) <= looks.below
+    assert set(looks.scan(everyone)) <= looks.below
     assert not looks.unread

@@ -10,29 +10,35 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from launcher.agent import requests, wire
+from launcher.agent.fields import FieldError
+from launcher.agent.messages import MESSAGES, KillReceipt, Message, TaskFacts
+from launcher.agent.parsing import parse_request
+from launcher.agent.probes import PROBES
+from launcher.agent.requests import Question
 from launcher.agent.wire import Decoder, Frame, WireError
 from launcher.errors import ProtocolError
-from launcher.hosts.frame_checks import FrameChecker
-from launcher.hosts.greeting import LinkSettings
+from launcher.hosts.frame_checks import FrameChecker, LogBytes
+from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
-from launcher.hosts.messages import PROBES, LogBytes, Message, PortsAnswer, StatsAnswer, TaskFacts
 from launcher.ids import TaskId
 from tests.attacks.scripted import Bench, bench, ended, facts, welcome
 from tests.attacks.test_lying_hosts import untouched
-from tests.launcher.agent_client import Client, guardian_and_agent, raw_channel, state_folder
+from tests.launcher.agent_client import Client, hello, raw_channel, state_folder, watchdog_and_agent
 from tests.launcher.test_link import Ears, Scripted, Sink, come_true
 from tests.launcher.test_wire import answer_to, asked, talk
 
 SECONDS = 20.0
 """What each fuzzer may take at most; what is left then is not tried."""
 OWN = TaskId("worker", 1)
+START = requests.Start(OWN, 1, ("true",), {}, "/", 1000)
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
@@ -50,18 +56,18 @@ RECEIPT = {"ids": [1], "tasks": None, "signalled": 2, "survivors": [], "seconds"
 SURVIVOR = {"pid": 5, "command": "x", "state": "D"}
 FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.WELCOME, welcome(tasks=[facts("worker:1")])),
-    (wire.STARTED, {**facts("worker:1"), "held": {"port": 1, "pid": 2, "command": "x"}}),
+    (wire.STARTED, {**facts("worker:1"), "port_owner": {"port": 1, "pid": 2, "command": "x"}}),
     (wire.LISTENING, facts("worker:1", listening=True)),
     (wire.EXITED, ended("worker:1")),
     (wire.EOF, ended("worker:1", eof=True, lost=1, cut=1)),
-    (wire.SIZE, {"task": "worker:1", "size": 3}),
+    (wire.LOG_SIZE, {"task": "worker:1", "size": 3}),
     (wire.PONG, {"time": 1.0}),
     (wire.RECEIPT, {**RECEIPT, "survivors": [SURVIVOR]}),
     (wire.RECEIPT, {**RECEIPT, "tasks": ["worker:1"]}),
     (wire.NOTE, {"text": "x"}),
     (wire.ERROR, {"text": "x", "code": "y"}),
-    (wire.GONE, {"by": "", "left": ["worker:1", ""]}),
-    (wire.REPLY, {"id": 1, "picked": [20000], "held": []}),
+    (wire.GONE, {"by": "", "left": ["worker:1", None]}),
+    (wire.REPLY, {"id": 1, "picked": [20000], "owners": []}),
     (
         wire.REPLY,
         {
@@ -73,7 +79,8 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
             "tasks": {"worker:1": [0.5, 100], "worker:0": [0.5, 1]},
         },
     ),
-    (wire.REPLY, {"id": "stage", "error": "full"}),
+    (wire.REPLY, {"id": 2, "error": "full"}),
+    (wire.STAGE_ERROR, {"text": "full"}),
 ]
 TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (
@@ -90,13 +97,13 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
         },
     ),
     (wire.BEAT, {}),
-    (wire.OPEN, {"task": "junk:0", "number": 3, "from": 0, "log_limit": 1000}),
-    (wire.CREDIT, {"upto": 1000}),
+    (wire.READ_LOG, {"task": "junk:0", "number": 3, "offset": 0, "log_limit": 1000}),
+    (wire.CREDIT, {"up_to": 1000}),
     (wire.KILL, {"id": 1, "tasks": ["junk:0"], "grace": 0.0}),
-    (wire.PORTS, {"id": 1, "look": [1], "pick": 1, "avoid": [2]}),
+    (wire.PORTS, {"id": 1, "check": [1], "pick": 1, "avoid": [2]}),
     (wire.STATS, {"id": 1}),
     (
-        wire.STAGED,
+        wire.STAGE_MANIFEST,
         {
             "id": 1,
             "first": True,
@@ -105,13 +112,13 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
             "last": True,
         },
     ),
-    (wire.PROBE, {"id": 1, "what": "clock"}),
-    (wire.PROBE, {"id": 1, "what": "room", "paths": ["/"]}),
-    (wire.PROBE, {"id": 1, "what": "seen", "path": "/"}),
+    (wire.PROBE, {"id": 1, "kind": "clock"}),
+    (wire.PROBE, {"id": 1, "kind": "disk_space", "paths": ["/"]}),
+    (wire.PROBE, {"id": 1, "kind": "path", "path": "/"}),
     (wire.COLLECT, {"id": 1, "paths": [["a", "/nowhere"]]}),
-    (wire.COLLECT, {"open": 4, "from": 0, "upto": 1 << 22}),
-    (wire.COLLECT, {"upto": 1 << 23}),
-    (wire.COLLECT, {"id": 1, "done": True}),
+    (wire.COLLECT_OPEN, {"number": 4, "offset": 0, "up_to": 1 << 22}),
+    (wire.COLLECT_CREDIT, {"up_to": 1 << 23}),
+    (wire.COLLECT_END, {"id": 1}),
 ]
 fixed = settings(
     derandomize=True,
@@ -165,13 +172,13 @@ FRAMES = st.lists(changed(FROM_AGENT) | log_bytes() | rubbish(), min_size=1, max
 def checker() -> FrameChecker:
     """One that has asked for everything that `FROM_AGENT` answers."""
     made = FrameChecker("h", {OWN: 1000}, local=False, adopts=False)
-    made.sent(wire.START, {"task": "worker:1", "attempt": 1})
-    made.sent(wire.OPEN, {"task": "worker:1", "number": 0, "from": 0})
-    made.sent(wire.KILL, {"tasks": None})
-    made.sent(wire.KILL, {"tasks": ["worker:1"]})
-    made.sent(wire.CREDIT, {"upto": 100})
-    made.expect(1, PortsAnswer, {"pick": 1, "avoid": [], "look": []})
-    made.expect(2, StatsAnswer, {})
+    made.sent(START)
+    made.sent(requests.ReadLog(OWN, 0, 0))
+    made.sent(requests.Kill(1, None, 0.0))
+    made.sent(requests.Kill(1, (OWN,), 0.0))
+    made.sent(requests.Credit(100))
+    made.expect(1, requests.Ports((), 1, ()))
+    made.expect(2, requests.Stats())
     return made
 
 
@@ -217,7 +224,7 @@ def test_answers_to_probes_are_typed_or_refused(what: str, body: dict[str, Any])
     """No answer of any shape does more than break the protocol."""
     made = checker()
     made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
-    made.expect(7, PROBES[what], {"what": what})
+    made.expect(7, cast(Question[Any], SimpleNamespace(ANSWER=PROBES[what].ANSWER, accepts=bool)))
     try:
         made.check(Frame(wire.REPLY, wire.encode(wire.REPLY, {**body, "id": 7})[5:]))
     except (ProtocolError, WireError):
@@ -279,7 +286,7 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
         transports[0].said.put_nowait(wire.encode(wire.WELCOME, welcome()))
         await ears.wait("link_up")
         link.follow(OWN, 0, 1000)
-        link.send(wire.START, {"task": "worker:1", "attempt": 1})
+        link.send(START)
         for chunk in frames:
             transports[0].said.put_nowait(chunk)
         transports[0].said.put_nowait(b"")
@@ -353,13 +360,41 @@ async def _tell(seen: Bench, frames: list[bytes]) -> None:
     await seen.until(read, "all frames are read")
 
 
+@pytest.mark.parametrize(("kind", "body"), [one for one in FROM_AGENT if one[0] in MESSAGES])
+def test_what_an_agent_says_is_read_and_written_alike(kind: int, body: dict[str, Any]) -> None:
+    """A message that is read and encoded again is the same message."""
+    message = MESSAGES[kind].from_json(body)
+    frame = Frame(kind, message.encode()[5:])
+    assert MESSAGES[kind].from_json(frame.json()) == message
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ([], "not a JSON object"),
+        ({}, "ids: field required"),
+        ({**RECEIPT, "signalled": True}, "signalled: not a whole number"),
+        ({**RECEIPT, "tasks": ["worker:1", "a/b:0"]}, "tasks.1: not the name of a task"),
+        ({**RECEIPT, "tasks": ["worker:01"]}, "tasks.0: not the name of a task"),
+        ({**RECEIPT, "survivors": [{**SURVIVOR, "pid": -1}]}, "survivors.0.pid: not a whole"),
+    ],
+)
+def test_an_error_names_the_field(body: Any, problem: str) -> None:
+    """Also inside lists and inner records."""
+    with pytest.raises(FieldError, match=problem):
+        KillReceipt.from_json(body)
+
+
 # --- an agent ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("kind", "body"), TO_AGENT)
 def test_what_a_launcher_says_is_allowed(kind: int, body: dict[str, Any]) -> None:
     """The real frames pass: their changed forms are not refused for another reason."""
-    assert requests.parse(Frame(kind, wire.encode(kind, body)[5:])) == body
+    request = parse_request(Frame(kind, wire.encode(kind, body)[5:]))
+    said = {key: value for key, value in body.items() if value is not None}
+    assert request.TYPE == kind and request.to_json().items() >= said.items()
+    assert parse_request(Frame(kind, request.encode()[5:])) == request
 
 
 @given(changed(TO_AGENT) | rubbish())
@@ -368,8 +403,8 @@ def test_requests_are_typed_or_refused(chunk: bytes) -> None:
     """One kind of error, and a task's name is no path."""
     try:
         for frame in Decoder().feed(chunk):
-            body = requests.parse(frame)
-            assert "/" not in str(body.get("task", ""))
+            request = parse_request(frame)
+            assert "/" not in str(getattr(request, "task", ""))
     except WireError as error:
         assert len(str(error)) < 300
 
@@ -392,30 +427,26 @@ def client() -> Iterator[Client]:
 def test_an_agent_survives_any_frames(client: Client, frames: list[bytes]) -> None:
     """Whatever a launcher says: the task of the run lives on, no log lies elsewhere, and the
     agent has not grown."""
-    greeting = {"version": wire.VERSION, "token": client.token, "who": "x", "names": []}
-    rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
     leave, kill = bytes([wire.LEAVE]), bytes([wire.KILL])
     frames = [f for f in frames if f[4:5] not in (leave, kill) or b"junk:0" in f]
-    talk(client, wire.encode(wire.HELLO, {**greeting, **rules}), *frames)
+    talk(client, wire.encode(wire.HELLO, hello(client.token)), *frames)
     held = answer_to(client, asked(client)).json()
     assert any(one["task"] == "w:0" and not one["ended"] for one in held["tasks"])
     home = Path(os.environ["HOME"])
     logs = {path.parent for path in home.rglob("*.log") if path.name != "agent.log"}
     assert logs <= {state_folder(client.run_id) / "logs"}
-    _, agent = guardian_and_agent(client.run_id)
+    _, agent = watchdog_and_agent(client.run_id)
     pages = int(Path(f"/proc/{agent.pid}/statm").read_text().split()[1])
     assert pages * resource.getpagesize() < 150 << 20
 
 
 def test_the_name_of_a_task_is_no_path_on_a_host(client: Client) -> None:
     """A launcher that opens the log of `../../x:0` is refused, and no file is made anywhere."""
-    greeting = {"version": wire.VERSION, "token": client.token, "who": "x", "names": []}
-    rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
-    opened = {"task": "../../evil:0", "number": 1, "from": 0, "log_limit": 10}
+    opened = {"task": "../../evil:0", "number": 1, "offset": 0, "log_limit": 10}
     talk(
         client,
-        wire.encode(wire.HELLO, {**greeting, **rules}),
-        wire.encode(wire.OPEN, opened),
+        wire.encode(wire.HELLO, hello(client.token)),
+        wire.encode(wire.READ_LOG, opened),
     )
     answer_to(client, asked(client))
     assert not list(Path(os.environ["HOME"]).rglob("*evil*"))
@@ -423,10 +454,8 @@ def test_the_name_of_a_task_is_no_path_on_a_host(client: Client) -> None:
 
 def test_a_launcher_that_does_not_read_is_let_go(client: Client) -> None:
     """Answers wait in memory only so far."""
-    greeting = {"version": wire.VERSION, "token": client.token, "who": "x", "names": []}
-    rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
     with raw_channel(client.run_id) as channel:
-        channel.sendall(wire.encode(wire.HELLO, {**greeting, **rules}))
+        channel.sendall(wire.encode(wire.HELLO, hello(client.token)))
         with pytest.raises((ConnectionError, BrokenPipeError)):
             for _ in range(2000):
                 channel.sendall(wire.encode(wire.BEAT) * 1000)

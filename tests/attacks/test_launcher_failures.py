@@ -14,7 +14,7 @@ import pytest
 from launcher.agent import wire
 from launcher.cluster.file import loads
 from launcher.hosts.link import Link
-from launcher.hosts.ssh import Logins
+from launcher.hosts.ssh import SshConnector
 from launcher.run import events as ev
 from launcher.run.run import Run
 from launcher.run.states import RunState
@@ -75,7 +75,7 @@ def link_breaks(patch: pytest.MonkeyPatch) -> None:
     real = Link._handle
 
     async def handle(link: Link, frame: Any) -> None:
-        if frame.type == wire.SIZE:
+        if frame.type == wire.LOG_SIZE:
             boom()
         await real(link, frame)
 
@@ -95,7 +95,7 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the records": lambda patch: patch.setattr(engine, "changes", boom),
     "the journal": lambda patch: patch.setattr(Journal, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
-    "logins": lambda patch: patch.setattr(Logins, "aclose", boom_later),
+    "logins": lambda patch: patch.setattr(SshConnector, "aclose", boom_later),
 }
 
 

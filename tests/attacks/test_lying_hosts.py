@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.agent.messages import Gone
 from launcher.errors import AgentError
-from launcher.hosts.greeting import LinkSettings, inquire
-from launcher.hosts.messages import Gone
+from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
@@ -36,11 +36,15 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "another host's task listens": (wire.LISTENING, facts("ps:0"), NO_TASK_OF_ITS_OWN),
     "another host's log ended": (wire.EOF, ended("ps:0", eof=True), NO_TASK_OF_ITS_OWN),
     "a task nobody knows": (wire.EXITED, ended("worker:99"), NO_TASK_OF_ITS_OWN),
-    "a size in another folder": (wire.SIZE, {"task": "../../x:0", "size": 5}, "SIZE"),
-    "a size although its logs come as bytes": (wire.SIZE, {"task": "worker:1", "size": 5}, "SIZE"),
+    "a size in another folder": (wire.LOG_SIZE, {"task": "../../x:0", "size": 5}, "SIZE"),
+    "a size although its logs come as bytes": (
+        wire.LOG_SIZE,
+        {"task": "worker:1", "size": 5},
+        "SIZE",
+    ),
     "a task that is a number": (wire.EXITED, ended("x") | {"task": 5}, "task"),
     "a task that is a list": (wire.LISTENING, facts("x") | {"task": ["worker:1"]}, "task"),
-    "other digits": (wire.EXITED, ended("worker:١"), NO_TASK_OF_ITS_OWN),
+    "other digits": (wire.EXITED, ended("worker:١"), "task: not the name of a task"),
     "a negative size": (wire.EXITED, ended("worker:1", size=-1), "size"),
     "more than log_limit": (wire.EXITED, ended("worker:1", size=100_001), "log_limit"),
     "an attempt that was never started": (wire.EXITED, ended("worker:1", attempt=2), "attempt 2"),
@@ -59,6 +63,7 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "a second greeting": (wire.WELCOME, welcome(tasks=[ended("worker:1")]), "WELCOME"),
     "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "picked": [1]}, "REPLY"),
     "an answer to a list": (wire.REPLY, {"id": [1]}, "REPLY"),
+    "an error of staging that is no text": (wire.STAGE_ERROR, {"text": 5}, "text"),
     "a note that is no text": (wire.NOTE, {"text": {"a": 1}}, "text"),
     "what only launchers say": (wire.KILL, {"id": 1, "tasks": None, "grace": 0}, "KILL"),
     "farewell to a number": (wire.GONE, {"by": 5}, "by"),
@@ -115,14 +120,14 @@ async def test_a_lie_costs_the_liar_its_link_and_nobody_else_anything(
 def log_of(seen: Bench, task: str) -> tuple[int, int]:
     """The number under which the launcher reads a task's log, and from where."""
     host = seen.hosts[seen.task(task).host]
-    opened = [f.json() for f in host.agent.heard if f.type == wire.OPEN]
+    opened = [f.json() for f in host.agent.heard if f.type == wire.READ_LOG]
     (said,) = [body for body in opened if body["task"] == task]
-    return int(said["number"]), int(said["from"])
+    return int(said["number"]), int(said["offset"])
 
 
 def credit(seen: Bench) -> int:
     """The log bytes that the liar may have sent."""
-    return max(int(f.json()["upto"]) for f in seen.liar.agent.heard if f.type == wire.CREDIT)
+    return max(int(f.json()["up_to"]) for f in seen.liar.agent.heard if f.type == wire.CREDIT)
 
 
 def beyond_log_limit(seen: Bench) -> list[bytes]:
@@ -207,7 +212,7 @@ async def test_more_than_its_credit_costs_the_link(
         ({"home": 5}, "home"),
         ({"environ": {"PATH": "/evil"}}, "environ"),
         ({"environ": {"PYTHONPATH": 5}}, "environ"),
-        ({"was": ["x"]}, "was"),
+        ({"previous_exit": ["x"]}, "previous_exit"),
     ],
 )
 async def test_a_greeting_that_lies_is_refused(
@@ -232,14 +237,14 @@ async def test_a_second_answer_to_a_question_is_a_lie(
         ports: list[dict[str, Any]] = []
 
         def twice(agent: Agent, body: dict[str, Any]) -> None:
-            ports.append({"id": body["id"], "picked": [20001] * body["pick"], "held": []})
+            ports.append({"id": body["id"], "picked": [20001] * body["pick"], "owners": []})
             agent.say(wire.REPLY, ports[0])
 
         seen.liar.answers[wire.PORTS] = twice
         await seen.running()
         seen.liar.agent.say(wire.REPLY, ports[0])
         reason = await seen.lost()
-        assert "REPLY to what nobody has asked" in reason
+        assert "REPLY to a question that was not asked" in reason
         assert untouched(seen)
 
 
@@ -249,7 +254,7 @@ async def test_a_second_answer_to_a_question_is_a_lie(
         (wire.WELCOME, welcome(tasks=[facts("worker:0")]), NO_TASK_OF_ITS_OWN),
         (wire.WELCOME, welcome(tasks=5), "tasks"),
         (wire.GONE, {"by": "", "left": {"worker:1": 1}}, "left"),
-        (wire.NOTE, {"text": "x"}, "before a greeting"),
+        (wire.NOTE, {"text": "x"}, "before WELCOME"),
         (wire.ERROR, {"text": "no room"}, "no room"),
     ],
 )
@@ -263,10 +268,10 @@ async def test_a_query_believes_no_more_than_a_launch(
     tasks = {TaskId("worker", 1): 1000}
     settings = LinkSettings("r", "liar", 60.0, 1.0, "stop", local=False, tasks=tasks)
     with pytest.raises(AgentError, match=reason):
-        await inquire(settings, host.open)
-    left = {"by": "", "left": ["worker:1", "worker:0", ""]}
+        await query_agent(settings, host.open)
+    left = {"by": "", "left": ["worker:1", "worker:0", None]}
     host.answers[wire.HELLO] = lambda agent, _: agent.say(wire.GONE, left)
-    gone = await inquire(settings, host.open)
+    gone = await query_agent(settings, host.open)
     assert isinstance(gone, Gone) and gone.left == (TaskId("worker", 1), None, None)
 
 
@@ -296,6 +301,7 @@ PROXY = """#!{python}
 import os, subprocess, sys, threading
 sys.path.insert(0, {repository!r})
 from launcher.agent import wire
+from launcher.agent.messages import Gone
 child = subprocess.Popen([{python!r}, *sys.argv[1:]], stdin=-1, stdout=-1, bufsize=0)
 def forward():
     while data := os.read(0, 65536):

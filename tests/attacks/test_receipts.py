@@ -16,7 +16,7 @@ import pytest
 
 from launcher.agent import wire
 from tests.beds import proc
-from tests.launcher.agent_client import Client, family, guardian_and_agent, wait_until
+from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
 
 PAUSES = (500, 2_000, 5_000, 50_000)
 """Microseconds that a process of a chain lives."""
@@ -149,7 +149,7 @@ def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:
     left, chains of every speed included."""
     for number, pause in enumerate(PAUSES):
         start(client, f"w:{number}", 1, chain, pause, "setsid", "empty")
-    watchdog, agent = guardian_and_agent(client.run_id)
+    watchdog, agent = watchdog_and_agent(client.run_id)
     proc.signal_process(agent, signal.SIGKILL)
     assert proc.wait_gone(watchdog, 20)
     assert not alive(chain, looks=10)

@@ -54,7 +54,7 @@ def greeted_at_once(run_id: str, before: list[str], count: int = 4) -> list[Clie
     def greet() -> None:
         try:
             client = Client(run_id, before=before)
-            found.append((client, client.hello(query=True)["pid"]))
+            found.append((client, client.hello(rules=None)["pid"]))
         except BaseException as error:
             failed.append(error)
 
@@ -99,7 +99,7 @@ def test_a_cleaner_neither_hides_an_agent_nor_makes_a_second(before: list[str]) 
         inside(before, "rm -rf /tmp/tfmux-*")
         for _ in range(2):
             clients = greeted_at_once(run_id, before)
-            welcome = clients[0].hello(query=True)
+            welcome = clients[0].hello(rules=None)
             assert welcome["pid"] == pid
             assert [one["pid"] for one in welcome["tasks"]] == [task["pid"]]
             for client in clients:
@@ -165,7 +165,7 @@ def test_the_umask_of_the_login_is_the_tasks(umask: str) -> None:
         client.get(wire.EOF, task="w:0")
         client.follow("w:0")
         assert client.log_until(b"\n") == f"0{umask}\n".encode()
-        client.ask(wire.PORTS, {"pick": 1, "avoid": [], "look": []})
+        client.ask(wire.PORTS, {"pick": 1, "avoid": [], "check": []})
         run = state_folder(run_id)
         wait_until((run / "state.json").exists, "the state is written")
         socket = Path(socket_path(run_id))

@@ -62,9 +62,10 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from launcher.cluster.file import load
-from launcher.hosts.doors import door, link_settings
+from launcher.hosts.handshake import link_settings
+from launcher.hosts.transport_factory import transport_factory
 from launcher.hosts.link import Link, NoLogs
-from launcher.hosts.ssh import Logins
+from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import make_plan
 from launcher.store.runs import RunFolder
 
@@ -79,9 +80,9 @@ async def main():
     folder = RunFolder.find(sys.argv[2])
     plan = make_plan(load(folder.cluster_file, base=folder.origin), folder.run_id)
     host = plan.host(sys.argv[3])
-    logins = Logins(None)
+    logins = SshConnector(None)
     settings = link_settings(plan, host, folder.path, persistent=True)
-    link = Link(settings, door(host, logins), NoLogs(), Ears())
+    link = Link(settings, transport_factory(host, logins), NoLogs(), Ears())
     running = asyncio.create_task(link.run())
     await asyncio.to_thread(sys.stdin.readline)
     link.hand_over()

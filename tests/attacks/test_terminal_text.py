@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from launcher.cluster.file import loads
 from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
-from launcher.hosts.ssh import Logins
+from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
 from launcher.plan.plan import SshTarget, make_plan
 from launcher.printable import pictured, printable, without_escapes
@@ -119,7 +119,7 @@ async def test_a_prompt_of_a_server_is_shown_without_escapes(
         asked.append(question)
         return None
 
-    logins = Logins(ask)
+    logins = SshConnector(ask)
     target = SshTarget(
         ssh_server.user,
         "127.0.0.1",

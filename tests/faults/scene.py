@@ -144,7 +144,7 @@ class Scene:
         ]
 
     def agents(self, host: str) -> tuple[Process, Process]:
-        """The guardian and the agent of the only run on a host."""
+        """The watchdog and the agent of the only run on a host."""
         tagged = {
             p.pid: p
             for p in self.bed[host].leftovers()

@@ -1,4 +1,4 @@
-"""The agent and its guardian are killed or frozen: told, and nothing outlives the next contact."""
+"""The agent and its watchdog are killed or frozen: told, and nothing outlives the next contact."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def await_roster(scene: Scene, up: Up) -> None:
 
 
 def test_a_killed_agent_is_told_and_takes_everything_with_it(scene: Scene) -> None:
-    """SIGKILL of the agent: its guardian ends daemons, too; the run fails for that reason."""
+    """SIGKILL of the agent: its watchdog ends daemons, too; the run fails for that reason."""
     with launched(scene) as up:
         ready(up, "ps:0", "worker:0")
         wait_until(lambda: hidden(scene), "the daemon runs")
@@ -57,7 +57,7 @@ def test_a_killed_agent_is_told_and_takes_everything_with_it(scene: Scene) -> No
 
 
 def test_a_frozen_agent_is_told_and_replaced(scene: Scene) -> None:
-    """SIGSTOP of the agent: the host is lost, its guardian ends everything, and the launcher
+    """SIGSTOP of the agent: the host is lost, its watchdog ends everything, and the launcher
     hears so from the next agent."""
     with launched(scene) as up:
         ready(up, "ps:0", "worker:0")
@@ -70,12 +70,12 @@ def test_a_frozen_agent_is_told_and_replaced(scene: Scene) -> None:
     scene.wait_dead(timeout=10)
 
 
-def test_a_killed_guardian_is_told(scene: Scene) -> None:
+def test_a_killed_watchdog_is_told(scene: Scene) -> None:
     """An agent that nobody watches over ends the run on its host, with the grace."""
     with launched(scene, modes="stubborn daemon") as up:
         ready(up, "ps:0", "worker:0")
-        guardian, _ = scene.agents("tf3")
-        proc.signal_process(guardian, signal.SIGKILL)
+        watchdog, _ = scene.agents("tf3")
+        proc.signal_process(watchdog, signal.SIGKILL)
         assert up.wait() == 1, up.told()
         assert any("told to stop" in note for note in notes(up))
         assert confirmed(up)
@@ -83,15 +83,15 @@ def test_a_killed_guardian_is_told(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("rule", ["stop", "keep"])
-def test_a_frozen_agent_without_guardian_goes_with_its_channel(scene: Scene, rule: str) -> None:
-    """The agent stopped, its guardian killed, then the launcher: nobody who watches is left but
+def test_a_frozen_agent_without_watchdog_goes_with_its_channel(scene: Scene, rule: str) -> None:
+    """The agent stopped, its watchdog killed, then the launcher: nobody who watches is left but
     the bridge at the channel's end, and it ends everything there, a hidden daemon, too."""
     with launched(scene, run=f'on_disconnect = "{rule}"\n') as up:
         ready(up, "ps:0", "worker:0")
         await_roster(scene, up)
-        guardian, agent = scene.agents("tf3")
+        watchdog, agent = scene.agents("tf3")
         proc.signal_process(agent, signal.SIGSTOP)
-        proc.signal_process(guardian, signal.SIGKILL)
+        proc.signal_process(watchdog, signal.SIGKILL)
         up.kill_launcher()
         wait_until(lambda: not left(scene) and not hidden(scene), "all of it is gone", 30)
         living = scene.bed["tf3"].leftovers
@@ -102,7 +102,7 @@ def test_a_frozen_agent_without_guardian_goes_with_its_channel(scene: Scene, rul
 
 
 def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
-    """Guardian and agent killed at once, and then the launcher, too: a daemon with an emptied
+    """Watchdog and agent killed at once, and then the launcher, too: a daemon with an emptied
     environment lives on; `tfmux kill` finds it by the roster and ends it."""
     with launched(scene) as up:
         ready(up, "ps:0", "worker:0")

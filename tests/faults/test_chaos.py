@@ -76,7 +76,7 @@ def lies() -> list[bytes]:
     ended = {"task": "nobody:7", "attempt": 1, "pid": 5, "ended": True, "status": 0, "size": 0}
     return [
         wire.encode(wire.EXITED, ended),
-        wire.encode(wire.SIZE, {"task": "../../x:0", "size": 1}),
+        wire.encode(wire.LOG_SIZE, {"task": "../../x:0", "size": 1}),
         wire.encode(wire.RECEIPT, {"ids": [9], "tasks": ["nobody:7"], "survivors": []}),
         wire.encode(wire.STARTED, {"task": 5}),
         wire.encode_data(999, 1 << 40, b"x" * 1000),
@@ -145,7 +145,7 @@ class Chaos:
             self.pull,
             self.agent_dies,
             self.agent_freezes,
-            self.guardian_dies,
+            self.watchdog_dies,
             self.task_dies,
             self.kill_from_elsewhere,
             self.disk_hangs,
@@ -215,14 +215,14 @@ class Chaos:
     def agent_freezes(self, up: Up) -> None:
         self.strike_agent(1, signal.SIGSTOP)
 
-    def guardian_dies(self, up: Up) -> None:
+    def watchdog_dies(self, up: Up) -> None:
         self.strike_agent(0, signal.SIGKILL)
 
     def strike_agent(self, which: int, number: signal.Signals) -> None:
         both = self.agents()
         if both:
             self.loses = True
-            self.did.append(f"{number.name} to the {('guardian', 'agent')[which]}")
+            self.did.append(f"{number.name} to the {('watchdog', 'agent')[which]}")
             proc.signal_process(self.chance.choice(both)[which], number)
 
     def task_dies(self, up: Up) -> None:
@@ -250,7 +250,7 @@ class Chaos:
             self.disk_in_use.release()
 
     def agents(self) -> list[tuple[proc.Process, proc.Process]]:
-        """Guardian and agent on each host of the run."""
+        """Watchdog and agent on each host of the run."""
         tagged = {
             p.pid: p
             for p in proc.scan()

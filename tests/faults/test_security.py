@@ -195,7 +195,7 @@ def test_the_folder_of_runs_must_be_ours(tmp_path: Path, monkeypatch: pytest.Mon
     (data / "tfmux" / "runs").symlink_to(theirs)
     monkeypatch.setenv("XDG_DATA_HOME", str(data))
     done = command.run("up", str(file), "--json")
-    assert done.returncode == 2 and "is no folder" in done.stderr, done
+    assert done.returncode == 2 and "is not a directory" in done.stderr, done
     assert not list(theirs.iterdir())
     if os.geteuid() == 0:
         (data / "tfmux" / "runs").unlink()

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from launcher.agent import wire
+from launcher.agent.config import AgentConfig
 from launcher.agent.folders import local_folder
 from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
@@ -31,6 +32,13 @@ from tests.beds import proc
 from tests.beds.proc import Process
 
 DEADLINE = 30.0
+
+
+def hello(token: str, **fields: Any) -> dict[str, Any]:
+    """The body of a hello."""
+    rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
+    body = {"version": wire.VERSION, "token": token, "launcher": "test", "variables": []}
+    return {**body, "rules": rules, **fields}
 
 
 class Client:
@@ -47,17 +55,10 @@ class Client:
     ) -> None:
         self.run_id = run_id
         self.token = secrets.token_hex(4)
-        self.config: dict[str, Any] = {
-            "run_id": run_id,
-            "host": host,
-            "lease": 60.0,
-            "grace": 1.0,
-            "on_disconnect": "stop",
-            "local": False,
-            "logs": None,
-            "make": True,
-            **settings,
-        }
+        rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
+        rules.update({key: settings.pop(key) for key in rules if key in settings})
+        self.rules: dict[str, Any] = rules
+        config = {"run_id": run_id, "host": host, "rules": rules, "local": False, **settings}
         self.frames: list[Frame] = []
         self.logs: dict[int, bytearray] = {}
         self._decoder = wire.Decoder()
@@ -79,7 +80,7 @@ class Client:
             byte = self._from.read(1)
             assert byte, f"the bridge ended: {seen!r}"
             seen += byte
-        self.write(bootstrap.payload(self.config))
+        self.write(bootstrap.payload(AgentConfig.from_json(config)))
 
     def __enter__(self) -> Self:
         return self
@@ -117,11 +118,9 @@ class Client:
         """Sends a frame."""
         self.write(wire.encode(kind, dict(body or {})))
 
-    def hello(self, **said: Any) -> dict[str, Any]:
-        """Greets, and returns the welcome."""
-        greeting = {"version": wire.VERSION, "token": self.token, "who": "test", "names": []}
-        rules = {key: self.config[key] for key in ("lease", "grace", "on_disconnect")}
-        self.send(wire.HELLO, {**greeting, **rules, **said})
+    def hello(self, **fields: Any) -> dict[str, Any]:
+        """Sends a hello, and returns the welcome."""
+        self.send(wire.HELLO, hello(self.token, **{"rules": self.rules, **fields}))
         return self.get(wire.WELCOME)
 
     def start(
@@ -169,8 +168,8 @@ class Client:
     def follow(self, task: str, number: int = 0, start: int = 0) -> None:
         """Opens a task's log from an offset, with credit for all of it."""
         self.logs[number] = bytearray()
-        self.send(wire.OPEN, {"task": task, "number": number, "from": start})
-        self.send(wire.CREDIT, {"upto": 1 << 40})
+        self.send(wire.READ_LOG, {"task": task, "number": number, "offset": start})
+        self.send(wire.CREDIT, {"up_to": 1 << 40})
 
     def leave(self) -> None:
         """Says that the run is over, and waits until the agent has let go."""
@@ -232,7 +231,7 @@ class Client:
 
 
 def family(run_id: str) -> list[Process]:
-    """The run's living processes on this machine as the tests see them: guardian, agent,
+    """The run's living processes on this machine as the tests see them: watchdog, agent,
     bridges and tasks."""
     return [
         process
@@ -241,8 +240,8 @@ def family(run_id: str) -> list[Process]:
     ]
 
 
-def guardian_and_agent(run_id: str) -> tuple[Process, Process]:
-    """The run's guardian and its child, the agent."""
+def watchdog_and_agent(run_id: str) -> tuple[Process, Process]:
+    """The run's watchdog and its child, the agent."""
     tagged = {p.pid: p for p in family(run_id) if "TFMUX_TASK" not in p.environ}
     (agent,) = [p for p in tagged.values() if p.session != p.pid and p.session == p.ppid]
     return tagged[agent.ppid], agent

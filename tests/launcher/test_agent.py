@@ -21,9 +21,10 @@ from tests.beds.proc import Process
 from tests.launcher.agent_client import (
     Client,
     family,
-    guardian_and_agent,
+    hello,
     state_folder,
     wait_until,
+    watchdog_and_agent,
 )
 
 
@@ -71,7 +72,7 @@ def test_a_task_that_ignores_term_is_killed_after_the_grace(client: Client) -> N
     assert receipt["survivors"] == []
     assert receipt["signalled"] == 2
     assert receipt["seconds"] >= 0.5
-    assert len(family(client.run_id)) == 3  # guardian, agent, bridge
+    assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
 
 
 def test_a_daemon_with_an_emptied_environment_is_found(client: Client) -> None:
@@ -275,7 +276,7 @@ def test_a_receipt_that_nobody_heard_is_in_the_next(client: Client) -> None:
         again.leave()
 
 
-# --- the agent's and the guardian's own death ---------------------------------------------------
+# --- the agent's and the watchdog's own death ---------------------------------------------------
 
 
 STUBBORN = """
@@ -304,17 +305,17 @@ def stubborn(client: Client) -> str:
 
 
 def test_a_killed_agent_takes_everything_with_it(client: Client) -> None:
-    """SIGKILL of the agent: its guardian ends tasks and daemons and goes; the next agent tells
+    """SIGKILL of the agent: its watchdog ends tasks and daemons and goes; the next agent tells
     that the last one died."""
     mark = stubborn(client)
-    guardian, agent = guardian_and_agent(client.run_id)
+    watchdog, agent = watchdog_and_agent(client.run_id)
     proc.signal_process(agent, signal.SIGKILL)
     client.everything()
-    assert proc.wait_gone(guardian, 20)
+    assert proc.wait_gone(watchdog, 20)
     assert sleepers(mark) == [] and family(client.run_id) == []
     with Client(client.run_id) as again:
         welcome = again.hello()
-        assert welcome["was"] == "the agent died"
+        assert welcome["previous_exit"] == {"reason": "died", "text": "the agent died"}
         assert [(t["task"], t["ended"], t["status"]) for t in welcome["tasks"]] == [
             ("w:0", True, None)
         ]
@@ -322,22 +323,22 @@ def test_a_killed_agent_takes_everything_with_it(client: Client) -> None:
         again.leave()
 
 
-def test_a_frozen_agent_is_ended_by_its_guardian(client: Client) -> None:
-    """SIGSTOP of the agent: nothing of the run lives after the guardian has noticed."""
+def test_a_frozen_agent_is_ended_by_its_watchdog(client: Client) -> None:
+    """SIGSTOP of the agent: nothing of the run lives after the watchdog has noticed."""
     mark = stubborn(client)
-    guardian, agent = guardian_and_agent(client.run_id)
+    watchdog, agent = watchdog_and_agent(client.run_id)
     proc.signal_process(agent, signal.SIGSTOP)
-    assert proc.wait_gone(guardian, 30)
+    assert proc.wait_gone(watchdog, 30)
     assert sleepers(mark) == []
     wait_until(lambda: family(client.run_id) == [], "bridges have gone, too")
 
 
-def test_an_agent_without_a_guardian_ends_the_run(client: Client) -> None:
-    """SIGKILL of the guardian: the agent cannot be trusted to live on unwatched, so it ends
+def test_an_agent_without_a_watchdog_ends_the_run(client: Client) -> None:
+    """SIGKILL of the watchdog: the agent cannot be trusted to live on unwatched, so it ends
     tasks and daemons with the grace, says so, and goes."""
     mark = stubborn(client)
-    guardian, _ = guardian_and_agent(client.run_id)
-    proc.signal_process(guardian, signal.SIGKILL)
+    watchdog, _ = watchdog_and_agent(client.run_id)
+    proc.signal_process(watchdog, signal.SIGKILL)
     assert "told to stop" in client.get(wire.NOTE)["text"]
     receipt = client.get(wire.RECEIPT)
     assert receipt["survivors"] == [] and receipt["signalled"] >= 2
@@ -345,17 +346,17 @@ def test_an_agent_without_a_guardian_ends_the_run(client: Client) -> None:
     assert sleepers(mark) == [] and family(client.run_id) == []
 
 
-def test_what_outlives_agent_and_guardian_is_ended_by_the_next_agent(client: Client) -> None:
+def test_what_outlives_agent_and_watchdog_is_ended_by_the_next_agent(client: Client) -> None:
     """Both killed at once: a daemon without a tag lives on, as the roster knows; the next agent
     of the run ends it and nothing else."""
     mark = stubborn(client)
     daemon = sleepers(mark)[0]
     state = state_folder(client.run_id) / "state.json"
     wait_until(lambda: f"[{daemon.pid}, " in state.read_text(), "the roster has the daemon")
-    guardian, agent = guardian_and_agent(client.run_id)
-    for process in (guardian, agent):
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    for process in (watchdog, agent):
         proc.signal_process(process, signal.SIGSTOP)
-    for process in (guardian, agent):
+    for process in (watchdog, agent):
         proc.signal_process(process, signal.SIGKILL)
     client.everything()
     wait_until(lambda: family(client.run_id) == [], "what has a tag has gone with the agent")
@@ -368,16 +369,16 @@ def test_what_outlives_agent_and_guardian_is_ended_by_the_next_agent(client: Cli
         again.leave()
 
 
-def test_a_frozen_agent_without_a_guardian_is_replaced(client: Client) -> None:
-    """Guardian killed while the agent is stopped: nobody there acts any more, so the next
+def test_a_frozen_agent_without_a_watchdog_is_replaced(client: Client) -> None:
+    """Watchdog killed while the agent is stopped: nobody there acts any more, so the next
     contact does: the frozen agent is ended, and a new one ends what it left."""
     mark = stubborn(client)
     daemon = sleepers(mark)[0]
     state = state_folder(client.run_id) / "state.json"
     wait_until(lambda: f"[{daemon.pid}, " in state.read_text(), "the roster has the daemon")
-    guardian, agent = guardian_and_agent(client.run_id)
+    watchdog, agent = watchdog_and_agent(client.run_id)
     proc.signal_process(agent, signal.SIGSTOP)
-    proc.signal_process(guardian, signal.SIGKILL)
+    proc.signal_process(watchdog, signal.SIGKILL)
     with Client(client.run_id) as again:
         again.hello()
         assert again.kill()["survivors"] == []
@@ -400,7 +401,8 @@ def test_a_host_acts_by_itself_when_its_lease_ends() -> None:
     assert sleepers(mark) == []
     with Client(run_id) as again:
         welcome = again.hello()
-        assert welcome["was"].startswith("no launcher for ")
+        assert welcome["previous_exit"]["reason"] == "lease_expired"
+        assert welcome["previous_exit"]["text"].startswith("no launcher for ")
         assert [(t["task"], t["signal"]) for t in welcome["tasks"]] == [("w:0", "KILL")]
         again.follow("w:0")
         assert again.log_until(b"up\n") == b"up\n"
@@ -470,12 +472,12 @@ def test_the_second_launcher_takes_over_and_the_first_does_not_come_back(client:
     told once more instead of stealing the run back."""
     client.start("w:0", ["sleep", "1000"])
     with Client(client.run_id) as second:
-        second.hello(who="elsewhere:7")
+        second.hello(launcher="elsewhere:7")
         assert client.get(wire.GONE)["by"] == "elsewhere:7"
         client.everything()
         with Client(client.run_id) as late:
             late.token = client.token
-            late.send(wire.HELLO, greeting(late))
+            late.send(wire.HELLO, hello(late.token))
             assert late.get(wire.GONE)["by"] == "elsewhere:7"
         second.send(wire.BEAT)
         second.get(wire.PONG)
@@ -483,30 +485,18 @@ def test_the_second_launcher_takes_over_and_the_first_does_not_come_back(client:
         second.leave()
 
 
-def greeting(client: Client) -> dict[str, object]:
-    """A greeting, for those who do not wait for a welcome."""
-    return {
-        "version": wire.VERSION,
-        "token": client.token,
-        "who": "test",
-        "names": [],
-        "lease": 60.0,
-        "grace": 1.0,
-        "on_disconnect": "stop",
-    }
-
-
 def test_who_only_asks_sends_nobody_away(client: Client) -> None:
     """A query is answered beside the launcher that tends the run."""
     client.start("w:0", ["sleep", "1000"])
     with Client(client.run_id) as asking:
-        said = asking.hello(query=True)
+        said = asking.hello(rules=None)
         assert [t["task"] for t in said["tasks"]] == ["w:0"]
         client.send(wire.BEAT)
         client.get(wire.PONG)
         with Client(client.run_id) as second:
             second.hello()
-            asking.hello(query=True)  # not sent away either
+            client.everything()
+            asking.hello(rules=None)  # not sent away either
             second.kill()
             second.leave()
 
@@ -552,9 +542,9 @@ def test_every_byte_arrives_from_any_offset(client: Client) -> None:
     client.close()
     with Client(client.run_id) as again:
         again.hello()
-        again.send(wire.OPEN, {"task": "w:0", "number": 0, "from": len(first)})
+        again.send(wire.READ_LOG, {"task": "w:0", "number": 0, "offset": len(first)})
         again.logs[0] = bytearray(first)
-        again.send(wire.CREDIT, {"upto": 1 << 40})
+        again.send(wire.CREDIT, {"up_to": 1 << 40})
         whole = again.log_until(b"0199999\n")
         assert whole == b"".join(b"%07d\n" % n for n in range(200000))
         again.leave()
@@ -565,8 +555,8 @@ def test_no_byte_is_sent_beyond_the_credit(client: Client) -> None:
     client.python("w:0", "print('x' * 100000)")
     client.get(wire.EOF, task="w:0")
     client.logs[0] = bytearray()
-    client.send(wire.OPEN, {"task": "w:0", "number": 0, "from": 0})
-    client.send(wire.CREDIT, {"upto": 1000})
+    client.send(wire.READ_LOG, {"task": "w:0", "number": 0, "offset": 0})
+    client.send(wire.CREDIT, {"up_to": 1000})
     client.send(wire.BEAT)
     client.send(wire.BEAT)
     client.get(wire.PONG)
@@ -574,8 +564,8 @@ def test_no_byte_is_sent_beyond_the_credit(client: Client) -> None:
     while len(client.logs[0]) < 1000:
         assert client.receive()
     assert len(client.logs[0]) == 1000
-    client.send(wire.CREDIT, {"upto": 500})  # less than before: nothing is taken back
-    client.send(wire.CREDIT, {"upto": 100001})
+    client.send(wire.CREDIT, {"up_to": 500})  # less than before: nothing is taken back
+    client.send(wire.CREDIT, {"up_to": 100001})
     assert client.log_until(b"x\n") == b"x" * 100000 + b"\n"
 
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.agent.messages import KillReceipt
+from launcher.agent.requests import Kill
 from launcher.errors import HostError
 from launcher.hosts import bootstrap, link
-from launcher.hosts.greeting import LinkSettings
+from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
-from launcher.hosts.messages import KillReceipt
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.store.logs import LogStore
@@ -22,7 +23,7 @@ from launcher.store.logs import LogStore
 TASK = TaskId("worker", 0)
 WELCOME = wire.encode(
     wire.WELCOME,
-    {"version": wire.VERSION, "home": "/h", "stage": "/s", "environ": {}, "tasks": [], "was": ""},
+    {"version": wire.VERSION, "pid": 7, "home": "/h", "stage": "/s", "environ": {}, "tasks": []},
 )
 
 
@@ -151,19 +152,19 @@ class Line:
 
 def granted(transport: Scripted) -> list[int]:
     """The credits that the launcher has given."""
-    return [f.json()["upto"] for f in transport.frames() if f.type == wire.CREDIT]
+    return [f.json()["up_to"] for f in transport.frames() if f.type == wire.CREDIT]
 
 
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"\0\0\0\5" + bytes([wire.WELCOME]) + b"[1,2]", "not an agent's"),
+        (b"\0\0\0\5" + bytes([wire.WELCOME]) + b"[1,2]", "not from an agent"),
         (b"\xff\xff\xff\xff" + bytes([wire.WELCOME]), "4294967295 bytes"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not an agent's"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not from an agent"),
         (wire.encode(wire.WELCOME), "h broke the protocol: WELCOME of version unknown"),
-        (wire.encode(wire.WELCOME, {"version": wire.VERSION}), "WELCOME: home: Field required"),
+        (wire.encode(wire.WELCOME, {"version": wire.VERSION}), "WELCOME: pid: field required"),
         (wire.encode(wire.ERROR, {"text": "this agent speaks version 1"}), "speaks version 1"),
-        (b"", "did not greet us: the shell complains"),
+        (b"", "did not answer the handshake: the shell complains"),
     ],
 )
 async def test_what_is_no_greeting_is_refused_with_the_reason(
@@ -188,7 +189,7 @@ async def test_half_a_greeting_and_then_silence_is_given_up(
     await come_true(lambda: line.transports)
     line.transports[0].said.put_nowait(WELCOME[:-3])
     _, error = await line.ears.wait("link_refused")
-    assert "did not greet us" in error.reason
+    assert "did not answer the handshake" in error.reason
     await line.task
 
 
@@ -214,7 +215,7 @@ async def test_a_receipt_behind_bytes_that_are_not_stored_is_heard(tmp_path: Pat
     chunk = bytes(64 * 1024)
     for number in range(16):
         transport.said.put_nowait(wire.encode_data(0, number * len(chunk), chunk))
-    line.link.send(wire.KILL, {"id": 1, "tasks": None, "grace": 0.0})
+    line.link.send(Kill(1, None, 0.0))
     receipt = {"ids": [1], "tasks": None, "signalled": 2, "survivors": [], "seconds": 0.1}
     transport.said.put_nowait(wire.encode(wire.RECEIPT, receipt))
     host, said = await line.ears.wait("agent_said")
@@ -252,10 +253,10 @@ async def test_a_kill_goes_out_at_once(tmp_path: Path) -> None:
     """Whatever waits to be read, a kill is on its way when `send` returns; on a link that is
     down it is refused, for whoever has it to try again."""
     line = Line(tmp_path)
-    assert not line.link.send(wire.KILL, {"id": 1, "tasks": None, "grace": 0.0})
+    assert not line.link.send(Kill(1, None, 0.0))
     transport = await line.up()
     for number in range(100):
         transport.said.put_nowait(wire.encode_data(0, number, b"x"))
-    assert line.link.send(wire.KILL, {"id": 2, "tasks": None, "grace": 0.0})
+    assert line.link.send(Kill(2, None, 0.0))
     assert [f.json()["id"] for f in transport.frames() if f.type == wire.KILL] == [2]
     await line.close()

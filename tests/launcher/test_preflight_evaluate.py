@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from launcher.agent.answers import PortOwner
 from launcher.cluster.file import loads
-from launcher.hosts.messages import PortHolder
 from launcher.ids import TaskId
 from launcher.plan.plan import Plan, make_plan
 from launcher.preflight import (
@@ -134,12 +134,12 @@ def test_an_address_that_nobody_resolved_is_not_judged() -> None:
 
 def test_held_ports_name_their_holder() -> None:
     """A run's task by run and task, another program by its command, another user's as that."""
-    task = PortHolder(port=1, pid=7, command="python x", task="R-1/worker:1/2")
-    other = PortHolder(port=2, pid=8, command="nginx")
-    foreign = PortHolder(port=3, pid=0, command="")
+    task = PortOwner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
+    other = PortOwner(port=2, pid=8, command="nginx")
+    foreign = PortOwner(port=3, pid=0, command="")
     wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 80))}
     failed = {"80": "Permission denied"}
-    found = list(evaluate.ports("h1", wanted, [task, other, foreign], failed))
+    found = list(evaluate.ports("h1", wanted, [task, other, foreign], failed, [80]))
     assert [finding.task for finding in found] == list(wanted)
     assert [finding.code for finding in found] == ["port-in-use"] * 3 + ["port-forbidden"]
     assert found[0].sentence.endswith("by pid 7 of worker:1 of the run R-1 (python x)")

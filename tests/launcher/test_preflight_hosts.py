@@ -272,7 +272,7 @@ def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(bed: Bed, tmp_p
     assert done.returncode == 3
     for words in (
         "HAS CHANGED",
-        "refused the login of root: it takes none of",
+        "permission denied for root on ",
         "This account is currently not available",
         "nothing was started",
     ):

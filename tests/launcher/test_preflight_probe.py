@@ -15,8 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import probe, reach, state
+from launcher.agent import prober, reach, state
 from launcher.agent.folders import Folders
+from launcher.agent.probes import (
+    GpusAnswer,
+    ListenAnswer,
+    LogdirAnswer,
+    LogdirProbe,
+    PathAnswer,
+    PathProbe,
+)
 from tests.beds import proc
 from tests.launcher.agent_client import wait_until
 
@@ -62,11 +70,11 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
 def test_a_listener_is_reached_and_knows_itself(listeners: reach.Listeners) -> None:
     """The connector reads the token: it has reached this host's probe and nothing else."""
     port = free_port()
-    assert listeners.open([port]) == {}
+    assert not listeners.open([port]).failed
     for name in ("localhost", "127.0.0.1", "::1"):
         answer = reach.connect(name, port, "token", SECONDS)
-        assert answer["outcome"] == "ok", (name, answer)
-    assert reach.connect("127.0.0.1", port, "another", SECONDS)["outcome"] == "stranger"
+        assert answer.outcome == "ok", (name, answer)
+    assert reach.connect("127.0.0.1", port, "another", SECONDS).outcome == "stranger"
 
 
 def test_a_closed_listener_leaves_its_port_free_at_once() -> None:
@@ -74,12 +82,12 @@ def test_a_closed_listener_leaves_its_port_free_at_once() -> None:
     port = free_port()
     opened = reach.Listeners(b"token")
     opened.open([port])
-    assert reach.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "ok"
+    assert reach.connect("127.0.0.1", port, "token", SECONDS).outcome == "ok"
     opened.close()
     with socket.socket() as server:
         server.bind(("0.0.0.0", port))
         server.listen()
-    assert reach.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "refused"
+    assert reach.connect("127.0.0.1", port, "token", SECONDS).outcome == "refused"
 
 
 def test_a_port_that_is_taken_is_said_why(listeners: reach.Listeners) -> None:
@@ -88,14 +96,14 @@ def test_a_port_that_is_taken_is_said_why(listeners: reach.Listeners) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = int(other.getsockname()[1])
         failed = listeners.open([taken, port])
-    assert failed == {str(taken): "Address already in use"}
-    assert reach.connect("127.0.0.1", port, "token", SECONDS)["outcome"] == "ok"
+    assert failed == ListenAnswer({str(taken): "Address already in use"}, ())
+    assert reach.connect("127.0.0.1", port, "token", SECONDS).outcome == "ok"
 
 
 def test_a_name_that_nobody_knows_is_unresolved() -> None:
     """The resolver's words go with it."""
     answer = reach.connect("no-such-host.invalid", 2222, "", SECONDS)
-    assert answer["outcome"] == "unresolved" and answer["text"] and not answer["address"]
+    assert answer.outcome == "unresolved" and answer.text and not answer.address
 
 
 def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
@@ -108,7 +116,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
         for guest in guests:
             guest.setblocking(False)
             guest.connect_ex(("127.0.0.1", port))
-        assert reach.connect("127.0.0.1", port, "", 0.3)["outcome"] == "filtered"
+        assert reach.connect("127.0.0.1", port, "", 0.3).outcome == "filtered"
         answers = []
         thread = threading.Thread(
             target=lambda: answers.append(reach.connect("127.0.0.1", port, "", 10.0))
@@ -122,7 +130,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
                 continue
         for guest in guests:
             guest.close()
-    assert answers[0]["outcome"] == "ok"
+    assert answers[0].outcome == "ok"
 
 
 # --- programs ---------------------------------------------------------------------------------
@@ -130,16 +138,16 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
 
 def test_tensorflow_is_found_without_an_import() -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
-    answer = probe.python(sys.executable, {}, "")
-    assert answer["version"] == sys.version.split()[0]
-    assert answer["tensorflow"].startswith("2.") and answer["there"]
+    answer = prober.python(sys.executable, {}, "")
+    assert answer.version == sys.version.split()[0]
+    assert answer.tensorflow.startswith("2.") and answer.there
 
 
 def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
-    answer = probe.python("python", {}, f"echo activated; PATH={tmp_path}:$PATH")
-    assert answer["executable"] == str(tmp_path / "python")
+    answer = prober.python("python", {}, f"echo activated; PATH={tmp_path}:$PATH")
+    assert answer.executable == str(tmp_path / "python")
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
 )
 def test_an_interpreter_that_is_none_says_why(name: str, reason: str) -> None:
     """A wrong path, a program that fails, another program."""
-    assert reason in probe.python(name, {}, "")["failed"]
+    assert reason in (prober.python(name, {}, "").failed or "")
 
 
 def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,9 +165,9 @@ def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.Monk
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho '0, Tesla T4, 535.54.03, 15360 MiB'\n")
     program.chmod(0o755)
-    assert probe.gpus() == {"gpus": [["0", "Tesla T4", "535.54.03", "15360 MiB"]], "why": ""}
+    assert prober.gpus() == GpusAnswer((("0", "Tesla T4", "535.54.03", "15360 MiB"),))
     program.write_text("#!/bin/sh\necho 'Failed to initialize NVML: mismatch'; exit 18\n")
-    assert probe.gpus() == {"gpus": [], "why": "Failed to initialize NVML: mismatch"}
+    assert prober.gpus() == GpusAnswer((), "Failed to initialize NVML: mismatch")
 
 
 # --- folders ----------------------------------------------------------------------------------
@@ -167,23 +175,24 @@ def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_log_directory_is_written_to_and_left_as_it_was(folders: Folders, tmp_path: Path) -> None:
     """A file is made in the nearest folder that is there, and taken away."""
-    asked = probe.Probe(folders)
+    answers = prober.Prober(folders)
     (tmp_path / "logs").mkdir()
-    said = {"what": "logdir", "path": f"{tmp_path}/logs/a/b", "mark": ".mark", "keep": False}
-    answer = asked.answer(said)
-    assert (answer["base"], answer["above"], answer["why"]) == (f"{tmp_path}/logs", 2, "")
+    path = f"{tmp_path}/logs/a/b"
+    answer = answers.answer(LogdirProbe(path, ".mark", keep=False))
+    assert answer == LogdirAnswer(path, f"{tmp_path}/logs", 2, "", None)
     assert list((tmp_path / "logs").iterdir()) == []
-    asked.answer({**said, "keep": True})
-    assert asked.answer({"what": "seen", "path": f"{tmp_path}/logs/.mark"})["seen"]
-    asked.close()
+    answers.answer(LogdirProbe(path, ".mark", keep=True))
+    assert answers.answer(PathProbe(f"{tmp_path}/logs/.mark")) == PathAnswer(True)
+    answers.close()
     assert list((tmp_path / "logs").iterdir()) == []
 
 
 def test_a_file_in_the_way_of_a_log_directory_is_told(folders: Folders, tmp_path: Path) -> None:
     """Nothing can be made below a file."""
     (tmp_path / "file").touch()
-    said = {"what": "logdir", "path": f"{tmp_path}/file/logs", "mark": ".mark", "keep": False}
-    assert probe.Probe(folders).answer(said)["why"] == "Not a directory"
+    asked = LogdirProbe(f"{tmp_path}/file/logs", ".mark", keep=False)
+    answer = prober.Prober(folders).answer(asked)
+    assert isinstance(answer, LogdirAnswer) and answer.why == "Not a directory"
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "model.ckpt-100.index", "train/ckpt-7.index"])
@@ -191,8 +200,9 @@ def test_an_old_checkpoint_is_found(folders: Folders, tmp_path: Path, name: str)
     """TensorFlow's own names, in the directory or one below; its age is told."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
-    said = {"what": "logdir", "path": str(tmp_path), "mark": ".mark", "keep": False}
-    path, age = probe.Probe(folders).answer(said)["old"]
+    answer = prober.Prober(folders).answer(LogdirProbe(str(tmp_path), ".mark", keep=False))
+    assert isinstance(answer, LogdirAnswer) and answer.old is not None
+    path, age = answer.old
     assert path == str(tmp_path / name) and -1 < age < 60
 
 
@@ -204,15 +214,15 @@ def test_a_tagged_process_without_an_agent_is_left_over(folders: Folders) -> Non
     base = os.path.dirname(folders.run)
     run = "old-20261120-183002-1234"
     with process({"TFMUX_TASK": f"{run}/worker:1/2;"}) as left:
-        row = [run, "worker:1", left.pid, "sleep 1000"]
+        row = (run, "worker:1", left.pid, "sleep 1000")
         # Between the success of `exec` and its end a process has no environment yet.
-        wait_until(lambda: row in probe.leftovers(base), "it is found")
+        wait_until(lambda: row in prober.leftovers(base).found, "it is found")
         with process({"TFMUX_AGENT": f"{run};"}):
-            assert not [row for row in probe.leftovers(base) if row[0] == run]
-    assert not [row for row in probe.leftovers(base) if row[0] == run]
+            assert not [row for row in prober.leftovers(base).found if row[0] == run]
+    assert not [row for row in prober.leftovers(base).found if row[0] == run]
 
 
-def test_a_daemon_without_a_tag_is_found_in_its_agents_roster(folders: Folders) -> None:
+def test_a_daemon_without_a_tag_is_found_in_its_agents_state_file(folders: Folders) -> None:
     """What a dead agent knew is on disk; a pid that was used again is nobody's."""
     base = os.path.dirname(folders.run)
     run = "old-20261120-183002-1234"
@@ -221,9 +231,9 @@ def test_a_daemon_without_a_tag_is_found_in_its_agents_roster(folders: Folders) 
     with process({}) as daemon:
         start = int(Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[19])
         for began, found in ((start, True), (start + 1, False)):
-            roster = [[daemon.pid, began, "ps:0"]]
-            body = {"boot": state.boot_id(), "roster": roster, "attempts": []}
+            known = [[daemon.pid, began, "ps:0"]]
+            body = {"boot": state.boot_id(), "known_processes": known, "attempts": []}
             (place / "state.json").write_text(json.dumps(body))
-            row = [run, "ps:0", daemon.pid, "sleep 1000"]
-            assert (row in probe.leftovers(base)) is found
+            row = (run, "ps:0", daemon.pid, "sleep 1000")
+            assert (row in prober.leftovers(base).found) is found
         proc.signal_process(daemon, signal.SIGKILL)

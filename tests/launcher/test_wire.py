@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from launcher.agent import wire
 from launcher.agent.wire import Decoder, Frame, WireError
-from tests.launcher.agent_client import Client, raw_channel
+from tests.launcher.agent_client import Client, hello, raw_channel
 
 KINDS = sorted(wire.NAMES)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -30,8 +30,8 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 FIELDS = (
-    "task attempt argv env cwd log_limit port pty number from upto id tasks grace look pick avoid "
-    "entries first last build key remove handover what version token who lease on_disconnect names"
+    "task attempt argv env cwd log_limit port pty number offset up_to id tasks grace check pick "
+    "avoid entries first last key remove handover kind version token launcher rules variables paths"
 ).split()
 BODIES = st.dictionaries(st.sampled_from(FIELDS), JSON)
 
@@ -79,7 +79,7 @@ def test_an_oversized_frame_is_refused_by_its_head() -> None:
     """Nobody waits for, or makes room for, four gigabytes."""
     with pytest.raises(WireError, match="4294967295 bytes"):
         decode(b"\xff\xff\xff\xff" + bytes([wire.START]))
-    biggest = wire.encode_raw(wire.STAGE, bytes(wire.MAX_BODY))
+    biggest = wire.encode_raw(wire.STAGE_CONTENTS, bytes(wire.MAX_BODY))
     assert len(decode(biggest)[0].body) == wire.MAX_BODY
 
 
@@ -142,10 +142,7 @@ def answer_to(client: Client, *said: bytes) -> Frame:
 
 def asked(client: Client) -> bytes:
     """A query's greeting."""
-    return wire.encode(
-        wire.HELLO,
-        {"version": wire.VERSION, "token": "", "who": "x", "names": [], "query": True},
-    )
+    return wire.encode(wire.HELLO, hello("", rules=None))
 
 
 live = settings(
@@ -199,26 +196,17 @@ def test_any_frames_of_a_launcher_are_answered_or_refused(
 ) -> None:
     """A launcher that has lost its mind: every frame with fields of any type is carried out or
     refused with a reason, and the agent goes on."""
-    greeting = {
-        "version": wire.VERSION,
-        "token": client.token,
-        "who": "x",
-        "names": [],
-        "lease": 60.0,
-        "grace": 1.0,
-        "on_disconnect": "stop",
-    }
     said = [(kind, {**body, "task": "junk:0"} if "task" in body else body) for kind, body in frames]
-    talk(client, wire.encode(wire.HELLO, greeting), *(wire.encode(k, b) for k, b in said))
+    greeting = wire.encode(wire.HELLO, hello(client.token))
+    talk(client, greeting, *(wire.encode(k, b) for k, b in said))
     welcome = answer_to(client, asked(client)).json()
     assert any(task["task"] == "w:0" and not task["ended"] for task in welcome["tasks"])
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, []])
+@pytest.mark.parametrize("version", [0, 1, 3, "2", None, []])
 def test_another_version_is_refused_by_both_numbers(tended: Client, version: Any) -> None:
     """The error names the agent's version and the launcher's."""
-    hello = {"version": version, "token": "t", "who": "x", "names": []}
-    answer = answer_to(tended, wire.encode(wire.HELLO, hello))
+    answer = answer_to(tended, wire.encode(wire.HELLO, hello("t", version=version)))
     assert answer.type == wire.ERROR
     assert f"version {wire.VERSION}" in answer.json()["text"]
     assert str(version) in answer.json()["text"]
@@ -227,9 +215,8 @@ def test_another_version_is_refused_by_both_numbers(tended: Client, version: Any
 
 def test_a_greeting_with_wrong_rules_changes_none(tended: Client) -> None:
     """A lease that is no number is refused before the launcher that is there is sent away."""
-    hello = {"version": wire.VERSION, "token": "t", "who": "x", "names": [], "grace": 1.0}
     for lease in ("soon", None, [1]):
-        body = {**hello, "lease": lease, "on_disconnect": "stop"}
+        body = hello("t", rules={"lease": lease, "grace": 1.0, "on_disconnect": "stop"})
         answer = answer_to(tended, wire.encode(wire.HELLO, body))
         assert answer.type == wire.ERROR
     goes_on(tended)

@@ -99,7 +99,7 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             await shows(pilot, "✗ refused")
             await shows(pilot, "✗ unresolved")
             await shows(pilot, "✗ silent")
-            await shows(pilot, f"✗ h1: 127.0.0.1:{ports[0]} refuses connections")
+            await shows(pilot, f"✗ h1: connection refused by 127.0.0.1:{ports[0]}")
             await shows(pilot, "→ start sshd there")
             await pilot.press("e")
             await shows(pilot, "✗ h2: the name 'nowhere.invalid' does not resolve here")

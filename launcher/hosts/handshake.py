@@ -1,7 +1,7 @@
-"""The first words with a host: our command starts there, and its agent greets us.
+"""Handshake with a host: our command starts there, and its agent answers with a welcome.
 
 A login shell may print, wait, or be something else than a shell: everything up to the marker
-is skipped, and nothing is waited for without end.
+is skipped, and every wait has a deadline.
 """
 
 from __future__ import annotations
@@ -11,28 +11,31 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
 
 from ..agent import wire
+from ..agent.config import AgentConfig, Rules
+from ..agent.messages import Gone, Refusal, Welcome
+from ..agent.requests import Hello
 from ..errors import AgentError, InterpreterError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED
+from ..plan.plan import HostPlan, Plan
 from ..printable import printable
 from . import bootstrap
 from .frame_checks import FrameChecker
-from .messages import Gone, Refusal, Welcome
 from .transport import Transport
 
 START_SECONDS = 30.0
 _MARK_LIMIT = 1 << 16
 
-Open = Callable[[str, str], Awaitable[Transport]]
+TransportFactory = Callable[[str, str], Awaitable[Transport]]
 """Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
 
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """What an agent is told of its run: seconds, and whether a lost launcher ends it."""
+    """What an agent is told of its run; `lease` and `grace` are seconds."""
 
     run_id: str
     host: str
@@ -51,38 +54,51 @@ class LinkSettings:
         """Seconds between two beats: a quarter of a short lease, else two seconds."""
         return min(2.0, self.lease / 4)
 
-    def config(self, *, make: bool = True) -> dict[str, Any]:
-        """What the bridge is sent; without `make` it only looks for an agent."""
-        return {
-            "run_id": self.run_id,
-            "host": self.host,
-            "lease": self.lease,
-            "grace": self.grace,
-            "on_disconnect": self.on_disconnect,
-            "local": self.local,
-            "logs": self.logs,
-            "make": make,
-        }
+    @property
+    def rules(self) -> Rules:
+        """What the agent does without a launcher."""
+        return Rules(self.lease, self.grace, self.on_disconnect)
 
-    def hello(self, token: str, *, query: bool = False) -> dict[str, Any]:
-        """The first frame; a `query` sends no launcher away and renews no lease."""
-        return {
-            "version": wire.VERSION,
-            "token": token,
-            "who": f"{os.uname().nodename}:{os.getpid()}",
-            "lease": self.lease,
-            "grace": self.grace,
-            "on_disconnect": self.on_disconnect,
-            "names": EXTENDED,
-            "query": query,
-        }
+    def config(self, *, make: bool = True) -> AgentConfig:
+        """What the bridge is sent; without `make` it only looks for an agent."""
+        return AgentConfig(self.run_id, self.host, self.rules, self.local, self.logs, make)
+
+    def hello(self, token: str, *, query: bool = False) -> Hello:
+        """The first frame; a `query` replaces no launcher and renews no lease."""
+        return Hello(
+            version=wire.VERSION,
+            token=token,
+            launcher=f"{os.uname().nodename}:{os.getpid()}",
+            variables=tuple(EXTENDED),
+            rules=None if query else self.rules,
+        )
 
     def frame_checker(self) -> FrameChecker:
         """The rules for what the host may say."""
         return FrameChecker(self.host, self.tasks, local=self.local, adopts=self.persistent)
 
 
-async def inquire(settings: LinkSettings, open_transport: Open) -> Welcome | Gone | None:
+def link_settings(
+    plan: Plan, host: HostPlan, logs: Path, *, persistent: bool = False
+) -> LinkSettings:
+    """What a host's agent is told of the run."""
+    local = host.ssh is None
+    return LinkSettings(
+        run_id=plan.run_id,
+        host=host.name,
+        lease=plan.settings.lease,
+        grace=plan.settings.grace,
+        on_disconnect=str(plan.settings.on_disconnect),
+        local=local,
+        logs=str(logs) if local else None,
+        persistent=persistent,
+        tasks={task.id: task.log_limit for task in plan.on_host(host.name)},
+    )
+
+
+async def query_agent(
+    settings: LinkSettings, open_transport: TransportFactory
+) -> Welcome | Gone | None:
     """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
     `Gone.left` names the tasks of which processes live all the same; None when none do.
 
@@ -94,9 +110,9 @@ async def inquire(settings: LinkSettings, open_transport: Open) -> Welcome | Gon
     transport = await open_transport(settings.run_id, nonce)
     try:
         async with asyncio.timeout(START_SECONDS):
-            data = await await_marker(transport, bootstrap.marker(nonce), settings.host)
+            data = await wait_for_marker(transport, bootstrap.marker(nonce), settings.host)
             transport.write(bootstrap.payload(settings.config(make=False)))
-            transport.write(wire.encode(wire.HELLO, settings.hello("", query=True)))
+            transport.write(settings.hello("", query=True).encode())
             decoder = wire.Decoder()
             while True:
                 for frame in decoder.feed(data):
@@ -114,12 +130,14 @@ async def inquire(settings: LinkSettings, open_transport: Open) -> Welcome | Gon
     except TimeoutError as error:
         raise AgentError(settings.host, "the agent did not answer") from error
     except wire.WireError as error:
-        raise AgentError(settings.host, f"what came is not an agent's: {error}") from error
+        raise AgentError(
+            settings.host, f"received data that is not from an agent: {error}"
+        ) from error
     finally:
         await transport.aclose()
 
 
-async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
+async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> bytes:
     """Skips whatever the login shell prints; returns what followed the marker.
 
     Raises:
@@ -137,11 +155,11 @@ async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
                 if marker + b"\r\n" in seen:
                     raise AgentError(
                         host,
-                        "logged in, but the way to our command is not 8-bit clean: a terminal "
-                        "stands in between and changes line ends",
+                        "logged in, but the channel to our command is not 8-bit clean: a terminal "
+                        "in between changes line ends",
                         code="shell-blocked",
                         todo="a ForceCommand there, or a command= in authorized_keys, may run "
-                        "it in one (script, screen): let this login go without",
+                        "it in a terminal (script, screen): exclude this login from it",
                     )
     except TimeoutError as error:
         said = _last_line(seen.decode(errors="replace"))
@@ -159,7 +177,7 @@ async def await_marker(transport: Transport, marker: bytes, host: str) -> bytes:
         said = _last_line(transport.complaint or before.decode(errors="replace"))
         raise InterpreterError(
             host,
-            f"the interpreter did not start: {said or 'it said nothing'}",
+            f"the interpreter did not start: {said or 'it printed nothing'}",
             todo='write where a Python 3.8 or newer is: python = "…" of the host',
         )
     return after

@@ -1,4 +1,4 @@
-"""What the agent and its guardian leave in `agent.log` on the host."""
+"""What the agent and its watchdog leave in `agent.log` on the host."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write_in_background() -> None:
     _waiting = lines
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """Writes a line; on a full disk it is lost, and whoever said it goes on."""
     if _waiting is None:
         _print(text)
@@ -37,15 +37,15 @@ def say(text: str) -> None:
         return  # the disk has been hanging for long
 
 
-def say_traceback(patience: float = 1.0) -> None:
+def log_traceback(patience: float = 1.0) -> None:
     """Writes the exception that is being handled, and waits a little until it is written."""
-    say(traceback.format_exc())
+    log_line(traceback.format_exc())
     deadline = time.monotonic() + patience
     while _waiting is not None and _waiting.unfinished_tasks and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
-def reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """An error in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

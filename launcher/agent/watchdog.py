@@ -1,8 +1,8 @@
-"""The agent's parent: when the agent dies or freezes, it ends everything below it, and goes.
+"""Parent of the agent: when the agent dies or freezes, it ends everything below it, and exits.
 
 An agent may be killed by the kernel for its memory, or stopped; its tasks must not go on
-unwatched. Parent-death signals alone would miss a daemon that left its family, so the guardian
-is a child-subreaper too: what the agent leaves behind becomes the guardian's child.
+unwatched. Parent-death signals alone would miss a daemon that left its family, so the watchdog
+is a child-subreaper too: what the agent leaves behind becomes the watchdog's child.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import select
 import signal
 import socket
 import time
-from typing import Any, Callable
+from typing import Callable
 
-from .census import Census
 from .children import Killer, reap
-from .notes import say
+from .log import log_line
 from .proc import send
+from .process_tracker import ProcessTracker
 from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0
@@ -26,9 +26,7 @@ _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(
-    config: dict[str, Any], listeners: list[socket.socket], agent: Callable[[int], None]
-) -> None:
+def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], None]) -> None:
     """Forks the agent, watches it, and cleans up after it. Returns when nothing is left.
 
     The agent alone keeps the `listeners`: with a copy here, a bridge could still connect after the
@@ -52,8 +50,8 @@ def guard(
     for listener in listeners:
         listener.close()
     if not _watch(pulse):
-        end_everything(Census(config["run_id"]), last=pid, ours=True)
-        say("guardian: the agent died or froze; everything was ended")
+        end_everything(ProcessTracker(run_id), last=pid, ours=True)
+        log_line("watchdog: the agent died or froze; everything was ended")
 
 
 def _watch(pulse: int) -> bool:
@@ -79,9 +77,9 @@ def _watch(pulse: int) -> bool:
             return False
 
 
-def end_everything(census: Census, last: int = 0, *, ours: bool) -> None:
-    """Kills all that a census finds, and (where it is `ours`: we are its subreaper) all our
-    children, until nothing is left or all patience is gone. `last` is the pid of a frozen agent
+def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> None:
+    """Kills all that a tracker finds, and (where it is `ours`: we are its subreaper) all our
+    children, until nothing is left or the time is over. `last` is the pid of a frozen agent
     below us, whose death signals its children.
 
     Nothing is left when the kernel says that we have no child, and a look finds nothing; for what
@@ -92,7 +90,7 @@ def end_everything(census: Census, last: int = 0, *, ours: bool) -> None:
     killer = Killer()
     while (now := time.monotonic()) < deadline:
         reaped, none_left = reap() if ours else ([], True)
-        members = [process for process, _ in census.take().values()]
+        members = [process for process, _ in tracker.scan().values()]
         if members or not none_left:
             empty_since = 0.0
         elif not empty_since:

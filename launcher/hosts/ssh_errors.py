@@ -1,4 +1,4 @@
-"""Why a login failed, in sentences: each error with what is wrong and what to do."""
+"""Errors of SSH logins: what went wrong and what to do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import asyncssh
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError
 from .credentials import encrypted, lacks_bcrypt, offered, shown_path
-from .host_keys import KnownHosts, ShownKey
+from .error_causes import Cause, cause_of
+from .host_keys import HostKey, KnownHosts
 
 
 class Target(Protocol):
@@ -33,13 +34,13 @@ class Target(Protocol):
 class UnknownKey(Exception):
     """The host is not known, and nobody has agreed to its key yet."""
 
-    def __init__(self, shown: ShownKey, other_names: list[str]) -> None:
+    def __init__(self, shown: HostKey, other_names: list[str]) -> None:
         super().__init__(str(shown))
         self.shown = shown
         self._other_names = other_names
 
     @property
-    def elsewhere(self) -> str:
+    def known_as(self) -> str:
         """Under which other names the same key is known."""
         names = ", ".join(self._other_names)
         return f"the same key is known as {names}" if names else ""
@@ -52,14 +53,14 @@ async def refused(
     identities: list[str],
     said: str = "",
 ) -> AuthError:
-    """Says which keys were offered, one by one, and which of the files could not be."""
+    """Error that names the keys that were offered, and the files that could not be."""
     files = [shown_path(path) for path in identities]
     locked = await asyncio.to_thread(encrypted, files)
     keys = [f"{key} {what}" for key, what in await offered(options) if key not in locked]
-    what = f"{place(target)} refused the login of {options.username}"
+    what = f"permission denied for {options.username} on {place(target)}"
     if said:
         what += f" ({said})"
-    what += ": it takes none of " + ", ".join(keys) if keys else ": there was no key to offer"
+    what += f": no key was accepted (tried {', '.join(keys)})" if keys else ": no key to offer"
     todo = f"put the public key into ~/.ssh/authorized_keys of {options.username} there, or "
     todo += "name another one with identity"
     if locked:
@@ -73,15 +74,15 @@ async def refused(
 def key_error(
     name: str,
     target: Target,
-    shown: ShownKey | None,
+    shown: HostKey | None,
     known: KnownHosts,
     error: asyncssh.HostKeyNotVerifiable,
 ) -> Exception:
     """An unknown key, one that has changed, or one that is revoked or unreadable."""
     if shown is None:
         said = str(error.reason).partition(" for host ")[0]
-        what = f"the key of {place(target)} cannot be trusted: {said}"
-        if "revoked" in said and known.revocations:
+        what = f"the host key of {place(target)} cannot be trusted: {said}"
+        if cause_of(error) is Cause.KEY_REVOKED and known.revocations:
             what += f" (by {', '.join(known.revocations)})"
         return HostKeyError(name, what, code="key-refused", todo="ask its administrator")
     if known.known_before:
@@ -91,8 +92,8 @@ def key_error(
 
 def unknown(name: str, target: Target, key: UnknownKey, why: str = "") -> HostKeyError:
     """A key that nobody has agreed to."""
-    what = f"the key of {place(target)} is not known here: {key.shown}"
-    what += f"; {key.elsewhere}" if key.elsewhere else ""
+    what = f"the host key of {place(target)} is not known here: {key.shown}"
+    what += f"; {key.known_as}" if key.known_as else ""
     todo = "compare it with the host's own, then trust it with `tfmux check FILE --accept-new`"
     return HostKeyError(name, f"{what}; {why}" if why else what, code="key-unknown", todo=todo)
 
@@ -102,8 +103,8 @@ def changed(name: str, target: Target, known: KnownHosts, what: str) -> HostKeyE
     lines = ", ".join(shown_path(entry.where) for entry in known.standing())
     return HostKeyError(
         name,
-        f"the key of {place(target)} HAS CHANGED to {what}: the machine was installed anew, "
-        f"or another one answers in its place (known as {known.name.place} in {lines})",
+        f"the host key of {place(target)} HAS CHANGED to {what}: the machine was reinstalled, "
+        f"or another one answers at its address (known as {known.name.place} in {lines})",
         code="key-changed",
         todo=f"ask its administrator; if that is right, remove the old key with {known.removal()}",
     )

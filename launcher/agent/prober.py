@@ -1,7 +1,7 @@
-"""What a preflight asks of a host: its Python, its GPUs, its disks, its way to the others.
+"""Answers to a preflight: a host's Python, GPUs and disks, and its connections to the others.
 
-Each question may block (a name server, a network disk, `nvidia-smi`), so the agent asks each in
-a thread of its own; the launcher has a deadline for each and does not wait for what hangs.
+Each question may block (a name server, a network disk, `nvidia-smi`), so the agent answers each
+in a thread of its own; the launcher has a deadline for each and does not wait for what hangs.
 """
 
 from __future__ import annotations
@@ -14,14 +14,36 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Mapping, Sequence
 
 from . import proc, reach, state
+from .answers import Answer
+from .fields import FieldError
 from .folders import Folders
-from .notes import say
+from .log import log_line
+from .probes import (
+    AccountAnswer,
+    AccountProbe,
+    ClockAnswer,
+    ClockProbe,
+    ConnectProbe,
+    DiskSpaceAnswer,
+    DiskSpaceProbe,
+    GpusAnswer,
+    GpusProbe,
+    LeftoversAnswer,
+    LeftoversProbe,
+    ListenAnswer,
+    ListenProbe,
+    LogdirAnswer,
+    LogdirProbe,
+    PathAnswer,
+    PathProbe,
+    PythonAnswer,
+    PythonProbe,
+)
+from .requests import Question
 from .stats import memory
-
-Answer = Dict[str, Any]
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
 _CHECKPOINT = re.compile(
@@ -50,88 +72,86 @@ print(json.dumps({"version": sys.version.split()[0], "executable": sys.executabl
 """
 
 
-class Probe:
-    """Answers questions, each `(what, …)` a method; keeps the probe listeners and the files
-    that it has laid out until `close`."""
+class Prober:
+    """Answers probes; keeps the listeners and the files that it has made until `close`."""
 
     def __init__(self, folders: Folders) -> None:
         self._folders = folders
         self._listeners: reach.Listeners | None = None
         self._marks: set[str] = set()
-        self._questions: dict[str, Callable[[dict[str, Any]], Answer]] = {
-            "clock": lambda _: {"time": time.time()},
-            "account": lambda _: account(),
-            "python": lambda said: python(said["python"], said["env"], said["setup"]),
-            "gpus": lambda _: gpus(),
-            "room": lambda said: room(self._folders, said["paths"]),
-            "logdir": self._logdir,
-            "seen": lambda said: {"seen": os.path.exists(_own(said["path"]))},
-            "leftovers": lambda _: {"found": leftovers(os.path.dirname(self._folders.run))},
-            "listen": self._listen,
-            "connect": lambda said: reach.connect(
-                said["host"], said["port"], said["token"], said["seconds"]
+        self._answers: dict[type, Callable[[Any], Answer]] = {
+            ClockProbe: lambda _: ClockAnswer(time.time()),
+            AccountProbe: lambda _: account(),
+            PythonProbe: lambda asked: python(asked.python, asked.env, asked.setup),
+            GpusProbe: lambda _: gpus(),
+            DiskSpaceProbe: lambda asked: disk_space(self._folders, asked.paths),
+            LogdirProbe: self._logdir,
+            PathProbe: lambda asked: PathAnswer(os.path.exists(_absolute(asked.path))),
+            LeftoversProbe: lambda _: leftovers(os.path.dirname(self._folders.run)),
+            ListenProbe: self._listen,
+            ConnectProbe: lambda asked: reach.connect(
+                asked.host, asked.port, asked.token, asked.seconds
             ),
         }
 
-    def answer(self, said: dict[str, Any]) -> Answer:
+    def answer(self, asked: Question[Any]) -> Answer:
         """Answers one question; may block.
 
         Raises:
-            KeyError: there is no such question, or it is not whole.
             OSError: the host cannot tell.
         """
-        return self._questions[said["what"]](said)
+        return self._answers[type(asked)](asked)
 
     def close(self) -> None:
-        """Closes the listeners and takes our files away."""
+        """Closes the listeners and removes our files."""
         if self._listeners is not None:
             self._listeners.close()
         for path in self._marks:
             _unlink(path)
 
-    def _listen(self, said: dict[str, Any]) -> Answer:
+    def _listen(self, asked: ListenProbe) -> ListenAnswer:
         if self._listeners is None:
-            self._listeners = reach.Listeners(said["token"].encode())
-        return {"failed": self._listeners.open(said["ports"])}
+            self._listeners = reach.Listeners(asked.token.encode())
+        return self._listeners.open(asked.ports)
 
-    def _logdir(self, said: dict[str, Any]) -> Answer:
+    def _logdir(self, asked: LogdirProbe) -> LogdirAnswer:
         """Whether a log directory can be written, with a file that is really written."""
-        path = _own(said["path"])
+        path = _absolute(asked.path)
         base, above = path, 0
         while not os.path.lexists(base) and base != "/":
             base, above = os.path.dirname(base), above + 1
-        mark = os.path.join(base, said["mark"])
-        answer = {"path": path, "base": base, "above": above, "why": "", "old": _checkpoint(path)}
+        mark = os.path.join(base, asked.mark)
+        old, why = _checkpoint(path), ""
         self._marks.add(mark)
         try:
             with open(mark, "x") as file:
-                file.write("tfmux looks whether this directory can be written\n")
+                file.write("tfmux checks whether this directory can be written\n")
         except OSError as error:  # on a full disk the file is there, and empty
-            answer["why"] = error.strerror or str(error)
-        if answer["why"] or not said["keep"]:
+            why = error.strerror or str(error)
+        if why or not asked.keep:
             self._marks.discard(mark)
             _unlink(mark)
-        return answer
+        return LogdirAnswer(path, base, above, why, old)
 
 
-def account() -> Answer:
-    """Who we are here, the login shell, and the proxies of the environment."""
+def account() -> AccountAnswer:
+    """The user, the login shell, and the proxies of the environment."""
     try:
         entry = pwd.getpwuid(os.getuid())
         user, shell = entry.pw_name, entry.pw_shell
     except KeyError:
         user, shell = str(os.getuid()), os.environ.get("SHELL", "")
     names = [name for each in _PROXIES for name in (each, each.upper())]
-    return {
-        "user": user,
-        "shell": shell or "/bin/sh",
-        "proxies": {name: os.environ[name] for name in names if os.environ.get(name)},
-        "python": sys.version.split()[0],
-        "executable": sys.executable,
-    }
+    return AccountAnswer(
+        user=user,
+        shell=shell or "/bin/sh",
+        proxies={name: os.environ[name] for name in names if os.environ.get(name)},
+        python=sys.version.split()[0],
+        executable=sys.executable,
+    )
 
 
-def python(interpreter: str, env: dict[str, str], setup: str) -> Answer:
+def python(interpreter: str, env: Mapping[str, str], setup: str) -> PythonAnswer:
     """An interpreter's version and TensorFlow's, from the packages' metadata: an import would
     take seconds and a GPU's memory."""
     argv = [os.path.expanduser(interpreter), "-c", _PYTHON]
@@ -149,23 +169,22 @@ def python(interpreter: str, env: dict[str, str], setup: str) -> Answer:
             timeout=30,
         )
     except OSError as error:
-        return {"failed": f"{argv[0]}: {error.strerror}"}
+        return PythonAnswer(f"{argv[0]}: {error.strerror}")
     except subprocess.TimeoutExpired:
-        return {"failed": "it did not answer in 30 s"}
+        return PythonAnswer("it did not answer in 30 s")
     lines = done.stdout.decode(errors="replace").strip().splitlines()
     try:
-        found: Answer = json.loads(lines[-1])
-    except (IndexError, ValueError):
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        return {"failed": said[-1][:300] if said else "it said nothing"}
-    return found
+        return PythonAnswer.from_json(json.loads(lines[-1]))
+    except (IndexError, ValueError, FieldError):
+        errors = done.stderr.decode(errors="replace").strip().splitlines()
+        return PythonAnswer(errors[-1][:300] if errors else "it printed nothing")
 
 
-def gpus() -> Answer:
+def gpus() -> GpusAnswer:
     """What nvidia-smi lists: index, name, driver, memory."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return {"gpus": [], "why": ""}
+        return GpusAnswer(())
     query = "--query-gpu=index,name,driver_version,memory.total"
     try:
         done = subprocess.run(
@@ -176,34 +195,34 @@ def gpus() -> Answer:
             timeout=15,
         )
     except subprocess.TimeoutExpired:
-        return {"gpus": [], "why": "nvidia-smi did not answer in 15 s"}
+        return GpusAnswer((), "nvidia-smi did not answer in 15 s")
     lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-    rows = [[field.strip() for field in line.split(",")] for line in lines]
-    if rows and all(len(row) == 4 and row[0].isdigit() for row in rows):
-        return {"gpus": rows, "why": ""}
+    rows = [tuple(field.strip() for field in line.split(",")) for line in lines]
+    listed = [(row[0], row[1], row[2], row[3]) for row in rows if len(row) == 4]
+    if rows and len(listed) == len(rows) and all(row[0].isdigit() for row in rows):
+        return GpusAnswer(tuple(listed))
     quiet = not lines or lines[0].startswith("No devices")
-    return {"gpus": [], "why": "" if quiet else lines[0][:200]}
+    return GpusAnswer((), "" if quiet else lines[0][:200])
 
 
-def room(folders: Folders, paths: list[str]) -> Answer:
-    """The room that is left where runs' folders and these log directories lie (what, path, free
-    bytes, device), and the memory that is free."""
+def disk_space(folders: Folders, paths: Sequence[str]) -> DiskSpaceAnswer:
+    """The free space where runs' folders and these log directories are, and the free memory."""
     disks = []
     places = [("tfmux's own folder", os.path.dirname(folders.run))]
-    for what, path in places + [("the log directory", _own(path)) for path in paths]:
+    for what, path in places + [("the log directory", _absolute(path)) for path in paths]:
         while not os.path.exists(path) and path != "/":
             path = os.path.dirname(path)
         info = os.statvfs(path)
         full = info.f_files and not info.f_favail
         free = 0 if full else info.f_bavail * info.f_frsize
-        disks.append([what, path, free, os.stat(path).st_dev])
+        disks.append((what, path, free, os.stat(path).st_dev))
     total, available = memory()
-    return {"disks": disks, "memory": [available, total]}
+    return DiskSpaceAnswer(tuple(disks), (available, total))
 
 
-def leftovers(base: str) -> list[list[Any]]:
-    """Processes of ours that carry the tag of a run, or stand in its roster, while no agent of
-    that run lives here: run, task, pid, command line."""
+def leftovers(base: str) -> LeftoversAnswer:
+    """Processes of ours that carry the tag of a run, or are in its agent's state file, while no
+    agent of that run lives here."""
     everyone = proc.table()
     tags, guarded = {}, set()
     for pid in everyone:
@@ -216,52 +235,53 @@ def leftovers(base: str) -> list[list[Any]]:
         if tag is not None and tag.endswith(b";") and tag.count(b"/") >= 2:
             run, _, rest = tag[:-1].decode(errors="replace").partition("/")
             tags[pid] = (run, rest.rpartition("/")[0])
-    for run, roster in _rosters(base):
-        for pid, start, task in roster:
+    for run, known_processes in _known_processes(base):
+        for pid, start, task in known_processes:
             process = everyone.get(pid)
             if process is not None and process.start == start:
                 tags.setdefault(pid, (run, task))
-    return [
-        [run, task, pid, proc.command_line(pid)]
-        for pid, (run, task) in sorted(tags.items())
-        if run not in guarded
-    ]
+    return LeftoversAnswer(
+        tuple(
+            (run, task, pid, proc.command_line(pid))
+            for pid, (run, task) in sorted(tags.items())
+            if run not in guarded
+        )
+    )
 
 
-def _checkpoint(folder: str) -> list[Any]:
+def _checkpoint(folder: str) -> tuple[str, float] | None:
     """The newest checkpoint file in a log directory or one level below, and its age in seconds;
-    empty where there is none."""
-    newest: list[Any] = []
+    None where there is none."""
+    newest: tuple[str, float] | None = None
     try:
         below = [entry.path for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
-        return []
+        return None
     for place in [folder, *sorted(below)[:_CHECKPOINT_FOLDERS]]:
         try:
             for entry in os.scandir(place):
                 if _CHECKPOINT.fullmatch(entry.name):
                     age = time.time() - entry.stat().st_mtime
-                    if not newest or age < newest[1]:
-                        newest = [entry.path, age]
+                    if newest is None or age < newest[1]:
+                        newest = (entry.path, age)
         except OSError:
             continue
     return newest
 
 
-def _rosters(base: str) -> list[tuple[str, list[list[Any]]]]:
-    """What agents of this boot have left on disk of whom they knew."""
+def _known_processes(base: str) -> list[tuple[str, tuple[tuple[int, int, str], ...]]]:
+    """The known processes in the state files that agents of this boot have left, by run."""
     found = []
     for name in os.listdir(base):
         match = _RUN_FOLDER.match(name)
         if match is None:
             continue
         try:
-            with open(os.path.join(base, name, "state.json")) as file:
-                body = json.load(file)
+            saved = state.read(os.path.join(base, name, "state.json"))
         except (OSError, ValueError):
             continue
-        if body.get("boot") == state.boot_id():
-            found.append((match.group(1), body.get("roster") or []))
+        if saved.boot == state.boot_id():
+            found.append((match.group(1), saved.known_processes))
     return found
 
 
@@ -272,7 +292,7 @@ def _ours(pid: int) -> bool:
         return False
 
 
-def _own(path: str) -> str:
+def _absolute(path: str) -> str:
     return os.path.normpath(os.path.expanduser(path))
 
 
@@ -282,4 +302,4 @@ def _unlink(path: str) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return  # it could not be made
     except OSError as error:
-        say(f"{path}: {error}")
+        log_line(f"{path}: {error}")

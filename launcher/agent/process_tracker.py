@@ -1,4 +1,4 @@
-"""To which task of the run each process belongs.
+"""Tracker of processes: to which task of the run each one belongs.
 
 A task's processes are known by its tag in their environment, by its session, by descent, and
 by memory: once seen as a task's, a process stays the task's (pid and start time), so a daemon
@@ -28,7 +28,7 @@ class _Marks:
         self._at: Key = (0, 0)
         self.unread: set[Key] = set()
 
-    def look(self, processes: dict[int, Process]) -> dict[Key, _Mark]:
+    def read(self, processes: dict[int, Process]) -> dict[Key, _Mark]:
         """The marks of all these processes."""
         keys = {(process.pid, process.start) for process in processes.values()}
         self._known = {key: mark for key, mark in self._known.items() if key in keys}
@@ -58,19 +58,19 @@ class _Marks:
         return task, agent == self._agent
 
 
-class Census:
-    """Knows which processes belong to which task of one run.
+class ProcessTracker:
+    """Tracker of the processes of one run and of the task to which each belongs.
 
-    `who` of a process is the task's name, or "" for one that is the run's but of no task that
-    is known (a daemon that nobody saw being born). `apart` is the session of the agent itself: what
-    is in it is a reaper or a program that the agent runs for itself (`nvidia-smi`), for a task's
+    A process's task is a name, or "" for one that is the run's but of no task that is known (a
+    daemon whose birth was not seen). `agent_session` is the session of the agent itself: what is
+    in it is a reaper or a program that the agent runs for itself (`nvidia-smi`), for a task's
     processes are in sessions of their own, and none can enter a foreign one.
     """
 
-    def __init__(self, run_id: str, apart: int = 0) -> None:
+    def __init__(self, run_id: str, agent_session: int = 0) -> None:
         self._marks = _Marks(run_id)
-        self._apart = apart
-        self.roster: dict[Key, str] = {}
+        self._agent_session = agent_session
+        self.known_processes: dict[Key, str] = {}
         self.roots: dict[Key, str] = {}
         """The first process of each task that this agent started; its session is the task's."""
         self.reapers: dict[int, str] = {}
@@ -80,22 +80,24 @@ class Census:
 
     @property
     def unread(self) -> list[int]:
-        """Processes of which cannot be said whose they are: they wait in the kernel."""
+        """Processes whose task cannot be read: they wait in the kernel."""
         return sorted(pid for pid, _ in list(self._marks.unread))
 
-    def take(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
-        """Looks at the process table now: the run's processes and whose they are."""
+    def scan(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
+        """Scans the process table: the run's processes and their tasks."""
         everyone = table() if processes is None else processes
         me = os.getpid()
-        marks = self._marks.look(everyone)
+        marks = self._marks.read(everyone)
         keys = {(p.pid, p.start) for p in everyone.values()}
-        self.roster = {key: who for key, who in self.roster.items() if key in keys}
-        sessions = {key[0]: who for key, who in self.roots.items() if key in keys}
+        self.known_processes = {
+            key: task for key, task in self.known_processes.items() if key in keys
+        }
+        sessions = {key[0]: task for key, task in self.roots.items() if key in keys}
         owned: dict[int, str] = {}
         for process in everyone.values():
-            who = self._own(process, sessions, everyone, marks)
-            if who is not None:
-                owned[process.pid] = who
+            task = self._own(process, sessions, everyone, marks)
+            if task is not None:
+                owned[process.pid] = task
         children: dict[int, list[int]] = {}
         for process in everyone.values():
             children.setdefault(process.ppid, []).append(process.pid)
@@ -114,14 +116,14 @@ class Census:
             owned.setdefault(child, "")
         owned.pop(me, None)
         result = {}
-        for pid, who in owned.items():
+        for pid, task in owned.items():
             process = everyone[pid]
-            if process.sid == self._apart:
+            if process.sid == self._agent_session:
                 continue
             key = (pid, process.start)
-            if who or key not in self.roster:
-                self.roster[key] = who
-            result[pid] = (process, self.roster[key])
+            if task or key not in self.known_processes:
+                self.known_processes[key] = task
+            result[pid] = (process, self.known_processes[key])
         return result
 
     def _own(
@@ -132,14 +134,14 @@ class Census:
         marks: dict[Key, _Mark],
     ) -> str | None:
         key = (process.pid, process.start)
-        if self.roster.get(key):
-            return self.roster[key]
+        if self.known_processes.get(key):
+            return self.known_processes[key]
         if process.sid in sessions:
             return sessions[process.sid]
         tag = marks[key][0]
         if tag is not None and not self._below_another(process, everyone, marks):
             return tag
-        return self.roster.get(key)
+        return self.known_processes.get(key)
 
     @staticmethod
     def _below_another(

@@ -1,4 +1,4 @@
-"""What runs at the end of the channel: the bridge.
+"""Bridge: the process at the end of the channel, which connects it with the agent.
 
 It finds the agent of this run and host, or makes one, hands it the channel's descriptors and
 sleeps until the agent lets go. The agent outlives it, sshd and the launcher.
@@ -14,48 +14,51 @@ import socket
 import struct
 import sys
 import time
-from typing import Any
 
-from . import state, wire
-from .census import Census
+from . import state
+from .config import AgentConfig
+from .fields import Json
 from .folders import FolderError, Folders
-from .guardian import end_everything, guard
-from .notes import say_traceback
+from .log import log_traceback
+from .messages import Gone, Refusal
 from .proc import AGENT_TAG, read_process, send, variable
+from .process_tracker import ProcessTracker
 from .reaper import close_others
-from .server import Agent
+from .task_id import TaskId
+from .watchdog import end_everything, guard
 
 ANSWER_SECONDS = 12.0
-"""How long an agent may take to answer a bridge: longer than its guardian needs to find out
+"""How long an agent may take to answer a bridge: longer than its watchdog needs to find out
 that it froze, so that only an agent that nobody guards any more is replaced."""
 
 _SLICE = 1.0
 _CLAIM_SECONDS = 3.0
 
 
-def main(config: dict[str, Any]) -> None:
-    """Connects the channel on descriptors 0 and 1 with the agent."""
+def main(sent: Json) -> None:
+    """Connects the channel on descriptors 0 and 1 with the agent; `sent` is an `AgentConfig`."""
+    config = AgentConfig.from_json(sent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    config["umask"] = os.umask(0o077)  # the login's, for tasks; what is ours is private
+    umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
     try:
-        folders = Folders(config["run_id"], config["host"], config.get("logs"), dict(os.environ))
-        link = _reach(config, folders)
+        folders = Folders(config.run_id, config.host, config.logs, dict(os.environ))
+        link = _reach(config, umask, folders)
         if link is not None and not _hand_over(link):
-            _end_frozen(link, config["run_id"])
-            link = _reach(config, folders)
+            _end_frozen(link, config.run_id)
+            link = _reach(config, umask, folders)
             if link is not None and not _hand_over(link):
                 raise OSError("the agent does not answer")
     except (FolderError, OSError) as error:
-        os.write(1, wire.encode(wire.ERROR, {"text": str(error)}))
+        os.write(1, Refusal(str(error)).encode())
         return
     if link is None:
-        os.write(1, wire.encode(wire.GONE, {"by": "", "left": _left(config["run_id"], folders)}))
+        os.write(1, Gone(by="", left=_left(config.run_id, folders)).encode())
         return
     # Our own 0 and 1 keep sshd's side open meanwhile.
     if not _let_go(link):
-        _end_frozen(link, config["run_id"])
-        end_everything(Census(config["run_id"]), ours=False)  # what has a tag, before any disk
-        end_everything(_census(config["run_id"], folders), ours=False)
+        _end_frozen(link, config.run_id)
+        end_everything(ProcessTracker(config.run_id), ours=False)  # what has a tag, before any disk
+        end_everything(_load_tracker(config.run_id, folders), ours=False)
 
 
 def _let_go(link: socket.socket) -> bool:
@@ -82,16 +85,17 @@ def _let_go(link: socket.socket) -> bool:
     return False
 
 
-def _census(run_id: str, folders: Folders) -> Census:
+def _load_tracker(run_id: str, folders: Folders) -> ProcessTracker:
     """What a dead agent has written down of its run's processes, and what carries their tag."""
-    census = Census(run_id)
-    state.load(folders, census)
-    return census
+    tracker = ProcessTracker(run_id)
+    state.load(folders, tracker)
+    return tracker
 
 
-def _left(run_id: str, folders: Folders) -> list[str]:
-    """The tasks ("" where it is not known) of processes that have outlived their agent."""
-    return sorted({who for _, who in _census(run_id, folders).take().values()})
+def _left(run_id: str, folders: Folders) -> tuple[TaskId | None, ...]:
+    """The tasks (None where it is not known) of processes that have outlived their agent."""
+    names = {name for _, name in _load_tracker(run_id, folders).scan().values()}
+    return tuple(map(TaskId.from_frame, sorted(names)))
 
 
 def _hand_over(link: socket.socket) -> bool:
@@ -106,7 +110,7 @@ def _hand_over(link: socket.socket) -> bool:
 
 
 def _end_frozen(link: socket.socket, run_id: str) -> None:
-    """Kills the agent behind a link: it does not answer, and no guardian has ended it."""
+    """Kills the agent behind a link: it does not answer, and no watchdog has ended it."""
     pid = _peer(link)[0]
     link.close()
     agent = read_process(pid)
@@ -122,15 +126,15 @@ def _end_frozen(link: socket.socket, run_id: str) -> None:
             time.sleep(0.01)
 
 
-def _reach(config: dict[str, Any], folders: Folders) -> socket.socket | None:
+def _reach(config: AgentConfig, umask: int, folders: Folders) -> socket.socket | None:
     """A connection to the agent; two bridges at once make one agent. None when there is none and
     none shall be made."""
     with open(folders.lock, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         link = _connect(folders)
-        if link is not None or not config.get("make", True):
+        if link is not None or not config.make:
             return link
-        return _make_agent(config, folders)
+        return _make_agent(config, umask, folders)
 
 
 def _connect(folders: Folders) -> socket.socket | None:
@@ -152,8 +156,8 @@ def _peer(link: socket.socket) -> tuple[int, int, int]:
     return pid, uid, gid
 
 
-def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
-    """Forks the guardian, which forks the agent; a connection to the agent once it listens.
+def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.socket:
+    """Forks the watchdog, which forks the agent; a connection to the agent once it listens.
 
     Nobody but the agent itself listens on the socket: that is what makes the kernel name the
     agent's pid as that of the peer.
@@ -193,9 +197,13 @@ def _make_agent(config: dict[str, Any], folders: Folders) -> socket.socket:
         os.dup2(errors, 1)
         os.dup2(errors, 2)
         close_others((0, 1, 2, *(listener.fileno() for listener in listeners)))
-        guard(config, listeners, lambda pulse: _agent(config, folders, listeners, pulse))
+        guard(
+            config.run_id,
+            listeners,
+            lambda pulse: _run_agent(config, umask, folders, listeners, pulse),
+        )
     except BaseException:
-        say_traceback()
+        log_traceback()
     finally:
         os._exit(0)
 
@@ -219,23 +227,29 @@ def _claim(folders: Folders) -> tuple[socket.socket | None, socket.socket | None
     return None, None
 
 
-def _await_agent(folders: Folders, guardian: int) -> socket.socket:
+def _await_agent(folders: Folders, watchdog: int) -> socket.socket:
     while True:
         link = _connect(folders)
         if link is not None:
             return link
-        if os.waitpid(guardian, os.WNOHANG)[0]:
+        if os.waitpid(watchdog, os.WNOHANG)[0]:
             raise OSError(f"the agent did not start; see {folders.errors}")
         time.sleep(0.002)
 
 
-def _agent(
-    config: dict[str, Any], folders: Folders, listeners: list[socket.socket], pulse: int
+def _run_agent(
+    config: AgentConfig,
+    umask: int,
+    folders: Folders,
+    listeners: list[socket.socket],
+    pulse: int,
 ) -> None:
-    for listener in listeners:
-        listener.listen(8)
     try:
-        Agent(config, folders, listeners, pulse).run()
+        from .server import Agent  # most bridges find an agent and need none of it
+
+        for listener in listeners:
+            listener.listen(8)
+        Agent(config, umask, folders, listeners, pulse).run()
     except BaseException:
-        say_traceback()  # the guardian then ends what is left
+        log_traceback()  # the watchdog then ends what is left
         os._exit(1)

@@ -1,0 +1,23 @@
+"""Transports to the hosts of a plan: a pipe on this machine, SSH to the others."""
+
+from __future__ import annotations
+
+from ..plan.plan import HostPlan
+from . import bootstrap
+from .handshake import TransportFactory
+from .ssh import SshConnector
+from .transport import LocalTransport, Transport
+
+
+def transport_factory(host: HostPlan, logins: SshConnector) -> TransportFactory:
+    """Opener of transports to a host's agent."""
+
+    async def to_this_machine(run_id: str, nonce: str) -> Transport:
+        return await LocalTransport.open(bootstrap.argv(host.python, run_id, nonce))
+
+    async def over_ssh(run_id: str, nonce: str) -> Transport:
+        assert host.ssh is not None
+        command = bootstrap.command(host.python, run_id, nonce)
+        return await logins.open(host.name, host.ssh, command)
+
+    return to_this_machine if host.ssh is None else over_ssh
