@@ -6,6 +6,9 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import CoreSchema, core_schema
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -36,6 +39,21 @@ class TaskId:
         if not colon or not job or not index.isdecimal():
             raise ValueError(f"{text!r} is not a task: write job:index, such as worker:0")
         return cls(job, int(index))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> CoreSchema:
+        """Stored and sent as text, also where it is the key of a table."""
+        return core_schema.no_info_plain_validator_function(
+            _task_id, serialization=core_schema.to_string_ser_schema()
+        )
+
+
+def _task_id(value: object) -> TaskId:
+    if isinstance(value, TaskId):
+        return value
+    if isinstance(value, str):
+        return TaskId.parse(value)
+    raise ValueError("not a task: text such as worker:0 is needed")
 
 
 def new_run_id(name: str, now: float | None = None) -> str:

@@ -103,14 +103,14 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     await first.wait_for("F9 kill all", "steps/s")
     runs = RunFolder.all()
     assert len(runs) == 1
-    launcher = runs[0].tended()
+    launcher = runs[0].launcher_pid()
 
     await first.reload()
     await stepping(first, seen + 1)
     second = await chromium.tab()
     await second.open(serve.url)
     await stepping(second, seen + 1)
-    assert (RunFolder.all()[0].tended(), len(RunFolder.all())) == (launcher, 1)
+    assert (RunFolder.all()[0].launcher_pid(), len(RunFolder.all())) == (launcher, 1)
 
     await second.keys("F9")
     for tab in (first, second):
@@ -126,7 +126,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
 
     await first.keys("q")
     await first.wait_for("l launch")
-    await until(lambda: runs[0].tended() is None, "the launcher has gone")
+    await until(lambda: runs[0].launcher_pid() is None, "the launcher has gone")
     await first.keys("l")
     await stepping(first)
     assert len(RunFolder.all()) == 2
@@ -206,10 +206,10 @@ async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) ->
     await tab.keys("l")
     await stepping(tab)
     folder = RunFolder.all()[0]
-    launcher = folder.tended()
+    launcher = folder.launcher_pid()
     await tab.close()
     await until(lambda: not serve.pages(), "the page's process has gone")
-    assert folder.tended() == launcher
+    assert folder.launcher_pid() == launcher
 
     again = await chromium.tab()
     await again.open(serve.url)
@@ -218,7 +218,7 @@ async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) ->
     assert serve.process.returncode == 0
     assert f"tfmux kill {folder.run_id}" in said
     assert not serve.pages()
-    assert folder.tended() == launcher
+    assert folder.launcher_pid() == launcher
     assert "This page is closed" in await again.evaluate("document.body.innerText")
 
     killed = await asyncio.to_thread(run, "kill", folder.run_id)
@@ -248,13 +248,13 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
     )
     server = Serve()
     try:
-        await until(lambda: [f for f in RunFolder.all() if f.tended()], "a launcher")
+        await until(lambda: [f for f in RunFolder.all() if f.launcher_pid()], "a launcher")
         tab = await chromium.tab()
         await tab.open(server.url)
         await tab.wait_for("Living runs", "Demos")
         await tab.keys("Enter")
         await stepping(tab)
-        assert RunFolder.all()[0].tended() == up.pid
+        assert RunFolder.all()[0].launcher_pid() == up.pid
         await tab.keys("F9")
         await tab.wait_for("Receipt", "nothing is left alive")
         assert up.wait(DEADLINE) == 130

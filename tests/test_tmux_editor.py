@@ -104,7 +104,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     screen = window.wait_for("EXIT-CODE 0", "worker:2 on tf4: exited 0")
     assert "nothing is left on any host" in screen
     [folder] = RunFolder.all()
-    assert folder.tended() is None
+    assert folder.launcher_pid() is None
 
 
 @pytest.mark.timeout(180)

@@ -12,7 +12,7 @@ from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.session import Session
 from tui.exits import Exit
 from tui.headless import run_headless
@@ -36,7 +36,7 @@ def run_app(app: App[int]) -> BaseException | None:
 def is_ending(session: Session) -> bool:
     """The run is at its end, or its kill has begun: there is nothing to be left to anyone."""
     snapshot = session.snapshot()
-    over = snapshot.state in (RunState.KILLING, RunState.ENDED)
+    over = snapshot.state in (RunPhase.KILLING, RunPhase.ENDED)
     return over or snapshot.outcome is not None or not session.living
 
 

@@ -59,7 +59,7 @@ def _lines(snapshot: Snapshot, folder: Path) -> Iterator[str]:
 
 
 def _task(task: TaskView) -> str:
-    words = [task.how]
+    words = [task.exit_text]
     if task.reason:
         words.append(f"({task.reason})")
     if task.step is not None:

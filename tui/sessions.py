@@ -60,7 +60,7 @@ class Sessions:
 
     def hold(self, run: StoredRun, ask: Ask) -> RunControl:
         """A living run, to act on it: by the launcher that tends it, else it is taken over."""
-        if run.folder.tended() is None:
+        if run.folder.launcher_pid() is None:
             return self.take(run, ask)
         return self._keep(Viewer(run.folder))
 

@@ -11,8 +11,8 @@ from launcher.cluster.clusters import Stamp
 from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
+from launcher.session.discovery import ActiveRun
 from launcher.session.history import RunSummary, summary, unreadable_summary
-from launcher.session.living import LivingRun
 from launcher.store.runs import RunFolder
 from tui import demos
 
@@ -44,7 +44,7 @@ class RunEntry:
 
     summary: RunSummary
     launcher: int | None
-    living: LivingRun | None = None
+    living: ActiveRun | None = None
     asked: bool = False
 
     @property
@@ -102,7 +102,7 @@ class Shelf:
         entries = []
         for folder in folders[:MOST_RUNS]:
             told = self._summary(folder)
-            entries.append(RunEntry(told, None if told.over else folder.tended()))
+            entries.append(RunEntry(told, None if told.over else folder.launcher_pid()))
         shown = [unreadable_summary(run) for run in unreadable[:MOST_RUNS]]
         return entries + [RunEntry(told, None, asked=True) for told in shown]
 

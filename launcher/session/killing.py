@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 
 from ..run.snapshot import Snapshot
-from ..run.states import RunState
+from ..run.states import RunPhase
 from .attach import StoredRun
 from .session import Session
 from .viewing import Viewer
@@ -32,7 +32,7 @@ class Killing:
         self._began = time.monotonic()
         self._viewer: Viewer | None = None
         self._session: Session | None = None
-        if run.folder.tended() is not None:
+        if run.folder.launcher_pid() is not None:
             self._viewer = Viewer(run.folder)
             if not self._going_on() and not wish(run.folder.run_id, wish="kill"):
                 self._take_over()
@@ -49,11 +49,11 @@ class Killing:
         state, since = None, self._began
         while True:
             snapshot = (self._session or self._viewer_there()).snapshot()
-            if snapshot.state is RunState.ENDED:
+            if snapshot.state is RunPhase.ENDED:
                 return snapshot
             if snapshot.state is not state:
                 state, since = snapshot.state, time.monotonic()
-            tended = self._session is not None or self._run.folder.tended() is not None
+            tended = self._session is not None or self._run.folder.launcher_pid() is not None
             if time.monotonic() - since > self._patience(state, tended) and self._session is None:
                 self._take_over()  # it has died, or stands still
                 state = None
@@ -65,7 +65,7 @@ class Killing:
             self._session.wait()
             return
         began = time.monotonic()
-        while self._run.folder.tended() is not None and time.monotonic() - began < PATIENCE:
+        while self._run.folder.launcher_pid() is not None and time.monotonic() - began < PATIENCE:
             time.sleep(_PACE)
         self._viewer_there().close()
 
@@ -73,13 +73,13 @@ class Killing:
         assert self._viewer is not None
         return self._viewer
 
-    def _patience(self, state: RunState, tended: bool) -> float:
-        if tended and state is RunState.KILLING:
+    def _patience(self, state: RunPhase, tended: bool) -> float:
+        if tended and state is RunPhase.KILLING:
             return self._run.plan.settings.grace + PATIENCE
         return HEARD_SECONDS
 
     def _going_on(self) -> bool:
-        return self._viewer_there().snapshot().state in (RunState.KILLING, RunState.ENDED)
+        return self._viewer_there().snapshot().state in (RunPhase.KILLING, RunPhase.ENDED)
 
     def _take_over(self) -> None:
         if self._viewer is not None:

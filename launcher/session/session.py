@@ -20,15 +20,17 @@ from typing import Any
 from ..cluster.spec import Cluster
 from ..hosts.ssh import Question
 from ..ids import TaskId, new_run_id
-from ..plan.plan import Plan, make_plan
+from ..plan.plan import make_plan
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..store.disk import OtherProcess
 from ..store.logs import LogStore
 from ..store.metrics import Series
-from ..store.replay import Replay
-from ..store.runs import Journal, RunFolder, Tending
+from ..store.metrics_file import MetricsFile
+from ..store.run_writer import RunWriter
+from ..store.runs import LauncherLock, RunFolder
 from .engine import Engine
+from .past import Past
 from .questions import Questions
 from .wishes import open_door
 
@@ -46,30 +48,30 @@ class Session:
         self,
         folder: RunFolder,
         cluster: Cluster,
-        plan: Plan,
         *,
         resume: str | None = None,
-        past: Replay | None = None,
+        past: Past | None = None,
     ) -> None:
         """Use `launch`, or `attach.StoredRun.attach`, which knows the `past` of a run."""
         self.folder = folder
         self._disk = OtherProcess()
         self.logs = LogStore(folder.path, disk=self._disk)
-        self._journal = Journal(folder.journal, self._disk, self._broken)
+        self._writer = RunWriter(folder, self._disk, self._broken)
+        self._metrics = past.metrics if past else MetricsFile(folder.metrics)
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._records: list[Records] = []
         self._asker: Callable[[Question], Awaitable[str | None]] | None = None
         self._questions = Questions()
         self._engine = Engine(
             cluster,
-            plan,
+            folder.run_id,
             self.logs,
             publish=self.publish,
             record=self.record,
+            writer=self._writer,
             ask=self.ask,
             resume=resume,
             past=past,
-            unrecorded=lambda: self._journal.trouble,
         )
         self._snapshot = self._engine.snapshot()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,8 +90,7 @@ class Session:
     @classmethod
     def begin(cls, folder: RunFolder, cluster: Cluster, *, resume: str | None = None) -> Session:
         """Prepares a new run whose folder is made already."""
-        plan = make_plan(cluster, folder.run_id, resume=resume)
-        return cls(folder, cluster, plan, resume=resume)
+        return cls(folder, cluster, resume=resume)
 
     # --- life -----------------------------------------------------------------------------
 
@@ -138,7 +139,8 @@ class Session:
 
     def series(self, task: TaskId) -> Series:
         """What the task's metric lines said over time."""
-        return self._engine.series[task]
+        self._metrics.read()
+        return self._metrics.series(task)
 
     def kill_all(self, *, by_person: bool = True) -> None:
         """Ends everything; a second call at once."""
@@ -154,7 +156,6 @@ class Session:
 
     def detach(self) -> None:
         """Starts a launcher without a screen; when it has taken over, this one ends."""
-        self._engine.detaching = True
         threading.Thread(target=self._detach, name="detach", daemon=True).start()
 
     def close(self) -> None:
@@ -172,7 +173,7 @@ class Session:
         """Called by the engine: to who listens, and to disk when that takes it."""
         for records in self._records:
             records.put(record)
-        self._journal.write(record)
+        self._writer.public(record)
 
     async def ask(self, question: Question) -> str | None:
         """Called by the engine when only a person can answer."""
@@ -212,25 +213,25 @@ class Session:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ready.set()
-        with Tending(self.folder, self._disk):
+        with LauncherLock(self.folder, self._disk):
             async with open_door(self.folder.run_id, self, self._questions):
                 await self._engine.main()
             await self._finish_writing()
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""
-        monitor, journal = self._engine.outputs.monitor, self._journal
+        monitor, journal = self._engine.outputs.monitor, self._writer
         deadline = time.monotonic() + WRITE_SECONDS
         while not (monitor.idle and journal.idle):
             if time.monotonic() > deadline:
                 what = f"{journal.unwritten} events and {monitor.unstored} log bytes"
                 text = f"{what} are not stored here: the disk does not take them"
-                self._engine.feed(ev.Noted(time.time(), text))
+                self._engine.feed(ev.NoteAdded(time.time(), text))
                 return
             await asyncio.sleep(0.01)
 
     def _close_files(self) -> None:
-        monitor, journal = self._engine.outputs.monitor, self._journal
+        monitor, journal = self._engine.outputs.monitor, self._writer
         monitor.close()
         journal.close()
 
@@ -258,9 +259,8 @@ class Session:
         with suppress(subprocess.TimeoutExpired):
             status = process.wait(3)
         if status is not None and not self._done.is_set():
-            self._engine.detaching = False
             text = f"could not detach: the background launcher ended with {status}; see {log}"
-            self._feed(ev.Noted(time.time(), text))
+            self._feed(ev.NoteAdded(time.time(), text))
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:

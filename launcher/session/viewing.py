@@ -15,22 +15,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..cluster.file import load
 from ..hosts.credentials import Ask
 from ..ids import TaskId
-from ..plan.plan import make_plan
 from ..run.snapshot import Snapshot
-from ..run.states import Outcome, RunState, TaskState
+from ..run.states import Outcome, RunPhase, TaskState
 from ..store.logs import LogStore
 from ..store.metrics import Series
-from ..store.replay import Replay
 from ..store.runs import RunFolder
-from ..store.stored_events import Damage, Lines, RunEvent, events, open_regular, records
+from .attach import StoredRun
 from .questions import Answers
 from .wishes import Watch, wish
 
 _PACE = 0.1
-_CHUNK = 1 << 20
 _ALONE = 3.0
 """Seconds without a launcher after which the run counts as unwatched: a takeover is shorter."""
 _PATIENCE = 60.0
@@ -60,15 +56,12 @@ class Viewer:
             ClusterFileError: the stored cluster file cannot be read.
         """
         self.folder = folder
-        self._tended = tended or (lambda: folder.tended() is not None)
+        self._tended = tended or (lambda: folder.launcher_pid() is not None)
         self._rescue = rescue
         self._answers = Answers(ask, self._answer) if ask is not None else None
-        plan = make_plan(load(folder.cluster_file, base=folder.origin), folder.run_id)
-        self._damage = Damage()
-        self._lines = Lines(self._damage)
-        self._replay = Replay(plan, (), self._damage)
+        self._run = StoredRun(folder)
+        self._size = -1
         self._notes: list[str] = []
-        self._offset = 0
         self._watch = Watch(folder.run_id)
         self._live: Snapshot | None = None
         self._alone_since: float | None = None
@@ -93,7 +86,7 @@ class Viewer:
     @property
     def living(self) -> bool:
         """The run has not ended."""
-        return self._snapshot.state is not RunState.ENDED
+        return self._snapshot.state is not RunPhase.ENDED
 
     def snapshot(self) -> Snapshot:
         """The run as its launcher tells it; without one, as its events do."""
@@ -105,7 +98,8 @@ class Viewer:
 
     def series(self, task: TaskId) -> Series:
         """What the task's metric lines said over time."""
-        return self._replay.series[task]
+        self._run.metrics.read()
+        return self._run.metrics.series(task)
 
     def kill_all(self) -> None:
         """Ends everything; a second call at once."""
@@ -124,7 +118,7 @@ class Viewer:
         """Looks no more; the run is tended elsewhere already."""
         self.close()
         self._thread.join(1.0)
-        self._publish(replace(self._snapshot, state=RunState.ENDED, outcome=Outcome.DETACHED))
+        self._publish(replace(self._snapshot, state=RunPhase.ENDED, outcome=Outcome.DETACHED))
 
     def close(self) -> None:
         """Stops looking."""
@@ -150,7 +144,7 @@ class Viewer:
                 self._closed.wait(_PACE)
             if not self._closed.is_set():
                 self._publish(self._look())
-            if self._replay.over and not (self._watch.connected or behind):
+            if self._run.over and not (self._watch.connected or behind):
                 break
         self._watch.close()
         if self._answers is not None:
@@ -163,25 +157,16 @@ class Viewer:
                 listener(snapshot)
 
     def _read_events(self) -> bool:
-        """Reads on in the run's events; True when there is more."""
-        data = b""
-        try:
-            with open_regular(self.folder.journal) as file:
-                file.seek(self._offset)
-                data = file.read(_CHUNK)
-        except FileNotFoundError:
-            return False  # the run has just been made
-        except OSError as error:
-            self._damage.reason = error.strerror or str(error)
-        self._offset += len(data)
-        for event in events(records(self._lines.feed(data), self._damage), self._damage):
-            self._replay.read(event)
-            if isinstance(event, RunEvent) and event.note is not None:
-                self._notes.append(event.note)
-        return len(data) == _CHUNK
+        """Reads the run's journal again when it has grown."""
+        with suppress(OSError):
+            size = self.folder.journal.stat().st_size
+            if size != self._size:
+                self._size = size
+                self._run = StoredRun(self.folder)
+        return False
 
     def _look(self) -> Snapshot:
-        snapshot = self._live or self._alone(self._replay.snapshot)
+        snapshot = self._live or self._alone(self._run.snapshot())
         tasks = []
         for view in snapshot.tasks:
             log = self._logs.open(view.id)
@@ -193,15 +178,15 @@ class Viewer:
                 if info.st_size and self._live is None:
                     last = info.st_mtime
             tasks.append(replace(view, log_size=log.size, last_output=last))
-        told = self._damage.told(self.run_id)
-        notes = (*self._notes, *([told] if told else ()))
+        told = self._run.damage.told(self.run_id)
+        notes = (*snapshot.notes, *self._notes, *([told] if told else ()))
         return replace(snapshot, tasks=tuple(tasks), notes=notes)
 
     def _alone(self, snapshot: Snapshot) -> Snapshot:
         """What is known when no launcher tells it. Tasks of a run that nobody tends are not
         shown as if they were being watched."""
         now = time.monotonic()
-        if self._watch.connected or snapshot.state is RunState.ENDED or self._tended():
+        if self._watch.connected or snapshot.state is RunPhase.ENDED or self._tended():
             self._alone_since = None
             return snapshot
         if self._alone_since is None:
@@ -220,7 +205,7 @@ class Viewer:
 
     def _last_words(self) -> str:
         """What the launcher wrote before it died, when it had not even begun."""
-        if self._replay.met is None:
+        if not self._run.run.contacted_hosts:
             with suppress(OSError):
                 said = (self.folder.path / "launcher.log").read_text(errors="replace")
                 return f"\n{said[-500:].strip()}"

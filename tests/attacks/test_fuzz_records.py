@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from launcher.run import events as ev
 from launcher.run.run import Run
 from launcher.session.attach import StoredRun
-from launcher.session.history import PastRun, summary
+from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
 from tui.report import report
 
@@ -147,16 +147,16 @@ def test_any_bytes_are_read(
     told = summary(folder)
     run = StoredRun(folder)
     assert not told.over or run.over, "the list says over, the whole record does not"
-    report(PastRun(run).snapshot(), Path(path))
-    report(run.replay.snapshot, Path(path))
+    report(FinishedRun(run).snapshot(), Path(path))
+    report(run.snapshot(), Path(path))
 
-    taken = Run.attach(run.plan, run.replay.snapshot, run.replay.met)
+    taken = Run.attach(run.plan, run.snapshot(), run.replay.met)
     taken.handle(ev.Begin(2000.0))
     instructions = taken.handle(ev.KillAll(2000.0))
     owed = {"localhost"} if run.replay.met is None else run.replay.met
     killed = {one.host for one in instructions if isinstance(one, ev.KillHost)}
-    killing = run.replay.snapshot.state.value == "killing"
+    killing = run.snapshot().state.value == "killing"
     assert killed == owed or killing
     if run.over and run.damage:
-        receipt = run.replay.snapshot.receipt
+        receipt = run.snapshot().receipt
         assert receipt is not None and [one.host for one in receipt.hosts] == ["localhost"]

@@ -17,7 +17,7 @@ from launcher.hosts.link import Link
 from launcher.hosts.ssh import Logins
 from launcher.run import events as ev
 from launcher.run.run import Run
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session import engine, session
 from launcher.session.figures import Figures
 from launcher.session.leaving import Leaving
@@ -109,7 +109,7 @@ def check_end(run: Session) -> None:
     """It has ended with 4 and the reason, and nothing is left."""
     assert run.wait(30), "it hangs"
     seen = run.snapshot()
-    assert seen.state is RunState.ENDED
+    assert seen.state is RunPhase.ENDED
     assert seen.exit_code == 4
     assert "boom" in seen.launcher_error
     assert seen.receipt is not None

@@ -17,7 +17,7 @@ from launcher.ids import TaskId
 from launcher.session.attach import StoredRun
 from launcher.session.history import summary
 from launcher.session.viewing import Viewer
-from launcher.store.records import metric_record
+from launcher.store.public_events import metric_record
 from launcher.store.runs import RunFolder
 from launcher.store.stored_events import Damage
 from tests.beds.inprocess import SshServer
@@ -95,7 +95,7 @@ def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
     folder = odd_run(name, b"".join(whole))
     stored = StoredRun(folder)
     assert stored.damage.records == 1
-    assert stored.replay.snapshot.notes == ("seen",)
+    assert stored.snapshot().notes == ("seen",)
     assert not stored.over and stored.replay.met is None
     told = summary(folder)
     assert (told.started, told.last) == (1000.0, 1000.0)
@@ -121,7 +121,7 @@ def test_a_line_of_100_mb_costs_no_memory() -> None:
     finally:
         tracemalloc.stop()
     assert stored.damage.records == 1
-    assert stored.replay.snapshot.notes == ("behind",)
+    assert stored.snapshot().notes == ("behind",)
     assert told.last == 1000.0
     assert peak < 20 << 20
 
@@ -280,7 +280,7 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
     assert record["time"] > 1e9 and "rate" not in record and "state" not in record
     folder = RunFolder.find(up.run_id)
     assert (damage_of(folder).records, summary(folder).step) == (0, 8)
-    assert StoredRun(folder).replay.snapshot.tasks[0].metrics == record["values"]
+    assert StoredRun(folder).snapshot().tasks[0].metrics == record["values"]
     assert run("ps").stderr == "tfmux: no active runs\n"
 
 
@@ -306,7 +306,7 @@ def test_metrics_of_the_earlier_form_are_read() -> None:
     line = {**old, "step": 7.0, "loss": 0.25, "acc": 0.5, "rate": 1.5}
     folder = odd_run("old", "".join(json.dumps(one) + "\n" for one in (START, line)).encode())
     stored = StoredRun(folder)
-    view = stored.replay.snapshot.tasks[0]
+    view = stored.snapshot().tasks[0]
     assert not stored.damage
     assert (view.step, view.loss, view.rate) == (7, 0.25, 1.5)
     assert view.metrics == {"step": 7.0, "loss": 0.25, "acc": 0.5}

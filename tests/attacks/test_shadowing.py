@@ -50,14 +50,14 @@ import sys, time
 from pathlib import Path
 from launcher.cluster.file import load
 from launcher.session.session import Session
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from tui.detaching import detach_command
 
 file = Path(sys.argv[1])
 session = Session.launch(load(file, for_launch=True), file.read_text())
 session.detach_with(detach_command(session))
 session.start()
-while session.snapshot().state is not RunState.RUNNING:
+while session.snapshot().state is not RunPhase.RUNNING:
     time.sleep(0.05)
 session.detach()
 assert session.wait(60)
@@ -124,7 +124,7 @@ def test_detaching(folder: Path) -> None:
         assert done.returncode == 0, done.stderr
         run_id, status = done.stdout.split()
         assert status == "0"
-        assert RunFolder(runs_home() / run_id).tended() is not None
+        assert RunFolder(runs_home() / run_id).launcher_pid() is not None
     finally:
         killed = tfmux(folder, "kill", "--all")
     assert killed.returncode == 0, killed.stderr
@@ -145,7 +145,7 @@ async def test_a_page_that_launches(folder: Path) -> None:
                     await page.send_json(["stdin", "l"])
                     running = partial(wait_until, lambda: any(map(alive, RunFolder.all())), "a log")
                     await asyncio.to_thread(running)
-                assert RunFolder.all()[0].tended() is not None
+                assert RunFolder.all()[0].launcher_pid() is not None
     finally:
         killed = await asyncio.to_thread(run, "kill", "--all")
     assert killed.returncode == 0, killed.stderr

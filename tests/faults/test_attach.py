@@ -29,14 +29,14 @@ import sys, time
 from pathlib import Path
 from launcher.cluster.file import load
 from launcher.session.session import Session
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from tui.commands.launch import detach_command
 
 file = Path(sys.argv[1])
 session = Session.launch(load(file, for_launch=True), file.read_text())
 session.detach_with(detach_command(session))
 session.start()
-while session.snapshot().state is not RunState.RUNNING:
+while session.snapshot().state is not RunPhase.RUNNING:
     time.sleep(0.05)
 session.detach()
 assert session.wait(60)

@@ -16,7 +16,7 @@ import pytest
 from launcher.cluster.file import loads
 from launcher.homes import runs_home
 from launcher.session.attach import StoredRun
-from launcher.session.history import PastRun, summary
+from launcher.session.history import FinishedRun, summary
 from launcher.session.session import Session
 from launcher.session.viewing import Viewer
 from launcher.store.runs import RunFolder
@@ -65,7 +65,7 @@ def past_run(number: int) -> RunFolder:
 def look(folder: RunFolder) -> None:
     """What the home screen, the run screen and a page do with it."""
     assert summary(folder).over
-    past = PastRun(StoredRun(folder))
+    past = FinishedRun(StoredRun(folder))
     for view in past.snapshot().tasks:
         assert past.logs.open(view.id).read(0, 6) == b"a line"
     past.close()

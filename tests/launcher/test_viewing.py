@@ -19,7 +19,7 @@ import pytest
 from launcher.cluster.file import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import HostView, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
 from launcher.session.session import Session
@@ -117,7 +117,7 @@ def test_what_is_waited_for_is_seen(tmp_path: Path) -> None:
     never = CLUSTER.replace(TICKER, "import time\ntime.sleep(1000)\n")
     with launched(tmp_path, never) as session, viewed(session.folder) as viewer:
         seen = wait(viewer, lambda s: "ps:0" in s.waiting, "waiting for ps:0")
-        assert seen.state is RunState.STARTING and seen.waiting_since is not None
+        assert seen.state is RunPhase.STARTING and seen.waiting_since is not None
 
 
 def test_anyone_who_looks_may_end_the_run_and_all_see_the_receipt(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_anyone_who_looks_may_end_the_run_and_all_see_the_receipt(tmp_path: Path
             wait(one, stepping(1), "step 1")
             one.kill_all()
             for viewer in (one, other):
-                ended = wait(viewer, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+                ended = wait(viewer, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
                 assert (ended.outcome, ended.exit_code) == (Outcome.KILLED, 130)
                 assert ended.receipt is not None and ended.receipt.clean
             session.wait(DEADLINE)
@@ -168,7 +168,7 @@ def test_a_kill_before_the_launcher_listens_is_not_lost(tmp_path: Path) -> None:
         session = Session.begin(folder, cluster)
         session.start()
         try:
-            ended = wait(viewer, lambda s: s.state is RunState.ENDED, "the end")
+            ended = wait(viewer, lambda s: s.state is RunPhase.ENDED, "the end")
             assert ended.outcome is Outcome.KILLED
         finally:
             session.kill_all()
@@ -205,7 +205,7 @@ def test_a_launcher_that_dies_is_told_and_a_kill_finds_another(tmp_path: Path) -
             viewer.restart(WORKER)
             wait(viewer, lambda s: any("not heard" in note for note in s.notes), "a note")
             viewer.kill_all()
-            ended = wait(viewer, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+            ended = wait(viewer, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
             assert ended.receipt is not None and ended.receipt.clean
             assert len(rescuers) == 1 and rescuers[0].wait(DEADLINE)
     finally:
@@ -220,7 +220,7 @@ def test_a_snapshot_is_the_same_behind_the_door(loss: float | None) -> None:
     """Also a loss that is no number."""
     task = TaskView(WORKER, "tf1", "tf1:1", TaskState.RUNNING, loss=loss, metrics={"x": 1.0})
     host = HostView("tf1", "root@tf1", HostState.UP, usage={WORKER: (0.5, 1 << 30)})
-    before = Snapshot("r", "seen", RunState.RUNNING, (task,), (host,), 1.0, notes=("a\nb",))
+    before = Snapshot("r", "seen", RunPhase.RUNNING, (task,), (host,), 1.0, notes=("a\nb",))
     after = decode(encode(before))
     assert encode(before).count(b"\n") == 1
     if loss is not None and math.isnan(loss):

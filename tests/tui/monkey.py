@@ -30,7 +30,7 @@ from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
 from launcher.preflight import CHECKS, Finding, Pair, Reach, Report, Severity
 from launcher.run.snapshot import Attempt, Failure
-from launcher.run.states import Outcome, RunState, TaskState
+from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
@@ -181,7 +181,7 @@ class Monkey:
         folder.mkdir()
         run = ScriptedRun(folder, workers=self.rng.choice((2, 2, 2, 30)), hosts=2)
         run.all_tasks(state=TaskState.RUNNING, started=time.time())
-        run.change(state=RunState.RUNNING)
+        run.change(state=RunPhase.RUNNING)
         self._runs.append(run)
         for _ in range(30):
             self.chat(run)

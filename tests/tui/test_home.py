@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from launcher.cluster import clusters
 from launcher.cluster.file import load, loads
 from launcher.homes import runs_home
-from launcher.store.runs import RunFolder, Tending
+from launcher.store.runs import RunFolder, LauncherLock
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -219,7 +219,7 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
 async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
     """A launcher holds its lock: it is listed as living; F9 lists it and asks, Esc leaves it."""
     folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
-    with Tending(folder) as tending:
+    with LauncherLock(folder) as tending:
         assert tending.try_lock()
         async with home() as pilot:
             await shows(pilot, "▶ lives")
@@ -227,7 +227,7 @@ async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("escape")
             await until(pilot, lambda: missing(pilot, "on all hosts?"))
-            assert folder.tended()
+            assert folder.launcher_pid()
 
 
 async def test_f9_has_the_launcher_of_a_living_run_end_it(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Launches:
             return Launched(lock, again=True)
         try:
             earlier = self._named(path)
-            if earlier is not None and _open(earlier) and earlier.tended() is not None:
+            if earlier is not None and _open(earlier) and earlier.launcher_pid() is not None:
                 return Launched(earlier, again=True)  # another launcher has taken it over
             os.ftruncate(lock, 0)
             run_id = new_run_id(cluster.name)
@@ -98,7 +98,7 @@ class Launches:
 
     def tended(self, folder: RunFolder) -> bool:
         """A launcher has the run, or is about to."""
-        if folder.tended() is not None:
+        if folder.launcher_pid() is not None:
             return True
         named = [path for path in self._paths() if _is(self._named(path), folder)]
         return any(_held(path) for path in named)
@@ -110,7 +110,7 @@ class Launches:
             folder = self._named(path)
             if folder is None or any(_is(folder, one) for one in found) or not _open(folder):
                 continue
-            if _held(path) or folder.tended() is not None:
+            if _held(path) or folder.launcher_pid() is not None:
                 found.append(folder)
         return found
 
