@@ -78,11 +78,24 @@ class Story:
         self.run.validate()
         return out
 
-    def start(self, task: str, attempt: int = 1) -> list[Instruction]:
-        """The instructions that start an attempt."""
-        planned = self.run.plan.task(name(task))
-        timer = SetTimer(ReadyTimeout(name(task), attempt), self.run.plan.start_timeout)
-        return [StartTask(planned, attempt), timer]
+    def start(self, *tasks: str, attempt: int = 1) -> list[Instruction]:
+        """The instructions that start an attempt of each."""
+        out: list[Instruction] = []
+        for task in map(name, tasks):
+            out.append(StartTask(self.run.plan.task(task), attempt))
+            out.append(SetTimer(ReadyTimeout(task, attempt), self.run.plan.start_timeout))
+        return out
+
+    def shut_down(self, *hosts: str) -> list[Instruction]:
+        """The instructions that end everything, with the grace."""
+        kills = [KillHost(host, None, 5.0) for host in hosts or ("a", "b")]
+        return [*kills, SetTimer(ShutdownTimeout(), 13.0)]
+
+    def end(
+        self, outcome: Outcome, code: int, hosts: Sequence[str] = ("a", "b")
+    ) -> list[Instruction]:
+        """The instructions at the end of a run whose hosts have confirmed."""
+        return [*map(ReleaseHost, hosts), End(outcome, code)]
 
     @property
     def seen(self) -> Snapshot:
@@ -143,6 +156,10 @@ class Story:
         return self.tell(ev.TimerFired, timer)
 
 
+def kill(host: str, task: str, grace: float) -> Instruction:
+    return KillHost(host, (name(task),), grace)
+
+
 def starts(out: Sequence[Instruction]) -> list[tuple[str, int]]:
     return [(str(i.task.id), i.attempt) for i in out if isinstance(i, StartTask)]
 
@@ -173,16 +190,16 @@ def test_checks_come_when_all_hosts_have_answered_and_staging_after_them() -> No
     assert story.up("b") == [CheckHosts()]
     assert story.tell(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
     assert story.tell(ev.Staged, "b") == []
-    assert starts(story.tell(ev.Staged, "a")) == [("ps:0", 1)]
+    assert story.tell(ev.Staged, "a") == story.start("ps:0")
 
 
 def test_each_stage_waits_for_the_one_before() -> None:
     """ps until it listens, the chief until it listens, then all others at once."""
     story = Story()
-    assert starts(story.staged()) == [("ps:0", 1)]
-    assert starts(story.begun("ps:0")) == []
-    assert starts(story.tell(ev.TaskReady, name("ps:0"), 1)) == [("worker:0", 1)]
-    assert starts(story.ready("worker:0")) == [("worker:1", 1), ("worker:2", 1)]
+    assert story.staged() == story.start("ps:0")
+    assert story.begun("ps:0") == []
+    assert story.tell(ev.TaskReady, name("ps:0"), 1) == story.start("worker:0")
+    assert story.ready("worker:0") == story.start("worker:1", "worker:2")
     assert story.phase() is RunPhase.STARTING
     story.ready("worker:1", "worker:2")
     assert story.phase() is RunPhase.RUNNING
@@ -228,8 +245,8 @@ def test_ready_by_time_and_by_start() -> None:
     story = Story(text=text)
     story.staged()
     assert timers(story.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): 3.0}
-    assert starts(story.fired(ReadyDelay(name("ps:0"), 1))) == [("worker:0", 1)]
-    assert starts(story.begun("worker:0")) == [("worker:1", 1), ("worker:2", 1)]
+    assert story.fired(ReadyDelay(name("ps:0"), 1)) == story.start("worker:0")
+    assert story.begun("worker:0") == story.start("worker:1", "worker:2")
 
 
 def test_a_task_that_is_done_before_it_was_ready_does_not_hold_the_start_up() -> None:
@@ -237,7 +254,7 @@ def test_a_task_that_is_done_before_it_was_ready_does_not_hold_the_start_up() ->
     story.staged()
     story.ready("ps:0")
     story.begun("worker:0")
-    assert starts(story.exited("worker:0", 0)) == [("worker:1", 1), ("worker:2", 1)]
+    assert story.exited("worker:0", 0) == story.start("worker:1", "worker:2")
 
 
 def test_metrics_make_ready_running_and_may_name_the_total_of_steps() -> None:
@@ -263,7 +280,7 @@ def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped() ->
         WatchSilence(name("worker:2"), 60.0),
     ]
     assert story.exited("worker:1") == []
-    assert kills(story.exited("worker:2")) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.exited("worker:2") == story.shut_down()
     story.exited("ps:0", None, "TERM")
     assert story.receipt("a") == []
     out = story.receipt("b")
@@ -283,7 +300,7 @@ def test_success_all_waits_for_everybody() -> None:
     assert story.phase() is RunPhase.RUNNING
     story.exited("worker:2")
     assert kills(story.exited("worker:1"))
-    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.SUCCESS, 0)]
+    assert story.receipt("a") + story.receipt("b") == story.end(Outcome.SUCCESS, 0)
 
 
 def test_a_program_that_hangs_at_its_end_is_named_and_has_failed() -> None:
@@ -292,10 +309,10 @@ def test_a_program_that_hangs_at_its_end_is_named_and_has_failed() -> None:
     story.exited("worker:0")
     story.exited("worker:1")
     out = story.tell(ev.OutputStalled, name("worker:2"), 60.0)
-    assert kills(out) == [("b", ["worker:2"], 5.0)]
+    assert out == [kill("b", "worker:2", 5.0)]
     assert "hangs at its end" in story.task("worker:2").reason
-    assert kills(story.exited("worker:2", None, "TERM")) == [("a", None, 5.0), ("b", None, 5.0)]
-    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.FAILED, 1)]
+    assert story.exited("worker:2", None, "TERM") == story.shut_down()
+    assert story.receipt("a") + story.receipt("b") == story.end(Outcome.FAILED, 1)
 
 
 def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
@@ -310,8 +327,8 @@ def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
         assert kills(out) == [(host, [worker], 5.0)]
         out = story.exited(worker, None, "TERM")
         assert story.state(worker) is TaskState.STOPPED
-    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
-    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.SUCCESS, 0)]
+    assert out == story.shut_down()
+    assert story.receipt("a") + story.receipt("b") == story.end(Outcome.SUCCESS, 0)
 
 
 def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
@@ -343,7 +360,7 @@ def test_silence_of_a_lost_host_is_not_a_hang() -> None:
 def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:
     story = Story(settings='on_failure = "keep"')
     story.running()
-    assert kills(story.exited("ps:0", 3)) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.exited("ps:0", 3) == story.shut_down()
     failure = story.seen.first_failure
     assert failure is not None and (str(failure.task), failure.how) == ("ps:0", "exit 3")
 
@@ -351,10 +368,10 @@ def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:
 def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
     story = Story(settings='on_failure = "keep"')
     story.running()
-    assert kills(story.exited("worker:1", 1)) == []
+    assert story.exited("worker:1", 1) == []
     story.exited("worker:0")
     assert kills(story.exited("worker:2"))
-    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.FAILED, 1)]
+    assert story.receipt("a") + story.receipt("b") == story.end(Outcome.FAILED, 1)
 
 
 def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
@@ -377,14 +394,14 @@ def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:
     story = Story(jobs=jobs)
     story.running()
     story.begun("board:0")
-    assert kills(story.exited("board:0", 9)) == []
+    assert story.exited("board:0", 9) == []
     assert story.state("board:0") is TaskState.FAILED
     assert story.seen.first_failure is None
     assert any("board:0" in note for note in story.seen.notes)
     story.exited("worker:0")
     story.exited("worker:1")
     assert kills(story.exited("worker:2"))
-    assert ends(story.receipt("a") + story.receipt("b")) == [(Outcome.SUCCESS, 0)]
+    assert story.receipt("a") + story.receipt("b") == story.end(Outcome.SUCCESS, 0)
 
 
 def test_the_end_of_an_earlier_attempt_says_nothing_of_the_present_one() -> None:
@@ -405,11 +422,11 @@ def test_a_failed_task_is_started_again_after_a_growing_pause() -> None:
     story = Story(settings='on_failure = "restart"\nmax_restarts = 2')
     story.running()
     out = story.exited("worker:1", 1)
-    assert kills(out) == [("b", ["worker:1"], 0.0)]
-    assert timers(out) == {RestartDelay(name("worker:1"), 1): 1.0}
+    pause = SetTimer(RestartDelay(name("worker:1"), 1), 1.0)
+    assert out == [kill("b", "worker:1", 0.0), pause]
     assert story.state("worker:1") is TaskState.BACKOFF
     story.receipt("b", ["worker:1"])
-    assert starts(story.fired(RestartDelay(name("worker:1"), 1))) == [("worker:1", 2)]
+    assert story.fired(RestartDelay(name("worker:1"), 1)) == story.start("worker:1", attempt=2)
     story.ready("worker:1", attempt=2)
     assert timers(story.exited("worker:1", 1, attempt=2)) == {
         RestartDelay(name("worker:1"), 2): 2.0
@@ -418,7 +435,7 @@ def test_a_failed_task_is_started_again_after_a_growing_pause() -> None:
     story.fired(RestartDelay(name("worker:1"), 2))
     story.ready("worker:1", attempt=3)
     assert [a.number for a in story.task("worker:1").attempts] == [1, 2, 3]
-    assert kills(story.exited("worker:1", 1, attempt=3)) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.exited("worker:1", 1, attempt=3) == story.shut_down()
     assert story.state("worker:1") is TaskState.FAILED
 
 
@@ -441,7 +458,7 @@ def test_the_next_attempt_waits_until_the_last_one_is_seen_gone() -> None:
     story.running()
     story.exited("worker:1", 1)
     assert story.fired(RestartDelay(name("worker:1"), 1)) == []
-    assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+    assert story.receipt("b", ["worker:1"]) == story.start("worker:1", attempt=2)
 
 
 def test_a_restart_by_hand_ends_the_task_first() -> None:
@@ -454,7 +471,7 @@ def test_a_restart_by_hand_ends_the_task_first() -> None:
         assert story.tell(ev.Restart, name("worker:1"), hard) == []  # pressed twice
         assert story.exited("worker:1", None, "TERM") == []
         assert story.state("worker:1") is TaskState.BACKOFF
-        assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+        assert story.receipt("b", ["worker:1"]) == story.start("worker:1", attempt=2)
         assert story.seen.first_failure is None
 
 
@@ -464,18 +481,18 @@ def test_a_restart_by_hand_during_the_pause_does_not_start_twice() -> None:
     story.exited("worker:1", 1)
     story.tell(ev.Restart, name("worker:1"))
     assert story.fired(RestartDelay(name("worker:1"), 1)) == []
-    assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+    assert story.receipt("b", ["worker:1"]) == story.start("worker:1", attempt=2)
     assert story.receipt("b", ["worker:1"]) == []
 
 
 def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does() -> None:
     story = Story()
     story.running()
-    assert kills(story.tell(ev.SignalTask, name("worker:2"), "KILL")) == [("b", ["worker:2"], 0.0)]
-    assert kills(story.exited("worker:2", None, "KILL")) == []
+    assert story.tell(ev.SignalTask, name("worker:2"), "KILL") == [kill("b", "worker:2", 0.0)]
+    assert story.exited("worker:2", None, "KILL") == []
     assert story.state("worker:2") is TaskState.KILLED
-    assert kills(story.tell(ev.SignalTask, name("worker:0"), "TERM")) == [("a", ["worker:0"], 5.0)]
-    assert kills(story.exited("worker:0", None, "TERM")) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.tell(ev.SignalTask, name("worker:0"), "TERM") == [kill("a", "worker:0", 5.0)]
+    assert story.exited("worker:0", None, "TERM") == story.shut_down()
 
 
 # --- kill-all -----------------------------------------------------------------------------------
@@ -485,11 +502,11 @@ def test_kill_all_is_one_broadcast_and_ends_in_a_receipt() -> None:
     story = Story()
     story.running()
     out = story.tell(ev.KillAll)
-    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert out == story.shut_down()
     assert story.seen.kill_deadline == story.now + 5
     story.exited("ps:0", None, "TERM")
     assert story.receipt("a", signalled=2) == []
-    assert ends(story.receipt("b", signalled=3)) == [(Outcome.KILLED, 130)]
+    assert story.receipt("b", signalled=3) == story.end(Outcome.KILLED, 130)
     receipt = story.seen.receipt
     assert receipt is not None and receipt.clean
     assert [(h.host, h.signalled) for h in receipt.hosts] == [("a", 2), ("b", 3)]
@@ -501,9 +518,9 @@ def test_a_second_press_kills_now_only_where_something_is_left() -> None:
     story.running()
     story.tell(ev.KillAll)
     story.receipt("a")
-    assert kills(story.tell(ev.KillAll)) == [("b", None, 0.0)]
-    assert kills(story.tell(ev.KillAll)) == [("b", None, 0.0)]
-    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert story.tell(ev.KillAll) == [KillHost("b", None, 0.0)]
+    assert story.tell(ev.KillAll) == [KillHost("b", None, 0.0)]
+    assert story.receipt("b") == story.end(Outcome.KILLED, 130)
     assert story.tell(ev.KillAll) == []
 
 
@@ -512,7 +529,7 @@ def test_by_term_the_exit_code_is_another() -> None:
     story.running()
     story.tell(ev.KillAll, by_person=False)
     story.receipt("a")
-    assert ends(story.receipt("b")) == [(Outcome.TERMINATED, 143)]
+    assert story.receipt("b") == story.end(Outcome.TERMINATED, 143)
 
 
 def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
@@ -524,14 +541,14 @@ def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
     assert story.exited("ps:0", 1) == []
     assert story.fired(RestartDelay(name("ps:0"), 1)) == []
     assert story.receipt("a") == []
-    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert story.receipt("b") == story.end(Outcome.KILLED, 130)
     assert story.state("worker:1") is TaskState.PENDING
 
 
-def test_kill_before_any_host_was_met_ends_at_once() -> None:
+def test_kill_before_any_host_was_contacted_ends_at_once() -> None:
     story = Story()
     story.tell(ev.Begin)
-    assert ends(story.tell(ev.KillAll)) == [(Outcome.KILLED, 130)]
+    assert story.tell(ev.KillAll) == story.end(Outcome.KILLED, 130, ())
 
 
 def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
@@ -539,10 +556,10 @@ def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
     story.tell(ev.Begin)
     story.up("a", "b")
     story.tell(ev.HostsChecked, FACTS)
-    assert kills(story.tell(ev.KillAll)) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.tell(ev.KillAll) == story.shut_down()
     assert story.tell(ev.Staged, "a") == []
     story.receipt("a")
-    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert story.receipt("b") == story.end(Outcome.KILLED, 130)
 
 
 def test_survivors_are_reported_and_the_exit_code_says_unconfirmed() -> None:
@@ -551,7 +568,7 @@ def test_survivors_are_reported_and_the_exit_code_says_unconfirmed() -> None:
     story.tell(ev.KillAll)
     story.receipt("a")
     out = story.receipt("b", survivors=(Survivor(7, "stuck", "D"),))
-    assert ends(out) == [(Outcome.KILLED, 4)]
+    assert out == story.end(Outcome.KILLED, 4)
     assert story.state("worker:1") is not TaskState.KILLED
 
 
@@ -593,7 +610,7 @@ def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None
     story.ready("worker:0")
     story.begun("worker:2")
     story.lost("b")
-    assert starts(story.up("b", tasks=[held("worker:2")])) == [("worker:1", 1)]
+    assert story.up("b", tasks=[held("worker:2")]) == story.start("worker:1")[:1]
 
 
 def test_a_task_that_a_new_agent_does_not_know_has_ended() -> None:
@@ -602,7 +619,7 @@ def test_a_task_that_a_new_agent_does_not_know_has_ended() -> None:
     story.running()
     story.lost("b")
     out = story.up("b", agent_exit="the agent died")
-    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert out == story.shut_down()
     failure = story.seen.first_failure
     assert failure is not None and failure.how == "ended unseen, the agent died"
     assert any("meanwhile: the agent died" in note for note in story.seen.notes)
@@ -626,11 +643,11 @@ def test_a_kill_of_one_task_that_got_lost_is_repeated() -> None:
     story.lost("b")
     story.tell(ev.Restart, name("worker:1"))
     out = story.up("b", tasks=[held("worker:1"), held("worker:2")])
-    assert kills(out) == [("b", ["worker:1"], 5.0)]
+    assert out == [kill("b", "worker:1", 5.0)]
     story.exited("worker:1", None, "TERM")
-    assert starts(story.receipt("b", ["worker:1"])) == [("worker:1", 2)]
+    assert story.receipt("b", ["worker:1"]) == story.start("worker:1", attempt=2)
     story.lost("b")
-    assert kills(story.up("b", tasks=[held("worker:1", 2), held("worker:2")])) == []
+    assert story.up("b", tasks=[held("worker:1", 2), held("worker:2")]) == []
 
 
 def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed() -> None:
@@ -638,9 +655,9 @@ def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed() -
     story.running()
     story.lost("b")
     out = story.fired(LeaseEnd("b"))
-    assert kills(out) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert out == story.shut_down()
     story.receipt("a")
-    assert ends(story.fired(ShutdownTimeout())) == [(Outcome.FAILED, 4)]
+    assert story.fired(ShutdownTimeout()) == story.end(Outcome.FAILED, 4, ["a"])
     receipt = story.seen.receipt
     assert receipt is not None and not receipt.clean
     away = receipt.hosts[1]
@@ -669,8 +686,8 @@ def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back() -> None:
     assert kill[:2] == ("b", None) and 0 < kill[2] < 5
     story.lost("b")
     story.tell(ev.KillAll)
-    assert kills(story.up("b", tasks=[held("worker:1")])) == [("b", None, 0.0)]
-    assert ends(story.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert story.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 0.0)]
+    assert story.receipt("b") == story.end(Outcome.KILLED, 130)
 
 
 def test_a_host_that_is_refused_before_the_start_ends_the_run_as_preflight() -> None:
@@ -678,8 +695,8 @@ def test_a_host_that_is_refused_before_the_start_ends_the_run_as_preflight() -> 
     story.tell(ev.Begin)
     story.up("a")
     out = story.tell(ev.HostRefused, "b", "no login")
-    assert kills(out) == [("a", None, 5.0)]
-    assert ends(story.receipt("a")) == [(Outcome.PREFLIGHT, 3)]
+    assert out == story.shut_down("a")
+    assert story.receipt("a") == story.end(Outcome.PREFLIGHT, 3, ["a"])
     assert story.seen.hosts[1].state is HostState.REFUSED
 
 
@@ -699,7 +716,7 @@ def test_another_launcher_that_takes_over_ends_this_one_well() -> None:
     story.running()
     assert looks(story.tell(ev.Superseded, "a", BY)) == []
     assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
-    assert ends(story.tell(ev.LookedElsewhere, BY)) == [(Outcome.DETACHED, 0)]
+    assert story.tell(ev.LookedElsewhere, BY) == story.end(Outcome.DETACHED, 0, ())
     assert any(BY in note for note in story.seen.notes)
     assert story.tell(ev.KillAll) == []
 
@@ -712,7 +729,7 @@ def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there() -> None:
     story.tell(ev.Superseded, "b", BY)
     receipt = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
     out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, receipt)
-    assert ends(out) == [(Outcome.KILLED, 130)]
+    assert out == story.end(Outcome.KILLED, 130, ())
     assert story.seen.receipt == receipt
     assert story.state("worker:1") is TaskState.KILLED
 
@@ -728,9 +745,9 @@ def test_one_host_that_is_taken_over_leaves_the_others_ours() -> None:
     assert story.state("worker:0") is TaskState.LOST
     assert story.state("worker:1") is TaskState.READY
     assert any(BY in note and "a over" in note for note in story.seen.notes)
-    assert kills(story.tell(ev.KillAll)) == [("b", None, 5.0)]
+    assert story.tell(ev.KillAll) == story.shut_down("b")
     assert looks(story.receipt("b")) == [BY]
-    assert ends(story.tell(ev.LookedElsewhere, BY)) == [(Outcome.KILLED, 4)]
+    assert story.tell(ev.LookedElsewhere, BY) == story.end(Outcome.KILLED, 4, ["b"])
     assert story.seen.receipt is not None
     assert [(one.host, one.confirmed) for one in story.seen.receipt.hosts] == [
         ("a", False),
@@ -746,7 +763,7 @@ def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt() -> None:
     assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
     theirs = Receipt((HostReceipt("b", 3, confirmed=True),))
     out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
-    assert ends(out) == [(Outcome.TERMINATED, 143)]
+    assert out == story.end(Outcome.TERMINATED, 143)
 
 
 def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it() -> None:
@@ -755,10 +772,10 @@ def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it() -> N
     story.tell(ev.Superseded, "a", BY)
     assert looks(story.tell(ev.Superseded, "b", BY)) == [BY]
     out = story.tell(ev.KillAll)
-    assert looks(out) == [BY] and kills(out) == [] and ends(out) == []
+    assert out == [LookElsewhere(BY)]
     theirs = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
     out = story.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
-    assert ends(out) == [(Outcome.KILLED, 130)]
+    assert out == story.end(Outcome.KILLED, 130)
 
 
 def test_a_lost_host_whose_lease_ends_under_another_launcher_is_its_business() -> None:
@@ -778,7 +795,7 @@ def test_a_launcher_that_fails_ends_the_run_with_4() -> None:
         ("b", None, 5.0),
     ]
     story.receipt("a")
-    assert ends(story.receipt("b")) == [(Outcome.FAILED, 4)]
+    assert story.receipt("b") == story.end(Outcome.FAILED, 4)
     assert story.seen.receipt is not None and story.seen.receipt.clean
     assert story.seen.launcher_error == "files: OSError: boom"
 
@@ -808,12 +825,12 @@ def test_attach_goes_on_where_the_run_stands() -> None:
     kept = [held("ps:0"), held("worker:0")]
     assert other.up("a", tasks=kept) == []
     assert other.up("b", tasks=[held("worker:1"), held("worker:2")]) == [CheckHosts(False)]
-    assert starts(other.tell(ev.HostsChecked, FACTS)) == []
+    assert other.tell(ev.HostsChecked, FACTS) == []
     assert other.phase() is RunPhase.RUNNING
     other.exited("worker:0")
     other.exited("worker:1")
-    assert kills(other.exited("worker:2")) == [("a", None, 5.0), ("b", None, 5.0)]
-    assert ends(other.receipt("a") + other.receipt("b")) == [(Outcome.SUCCESS, 0)]
+    assert other.exited("worker:2") == story.shut_down()
+    assert other.receipt("a") + other.receipt("b") == story.end(Outcome.SUCCESS, 0)
 
 
 def test_attach_goes_on_with_the_start() -> None:
@@ -824,11 +841,8 @@ def test_attach_goes_on_with_the_start() -> None:
     other = attached(story)
     other.up("a", tasks=[held("ps:0"), held("worker:0")])
     other.up("b")
-    assert starts(other.tell(ev.HostsChecked, FACTS)) == []
-    assert starts(other.tell(ev.TaskReady, name("worker:0"), 1)) == [
-        ("worker:1", 1),
-        ("worker:2", 1),
-    ]
+    assert other.tell(ev.HostsChecked, FACTS) == []
+    assert other.tell(ev.TaskReady, name("worker:0"), 1) == story.start("worker:1", "worker:2")
 
 
 def test_attach_to_a_run_that_never_began_looks_at_ports() -> None:
@@ -839,7 +853,7 @@ def test_attach_to_a_run_that_never_began_looks_at_ports() -> None:
     assert other.tell(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
 
 
-def test_attach_takes_an_attempt_that_the_events_do_not_know() -> None:
+def test_attach_takes_an_attempt_that_the_journal_does_not_know() -> None:
     """The launcher was killed between the start and the note of it."""
     story = Story()
     story.staged()
@@ -872,13 +886,12 @@ def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with() -> None:
     story = Story()
     story.running()
     story.tell(ev.KillAll)
-    other = Story()
-    other.run = Run.attach(story.plan, story.seen)
-    assert kills(other.tell(ev.Begin)) == [("a", None, 5.0), ("b", None, 5.0)]
+    assert story.tell(ev.Attached) == story.shut_down()
+    other = story
     (kill,) = kills(other.up("a", tasks=[held("ps:0")]))
     assert kill[:2] == ("a", None)
     other.receipt("a")
-    assert ends(other.receipt("b")) == [(Outcome.KILLED, 130)]
+    assert other.receipt("b") == story.end(Outcome.KILLED, 130)
 
 
 def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success() -> None:
@@ -889,15 +902,74 @@ def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success() -
     assert story.phase() is RunPhase.KILLING
     other = attached(story)
     other.receipt("a")
-    assert ends(other.receipt("b")) == [(Outcome.SUCCESS, 0)]
+    assert other.receipt("b") == story.end(Outcome.SUCCESS, 0)
 
 
-def test_a_host_that_was_never_met_owes_no_receipt() -> None:
+def test_a_host_that_was_never_contacted_owes_no_receipt() -> None:
+    """Unless the record of the run is incomplete: then it may have been."""
+    for complete, expected in ((True, ["a"]), (False, ["a", "b"])):
+        story = Story()
+        story.tell(ev.Begin)
+        story.up("a")
+        attached(story, complete=complete)
+        assert [kill[0] for kill in kills(story.tell(ev.KillAll))] == expected
+
+
+def test_attach_while_a_ps_restarts_leaves_the_running_workers_alone() -> None:
+    """They were started again as first attempts."""
+    story = Story(settings='on_failure = "restart"')
+    story.running()
+    story.tell(ev.Restart, name("ps:0"))
+    story.exited("ps:0", None, "TERM")
+    story.receipt("a", ["ps:0"])
+    attached(story)
+    story.up("a", tasks=[held("ps:0", 2), held("worker:0")])
+    story.up("b", tasks=[held("worker:1"), held("worker:2")])
+    story.tell(ev.HostsChecked, FACTS)
+    story.begun("ps:0", attempt=2)
+    assert story.tell(ev.TaskReady, name("ps:0"), 2) == []
+    assert story.phase() is RunPhase.RUNNING
+
+
+def test_a_task_that_was_killed_and_started_again_may_fail() -> None:
+    """What a person wanted of one attempt says nothing of the next one."""
     story = Story()
     story.running()
-    other = attached(story, met={"a"})
-    assert kills(other.tell(ev.KillAll)) == [("a", None, 5.0)]
-    assert ends(other.receipt("a")) == [(Outcome.KILLED, 130)]
+    story.tell(ev.SignalTask, name("worker:2"), "TERM")
+    story.exited("worker:2", None, "TERM")
+    story.receipt("b", ["worker:2"])
+    story.tell(ev.Restart, name("worker:2"))
+    assert story.receipt("b", ["worker:2"]) == story.start("worker:2", attempt=2)
+    story.ready("worker:2", attempt=2)
+    assert story.exited("worker:2", 1, attempt=2) == story.shut_down()
+    assert story.state("worker:2") is TaskState.FAILED
+
+
+def test_the_exit_of_an_attempt_that_is_being_replaced_adds_only_its_details() -> None:
+    """It was not ready in time; its exit, told afterwards, was a second failure."""
+    story = Story(settings='on_failure = "restart"')
+    story.staged()
+    story.begun("ps:0")
+    out = story.fired(ReadyTimeout(name("ps:0"), 1))
+    assert out == [
+        kill("a", "ps:0", 0.0),
+        SetTimer(RestartDelay(name("ps:0"), 1), 1.0),
+    ]
+    assert story.exited("ps:0", None, "KILL") == []
+    assert story.task("ps:0").exit_signal == "KILL"
+    assert len(story.seen.notes) == 1
+
+
+def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach() -> None:
+    """It stayed lost."""
+    story = Story()
+    story.running()
+    attached(story)
+    story.up("a", tasks=[held("ps:0"), held("worker:0")])
+    story.lost("b")
+    story.tell(ev.HostsChecked, FACTS)
+    story.up("b", tasks=[held("worker:1"), held("worker:2")])
+    assert story.state("worker:1") is TaskState.READY
 
 
 def test_a_host_that_is_still_being_logged_in_to_is_not_given_up() -> None:
@@ -908,4 +980,4 @@ def test_a_host_that_is_still_being_logged_in_to_is_not_given_up() -> None:
     assert timers(other.fired(ShutdownTimeout())) == {ShutdownTimeout(): 1.0}
     other.lost("a")
     other.lost("b")
-    assert ends(other.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
+    assert other.fired(ShutdownTimeout()) == story.end(Outcome.KILLED, 4, ())
