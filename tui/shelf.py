@@ -130,7 +130,7 @@ class Shelf:
         return entry
 
     def _summary(self, folder: RunFolder) -> RunSummary:
-        stamp = Stamp.of(folder.journal)
+        stamp = Stamp.of(folder.journal) or Stamp.of(folder.public_events)
         known = self._runs.get(folder.run_id)
         if known is not None and known[0] == stamp:
             return known[1]

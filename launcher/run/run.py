@@ -113,11 +113,6 @@ class Run:
         return self._data.shutdown.forced
 
     @property
-    def resume_of(self) -> str | None:
-        """The run whose log directory this one continues."""
-        return self._data.resume
-
-    @property
     def ports(self) -> dict[TaskId, int]:
         """The ports that were picked for `auto`."""
         return {task: port for one in self._data.facts.values() for task, port in one.ports.items()}

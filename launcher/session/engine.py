@@ -20,6 +20,7 @@ from ..hosts.ssh import Ask
 from ..ids import TaskId
 from ..plan.environment import unset_names, unset_note
 from ..run import events as ev
+from ..run.instructions import Instruction
 from ..run.run import Run
 from ..run.shutdown import KILL_PATIENCE
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
@@ -67,6 +68,10 @@ class Engine:
     ) -> None:
         """`writer` keeps the journal and the metrics; `past` is that of a run to be taken up."""
         self.run = past.run if past else Run(cluster, run_id, time.time(), resume=resume)
+        begin = ev.Attached(time.time(), past.complete) if past else ev.Begin(time.time(), resume)
+        self._first = as_stored(begin)
+        earlier = replace(self.run.snapshot(), hosts=(), tasks=())
+        self._first_instructions = self.run.handle(self._first)
         self._cluster = cluster
         self._past = past
         self._logs = logs
@@ -116,12 +121,14 @@ class Engine:
             look_elsewhere=self._look_elsewhere,
         )
         self._work: set[asyncio.Task[None]] = set()
+        self._early: list[ev.Event] | None = []
+        """Events that came before `main` had begun."""
         self._failure = ""
         self._over = asyncio.Event()
         self._publishing = False
         self._last_trouble = 0.0
         self._said_unrecorded = False
-        self._recorded: Snapshot | None = None
+        self._recorded = earlier if past else None
         """What the public events say."""
         self._final: tuple[object, ...] | None = None
         """What the last record of the journal says."""
@@ -143,11 +150,12 @@ class Engine:
 
     def _begin(self) -> None:
         past, now = self._past, time.time()
-        if past is None:
-            self.feed(ev.Begin(now, self.run.resume_of))
-        else:
-            self._recorded = replace(self.run.snapshot(), hosts=(), tasks=())
-            self.feed(ev.Attached(now, past.complete))
+        early, self._early = self._early or [], None
+        if self._writer is not None:
+            self._writer.journal(self._first, after=past.events if past else None)
+        self._carry_out(self._first_instructions)
+        for event in early:
+            self.feed(event)
         for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
             start = "would be restarted without it" if past else "start without it"
             self.feed(ev.NoteAdded(now, f"{unset_note(name, tasks)} {start}"))
@@ -161,6 +169,9 @@ class Engine:
 
     def feed(self, event: ev.Event) -> None:
         """Gives the run an event and does what it says; what is recorded comes after that."""
+        if self._early is not None:
+            self._early.append(event)
+            return
         try:
             self._feed(event)
         except Exception as error:
@@ -169,11 +180,13 @@ class Engine:
     def _feed(self, event: ev.Event) -> None:
         event = as_stored(event)
         if self._writer is not None:
-            attached = self._past if isinstance(event, ev.Attached) else None
-            self._writer.journal(event, after=attached.events if attached else None)
+            self._writer.journal(event)
         if isinstance(event, ev.KillAll) and self.run.phase is RunPhase.ENDED:
             self._teardown.force()
-        for instruction in self.run.handle(event):
+        self._carry_out(self.run.handle(event))
+
+    def _carry_out(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
             try:
                 self._executor.carry_out(instruction)
             except Exception as error:

@@ -58,7 +58,7 @@ def past_run(number: int) -> RunFolder:
     for index in range(2):
         (path / f"worker-{index}.log").write_bytes(b"a line\n" * 1000)
     folder = RunFolder(path)
-    folder.journal.write_text("".join(json.dumps(one) + "\n" for one in END))
+    folder.public_events.write_text("".join(json.dumps(one) + "\n" for one in END))
     return folder
 
 

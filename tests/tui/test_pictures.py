@@ -166,7 +166,7 @@ def pages() -> Iterator[TfmuxApp]:
     records = [begun, metric | {"time": NOON - 3900}]
     records += [ended | {"time": NOON - 3890, "exit_code": 0}]
     records += [{"time": NOON - 3890, "event": "receipt", "hosts": [], "clean": True}]
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    folder.public_events.write_text("".join(json.dumps(record) + "\n" for record in records))
     sessions = Sessions()
     home = HomeScreen(sessions)
     yield TfmuxApp(pages=[home, home.editor(path)], config=Config())
