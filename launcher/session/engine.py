@@ -23,11 +23,11 @@ from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import Run
 from ..run.shutdown import KILL_PATIENCE
-from ..run.snapshot import HostReceipt, Receipt, Snapshot
+from ..run.snapshot import HostReceipt, Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import as_stored
 from ..store.logs import LogStore
-from ..store.public_events import changes, metric_record
+from ..store.public_events import metric_record
 from ..store.run_writer import RunWriter
 from .connections import Connections
 from .elsewhere import look_elsewhere
@@ -37,10 +37,10 @@ from .host_stats import HostStats
 from .launch_preparation import LaunchPreparation
 from .outputs import Outputs
 from .past import Past
+from .publishing import Publisher, failed_snapshot
 from .teardown import Teardown
 from .transfers import Transfers
 
-PUBLISH_SECONDS = 1 / 30
 _WATCH_SECONDS = 0.25
 _SAY_AGAIN_SECONDS = 30.0
 _STATS = "stats of hosts"
@@ -75,7 +75,6 @@ class Engine:
         self._cluster = cluster
         self._past = past
         self._logs = logs
-        self._publish = publish
         self._record = record
         self._writer = writer
         self.connections = Connections(
@@ -97,9 +96,17 @@ class Engine:
             trouble=self._log_trouble,
             failed=self.fail,
         )
-        self._transfers = Transfers(self._changed)
-        self._forwarding = Forwarding(links, self.feed, self._publish_soon)
-        self._stats = HostStats(links, self._publish_soon)
+        self._publisher = Publisher(
+            state=lambda: self._with_progress(self.run.snapshot()),
+            snapshot=self.snapshot,
+            publish=publish,
+            record=record,
+            failed=self.fail,
+            earlier=earlier if past else None,
+        )
+        self._transfers = Transfers(self._publisher.changed)
+        self._forwarding = Forwarding(links, self.feed, self._publisher.soon)
+        self._stats = HostStats(links, self._publisher.soon)
         self._teardown = Teardown(
             self.run,
             logs,
@@ -125,11 +132,8 @@ class Engine:
         """Events that came before `main` had begun."""
         self._failure = ""
         self._over = asyncio.Event()
-        self._publishing = False
         self._last_trouble = 0.0
         self._said_unrecorded = False
-        self._recorded = earlier if past else None
-        """What the public events say."""
         self._final: tuple[object, ...] | None = None
         """What the last record of the journal says."""
 
@@ -191,7 +195,7 @@ class Engine:
                 self._executor.carry_out(instruction)
             except Exception as error:
                 self.fail(type(instruction).__name__, error)
-        self._changed()
+        self._publisher.changed()
 
     def fail(self, where: str, error: BaseException) -> None:
         """Ends everything because something of the launcher itself is broken: the exit code is 4
@@ -309,20 +313,14 @@ class Engine:
         try:
             now = self.snapshot()
         except Exception as broken:
-            now = self._recorded or self.run.snapshot()
+            now = self._publisher.recorded or self.run.snapshot()
             failure = failure or f"snapshot: {type(broken).__name__}: {broken}"
         if now.state is RunPhase.ENDED and (now.launcher_error or not failure):
             return now
         receipts = self.connections.receipts
-        met = tuple(receipts.get(name, HostReceipt(name)) for name in self.connections.contacted)
-        return replace(
-            now,
-            state=RunPhase.ENDED,
-            outcome=now.outcome or Outcome.FAILED,
-            exit_code=4,
-            ended=now.ended or time.time(),
-            receipt=now.receipt or Receipt(met),
-            launcher_error=failure,
+        contacted = self.connections.contacted
+        return failed_snapshot(
+            now, failure, tuple(receipts.get(name, HostReceipt(name)) for name in contacted)
         )
 
     def _with_progress(self, now: Snapshot) -> Snapshot:
@@ -332,28 +330,9 @@ class Engine:
             waiting = ", ".join(map(self._transfers.describe, self.run.unstaged_hosts))
         return replace(now, hosts=hosts, waiting=waiting)
 
-    def _changed(self) -> None:
-        """Records what is different now, and publishes it soon."""
-        before, self._recorded = self._recorded, self._with_progress(self.run.snapshot())
-        for record in changes(before, self._recorded, time.time()):
-            self._record(record)
-        self._publish_soon()
-
     def _metrics(
         self, now: float, task: TaskId, values: Mapping[str, float], rate: float | None
     ) -> None:
         self._record(metric_record(now, task, self.run.task(task).host, values, rate))
         if self._writer is not None:
             self._writer.metrics(now, task, values, rate)
-
-    def _publish_soon(self) -> None:
-        if not self._publishing:
-            self._publishing = True
-            asyncio.get_running_loop().call_later(PUBLISH_SECONDS, self._publish_now)
-
-    def _publish_now(self) -> None:
-        self._publishing = False
-        try:
-            self._publish(self.snapshot())
-        except Exception as error:
-            self.fail("snapshot", error)

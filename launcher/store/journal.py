@@ -52,8 +52,9 @@ def _form(event: Any) -> TypeAdapter[Any]:
 
 def encode(event: ev.Event) -> dict[str, Any]:
     """The event as a record, but for its launcher."""
-    fields = _form(type(event)).dump_python(event, mode="json")
-    return {"event": _kind(type(event)), **fields}
+    kind: Any = type(event)
+    fields = _form(kind).dump_python(event, mode="json")
+    return {"event": _kind(kind), **fields}
 
 
 def decode(record: dict[str, Any]) -> ev.Event:
@@ -68,7 +69,8 @@ def decode(record: dict[str, Any]) -> ev.Event:
         raise ValueError(f"no event is called {kind!r}")
     shown = {key: value for key, value in record.items() if key not in _UNSHOWN}
     kept = {key: value for key, value in record.items() if key in _UNSHOWN}
-    event: ev.Event = _form(_KINDS[kind]).validate_python(printable_values(shown) | kept)
+    form: Any = _KINDS[kind]
+    event: ev.Event = _form(form).validate_python(printable_values(shown) | kept)
     return event
 
 

@@ -19,7 +19,7 @@ from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import Run
 from launcher.run.states import RunPhase
-from launcher.session import engine, session
+from launcher.session import publishing, session
 from launcher.session.executor import Executor
 from launcher.session.host_stats import HostStats
 from launcher.session.session import Session
@@ -91,7 +91,7 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
     "the kill": handle_breaks(ev.KillAll),
     "the receipt": handle_breaks(ev.ReceiptReceived),
-    "the records": lambda patch: patch.setattr(engine, "changes", boom),
+    "the records": lambda patch: patch.setattr(publishing, "changes", boom),
     "the journal": lambda patch: patch.setattr(RunWriter, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Session, "_finish_writing", boom_later),
     "logins": lambda patch: patch.setattr(Logins, "aclose", boom_later),

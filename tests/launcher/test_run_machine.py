@@ -145,7 +145,7 @@ class RunMachine(RuleBasedStateMachine):
         held = tuple(ev.HeldTask(view.id, view.attempt) for view in views)
         self.tell(ev.HostUp(self.later(), host, held))
 
-    @precondition(lambda self: getattr(self, "open", None))
+    @precondition(lambda self: bool(getattr(self, "open", None)))
     @rule(data=st.data(), ok=st.integers(0, 9).map(lambda number: number > 0))
     def answers(self, data: st.DataObject, ok: bool) -> None:
         self.answer(data.draw(st.integers(0, len(self.open) - 1)), ok)
@@ -178,7 +178,7 @@ class RunMachine(RuleBasedStateMachine):
             case _:
                 pass
 
-    @precondition(lambda self: getattr(self, "timers", None))
+    @precondition(lambda self: bool(getattr(self, "timers", None)))
     @rule(data=st.data())
     def fires(self, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(self.timers) - 1))
