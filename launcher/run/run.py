@@ -11,24 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..cluster.spec import Cluster, OnDisconnect
+from ..cluster.spec import Cluster
 from ..ids import TaskId
 from ..plan.plan import Plan
 from . import events as ev
 from .events import Event
-from .instructions import (
-    CheckHosts,
-    Instruction,
-    KillHost,
-    LookElsewhere,
-    SetTimer,
-    StageHost,
-    StartTask,
-)
-from .shutdown import KILL_PATIENCE, Shutdown
+from .hosts import Hosts
+from .instructions import Instruction, SetTimer
+from .shutdown import Shutdown
 from .snapshot import Snapshot, TaskView
 from .state import RunData, ShutdownRecord
-from .states import Cause, HostState, Outcome, RunPhase, TaskState
+from .states import Cause, HostState, Outcome, RunPhase
 from .tasks import Tasks
 from .timers import (
     LeaseEnd,
@@ -63,17 +56,18 @@ class Run:
         self._data = RunData(cluster, run_id, started, resume, stage_since=started)
         self._shutdown = Shutdown(self._data)
         self._tasks = Tasks(self._data, self._shutdown)
+        self._hosts = Hosts(self._data, self._shutdown, self._tasks)
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: self._begin,
             ev.Attached: self._attached,
-            ev.HostUp: self._host_up,
-            ev.HostRefused: self._host_refused,
-            ev.HostLost: self._host_lost,
+            ev.HostUp: self._hosts.on_up,
+            ev.HostRefused: self._hosts.on_refused,
+            ev.HostLost: self._hosts.on_lost,
             ev.Superseded: self._superseded,
             ev.LookedElsewhere: self._looked_elsewhere,
             ev.LauncherFailed: self._launcher_failed,
-            ev.HostsChecked: self._hosts_checked,
-            ev.Staged: self._host_staged,
+            ev.HostsChecked: self._hosts.on_checked,
+            ev.Staged: self._hosts.on_staged,
             ev.TaskStarted: self._tasks.on_started,
             ev.TaskReady: lambda event: self._tasks.on_ready(event.task, event.attempt),
             ev.TaskExited: self._tasks.on_exited,
@@ -243,129 +237,6 @@ class Run:
             return []
         return self._shutdown.kill_all(Cause.LAUNCHER)
 
-    # --- hosts ----------------------------------------------------------------------------
-
-    def _host_up(self, event: ev.HostUp) -> list[Instruction]:
-        data, record = self._data, self._data.hosts[event.host]
-        first, record.greeted = not record.greeted, True
-        record.contacted = True
-        record.previous_agent_exit = event.previous_agent_exit
-        data.update_host(event.host, state=HostState.UP, reason="", lease_until=None)
-        if self.phase is RunPhase.CONNECTING and not data.attaching:
-            return self._when_all_answered()
-        if first and not data.attaching and self.phase is not RunPhase.KILLING:
-            return []
-        meanwhile = event.previous_agent_exit
-        if not first:
-            data.note(f"{event.host} is back{f' (meanwhile: {meanwhile})' if meanwhile else ''}")
-        elif meanwhile:
-            data.note(f"{event.host}, meanwhile: {meanwhile}")
-        return [*self._reconcile(event), *self._when_all_answered()]
-
-    def _reconcile(self, event: ev.HostUp) -> list[Instruction]:
-        """What the agent holds is the truth: tasks have their true state again, and what got no
-        answer is repeated."""
-        data, host = self._data, event.host
-        held = {(one.task, one.attempt) for one in event.tasks}
-        newest = dict(sorted(held))
-        data.find_tasks(host)
-        killing = self.phase is RunPhase.KILLING
-        out: list[Instruction] = []
-        for record in data.on_host(host):
-            view = record.view
-            attempt = newest.get(view.id, 0)
-            if data.attaching and attempt > view.attempt:  # its launcher died before it noted it
-                data.update_task(
-                    view.id, attempt=attempt, state=TaskState.STARTING, started=event.time
-                )
-            elif not view.state.live or (view.id, view.attempt) in held:
-                continue
-            elif view.pid is None and not killing and host in data.facts:
-                out.append(StartTask(data.plan.task(view.id), view.attempt))
-            else:
-                exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
-                reason = event.previous_agent_exit or "the host's agent died"
-                out += self._tasks.on_exited(exited, reason=reason)
-        if killing and self._shutdown.receipt_pending(host):
-            out.append(KillHost(host, None, self._shutdown.grace_left))
-        elif self.phase is RunPhase.STAGING and host in data.facts and host in data.unstaged_hosts:
-            out.append(StageHost(host))
-        if self.phase is not RunPhase.KILLING:
-            out += self._tasks.unanswered_kills(host)
-        return out
-
-    def _host_refused(self, event: ev.HostRefused) -> list[Instruction]:
-        self._data.update_host(event.host, state=HostState.REFUSED, reason=event.reason)
-        if self.phase is RunPhase.CONNECTING:
-            return self._when_all_answered()
-        self._data.note(f"{event.host}: {event.reason}")
-        return self._shutdown.kill_all(Cause.FAILURE if self._data.begun else Cause.PREFLIGHT)
-
-    def _when_all_answered(self) -> list[Instruction]:
-        data = self._data
-        states = {record.view.state for record in data.hosts.values()}
-        if self.phase is not RunPhase.CONNECTING or HostState.CONNECTING in states:
-            return []
-        if not data.attaching and HostState.LOST in states:
-            return []
-        if not data.attaching and HostState.REFUSED in states:
-            return self._shutdown.kill_all(Cause.PREFLIGHT)
-        data.phase = RunPhase.STAGING
-        return [CheckHosts(ports=not (data.attaching and data.begun))]
-
-    def _host_lost(self, event: ev.HostLost) -> list[Instruction]:
-        data, host = self._data, event.host
-        data.update_host(
-            host, state=HostState.LOST, reason=event.reason, lease_until=event.lease_until
-        )
-        data.lose_tasks(host)
-        wait = max(0.0, event.lease_until - event.time) + data.plan.settings.grace
-        data.note(f"{host} is lost: {event.reason}")
-        timer = SetTimer(LeaseEnd(host), wait + KILL_PATIENCE)
-        return [timer, *(self._when_all_answered() if data.attaching else ())]
-
-    def _lease_end(self, host: str) -> list[Instruction]:
-        data = self._data
-        keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
-        lost = data.hosts[host].view.state is HostState.LOST
-        if not lost or keep or self.phase is RunPhase.KILLING:
-            return []
-        by = [record.superseded_by for record in data.hosts.values() if record.superseded_by]
-        if by and not self._holds_any():
-            return [LookElsewhere(by[0])]
-        tasks = [r.view.id for r in data.on_host(host) if r.view.state is TaskState.LOST]
-        for task in tasks:
-            data.update_task(task, reason="its host's lease has ended")
-            data.fail(task, "lost", ())
-        begun = bool(tasks) or data.stage >= 0
-        return self._shutdown.kill_all(Cause.FAILURE if begun else Cause.PREFLIGHT)
-
-    def _holds_any(self) -> bool:
-        """A host is within reach and no other launcher's."""
-        hosts = self._data.hosts.values()
-        return any(h.view.state is HostState.UP and not h.superseded_by for h in hosts)
-
-    # --- staging --------------------------------------------------------------------------
-
-    def _hosts_checked(self, event: ev.HostsChecked) -> list[Instruction]:
-        data = self._data
-        if self.phase is not RunPhase.STAGING:
-            return []
-        data.replan({host: facts for host, facts in event.facts.items() if host in data.hosts})
-        if data.attaching and data.begun:
-            for record in data.hosts.values():
-                record.staged = True
-            return self._tasks.resume()
-        for task in data.tasks:
-            data.update_task(task, state=TaskState.STAGING)
-        return [StageHost(host) for host in data.hosts]
-
-    def _host_staged(self, event: ev.Staged) -> list[Instruction]:
-        self._data.hosts[event.host].staged = True
-        if self.phase is not RunPhase.STAGING or self._data.unstaged_hosts:
-            return []
-        return self._tasks.begin()
-
     # --- the end --------------------------------------------------------------------------
 
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
@@ -385,7 +256,7 @@ class Run:
             case ShutdownTimeout():
                 return self._shutdown.on_timeout() if self.phase is RunPhase.KILLING else []
             case LeaseEnd(host):
-                return self._lease_end(host)
+                return self._hosts.on_lease_end(host)
             case TakeoverEnd(host):
                 return self._takeover_end(host)
             case ReadyTimeout():

@@ -30,6 +30,7 @@ from ..store.logs import LogStore
 from ..store.public_events import metric_record
 from ..store.run_writer import RunWriter
 from .connections import Connections
+from .disk_watch import DiskWatch
 from .elsewhere import look_elsewhere
 from .executor import END, Executor
 from .forwarding import Forwarding
@@ -41,8 +42,6 @@ from .publishing import Publisher, failed_snapshot
 from .teardown import Teardown
 from .transfers import Transfers
 
-_WATCH_SECONDS = 0.25
-_SAY_AGAIN_SECONDS = 30.0
 _STATS = "stats of hosts"
 
 
@@ -93,7 +92,7 @@ class Engine:
             latest=past.metrics.latest if past else {},
             feed=self.feed,
             metrics=self._metrics,
-            trouble=self._log_trouble,
+            trouble=lambda reason: self._disk.complain(reason),
             failed=self.fail,
         )
         self._publisher = Publisher(
@@ -104,6 +103,7 @@ class Engine:
             failed=self.fail,
             earlier=earlier if past else None,
         )
+        self._disk = DiskWatch(self.outputs, writer, self.feed)
         self._transfers = Transfers(self._publisher.changed)
         self._forwarding = Forwarding(links, self.feed, self._publisher.soon)
         self._stats = HostStats(links, self._publisher.soon)
@@ -114,7 +114,7 @@ class Engine:
             self.outputs,
             self._transfers,
             self.feed,
-            lambda: self.stalled,
+            lambda: self._disk.stalled,
         )
         welcomes = self.connections.welcomes
         self._executor = Executor(
@@ -132,8 +132,6 @@ class Engine:
         """Events that came before `main` had begun."""
         self._failure = ""
         self._over = asyncio.Event()
-        self._last_trouble = 0.0
-        self._said_unrecorded = False
         self._final: tuple[object, ...] | None = None
         """What the last record of the journal says."""
 
@@ -167,7 +165,7 @@ class Engine:
         if past is not None:
             self.outputs.await_lines()
         self._spawn(self._stats.poll(), _STATS)
-        self._spawn(self._watch_disk(), "disk")
+        self._spawn(self._disk.watch(), "disk")
         if any(host.ssh is None for host in self.run.plan.hosts):  # the network is no flood
             self.outputs.monitor.expect_floods()
 
@@ -255,36 +253,6 @@ class Engine:
                 self.feed(ev.NoteAdded(time.time(), f"no {_STATS} any more: {error!r}"))
             else:
                 self.fail(task.get_name(), error)
-
-    # --- the disk -------------------------------------------------------------------------
-
-    @property
-    def stalled(self) -> bool:
-        """Our disk is full, or does not answer."""
-        return self.outputs.monitor.stalled or bool(self._unrecorded)
-
-    @property
-    def _unrecorded(self) -> str:
-        """Why records wait for the disk, if they do."""
-        return self._writer.trouble if self._writer is not None else ""
-
-    async def _watch_disk(self) -> None:
-        """Says so when the disk takes nothing, and goes on without it."""
-        while True:
-            await asyncio.sleep(_WATCH_SECONDS)
-            if self.outputs.monitor.stalled:
-                self._log_trouble("the disk does not answer")
-                self.outputs.tell_exits()
-            trouble = self._unrecorded
-            if trouble and not self._said_unrecorded:
-                self.feed(ev.NoteAdded(time.time(), f"events are not stored for now: {trouble}"))
-            self._said_unrecorded = bool(trouble)
-
-    def _log_trouble(self, reason: str) -> None:
-        now = time.monotonic()
-        if not self._last_trouble or now - self._last_trouble > _SAY_AGAIN_SECONDS:
-            self._last_trouble = now
-            self.feed(ev.NoteAdded(time.time(), f"log not stored here for now: {reason}"))
 
     # --- what others see ------------------------------------------------------------------
 
