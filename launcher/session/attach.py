@@ -13,7 +13,7 @@ from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import read_journal
-from ..store.legacy_runs import is_legacy, legacy_snapshot
+from ..store.legacy_runs import is_legacy, read_legacy
 from ..store.logs import LogStore
 from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
@@ -44,7 +44,8 @@ class StoredRun:
         self._final = journal.final
         self._legacy = is_legacy(folder)
         if self._legacy:
-            self._final = legacy_snapshot(folder, self.run.plan, self.metrics, self.damage)
+            found = read_legacy(folder, self.run.plan, self.metrics, self.damage)
+            self._final, self.last = found
 
     @property
     def plan(self) -> Plan:

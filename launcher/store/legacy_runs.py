@@ -34,21 +34,23 @@ def is_legacy(folder: RunFolder) -> bool:
     return folder.public_events.is_file() and not folder.journal.exists()
 
 
-def legacy_snapshot(
+def read_legacy(
     folder: RunFolder, plan: Plan, metrics: MetricsFile, damage: Damage
-) -> Snapshot:
-    """The run as its public events tell it; its metrics are added to `metrics`."""
+) -> tuple[Snapshot, float]:
+    """The run as its public events tell it, and when the last one came; its metrics are added to
+    `metrics`."""
     reader = _Reader(plan, metrics)
     for record in folder.records(damage):
         try:
             reader.read(printable_values(record))
         except (KeyError, TypeError, ValueError, RecursionError):
             damage.records += 1
-    return reader.snapshot()
+    return reader.snapshot(), reader.last
 
 
 class _Reader:
     def __init__(self, plan: Plan, metrics: MetricsFile) -> None:
+        self.last = 0.0
         self._metrics = metrics
         self._tasks = {task.id: task_view(task.id, plan) for task in plan.tasks}
         self._hosts = {
@@ -85,6 +87,7 @@ class _Reader:
         if kind in self._readers:
             time = _field(Time, record["time"])
             self._readers[kind](record, time)
+            self.last = time
             if not self._run.started:
                 self._run = replace(self._run, started=time)
 

@@ -371,7 +371,8 @@ def test_a_run_of_the_0_1_form_is_listed_and_shown() -> None:
     assert len(FinishedRun(run).series(view.id).points) == 1
     told = summary(folder)
     assert (told.outcome, told.exit_code, told.started, told.ended) == ("failed", 1, 1000, 1002)
-    assert told.over and told.first_failure == "worker:0 @localhost exit 3"
+    assert told.last == 1002 and told.over
+    assert told.first_failure == "worker:0 @localhost exit 3"
     assert not run.past().complete, "whoever takes it up asks every host"
     with folder.public_events.open("ab") as file:
         file.write(journal_of(odd))
