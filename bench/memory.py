@@ -21,7 +21,7 @@ from pathlib import Path
 from textual.app import App
 
 from bench.panes import SIZE
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
@@ -62,7 +62,7 @@ def ours(tasks: int, lines: int) -> None:
                 rows = range(first, min(lines, first + CHUNK))
                 chunk = b"".join(b"step %d loss 0.5\n" % i for i in rows)
                 log.append(log.size, chunk, time.time() + number)
-        run.change(state=RunState.RUNNING)
+        run.change(state=RunPhase.RUNNING)
 
         async def look() -> None:
             async with TfmuxApp(run).run_test(size=SIZE) as pilot:

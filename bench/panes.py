@@ -30,7 +30,7 @@ from textual.app import App, ComposeResult
 from textual.containers import Grid
 from textual.widgets import RichLog
 
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
@@ -113,7 +113,7 @@ def measure_ours(panes: int, seconds: float) -> dict[str, object]:
     done: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         run = ScriptedRun(Path(folder), ps=0, workers=panes)
-        run.change(state=RunState.RUNNING)
+        run.change(state=RunPhase.RUNNING)
         app = Ours(run, pressed)
 
         def flood() -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from bench.panes import KEY_EVERY, SIZE, Ours
 from launcher.ids import TaskId
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.store.logs import LogFile
 from tests.tui.fakes import ScriptedRun
 
@@ -58,7 +58,7 @@ def child(folder: Path, fill: Callable[[LogFile], None], ready: int, answer: int
     pressed: list[float] = []
     run = ScriptedRun(folder, ps=0, workers=1)
     fill(run.logs.open(TaskId("worker", 0)))
-    run.change(state=RunState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
     app = Ours(run, pressed)
     os.write(ready, b"1")
 

@@ -21,7 +21,7 @@ from textual.pilot import Pilot
 
 from launcher.cluster.file import load
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tui.app import TfmuxApp
 from tui.demos import find
@@ -99,7 +99,7 @@ async def running(session: RunClient) -> None:
         save(app, "leave")
         await press(pilot, "escape")
         await press(pilot, "f9")
-        await until(pilot, lambda: now().state is RunState.ENDED)
+        await until(pilot, lambda: now().state is RunPhase.ENDED)
         await pilot.pause(0.5)
         save(app, "receipt")
         await press(pilot, "q")

@@ -6,9 +6,28 @@ import re
 import secrets
 import time
 
+from pydantic_core import core_schema
+
 from .agent.task_id import TaskId
 
 __all__ = ["TaskId", "new_run_id", "tag"]
+
+
+def _task_id(value: object) -> TaskId:
+    if isinstance(value, TaskId):
+        return value
+    if isinstance(value, str):
+        return TaskId.parse(value)
+    raise ValueError("not a task: text such as worker:0 is needed")
+
+
+# Stored and sent as text, also as the key of a table. The class is the agent's, which has no
+# pydantic.
+TaskId.__get_pydantic_core_schema__ = classmethod(  # type: ignore[attr-defined]
+    lambda cls, source, handler: core_schema.no_info_plain_validator_function(
+        _task_id, serialization=core_schema.to_string_ser_schema()
+    )
+)
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

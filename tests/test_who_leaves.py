@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.run.states import RunState, TaskState
+from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.control_socket import connect
 from launcher.store.runs import RunFolder
@@ -189,7 +189,7 @@ def test_the_launcher_dies_and_the_clock_jumps(
     monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
     client = RunClient.attach(run)
     try:
-        wait_until(lambda: client.snapshot().state is RunState.RUNNING, "running", DEADLINE)
+        wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "running", DEADLINE)
         tasks = client.snapshot().tasks
         assert {view.state for view in tasks} <= {TaskState.READY, TaskState.RUNNING}
         assert pids() == before

@@ -20,7 +20,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
-from launcher.run.states import Outcome, RunState
+from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
 from tui.palette import Palette, commands
 from tui.repairs import repair
@@ -255,7 +255,7 @@ class TfmuxApp(App[int]):
         and the screen follows when its loop comes to it."""
         control = self.control
         if key in self._kill_keys and control is not None:
-            if control.snapshot().state is not RunState.ENDED:
+            if control.snapshot().state is not RunPhase.ENDED:
                 self._begun_kills += 1
                 control.kill_all()
 
@@ -269,7 +269,7 @@ class TfmuxApp(App[int]):
             return
         if begun:
             self._asked = True
-        elif self.control.snapshot().state is RunState.ENDED:
+        elif self.control.snapshot().state is RunPhase.ENDED:
             self._show_receipt()
         else:
             self._asked = True
@@ -301,9 +301,9 @@ class TfmuxApp(App[int]):
                 self.screen.dismiss(None)
             return
         snapshot = self.control.snapshot()
-        if snapshot.state is RunState.ENDED or not self.control.living:
+        if snapshot.state is RunPhase.ENDED or not self.control.living:
             self.close_run(snapshot.exit_code or 0)
-        elif snapshot.state is RunState.KILLING:
+        elif snapshot.state is RunPhase.KILLING:
             self._leaving = True
             self.notify("leaves when the receipt is there; F9: KILL now")
         elif not isinstance(self.screen, LeaveDialog):
@@ -316,7 +316,7 @@ class TfmuxApp(App[int]):
 
         if self.screen.is_modal or self.control is None:
             return
-        if self.control.snapshot().state is RunState.ENDED or not self.control.living:
+        if self.control.snapshot().state is RunPhase.ENDED or not self.control.living:
             self.notify("the run is over", timeout=2)
             return
         why = "The run goes on without a screen; tfmux attach comes back to it."
@@ -348,7 +348,7 @@ class TfmuxApp(App[int]):
         if control is None:
             return
         snapshot = control.snapshot()
-        if snapshot.state is not RunState.ENDED:
+        if snapshot.state is not RunPhase.ENDED:
             self._living = control
             if control.unsupervised:
                 self._offer_launcher(control)

@@ -11,7 +11,7 @@ from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 
 FILE_NAME = "screen-errors.txt"
@@ -30,7 +30,7 @@ def run_app(app: App[int]) -> BaseException | None:
 def is_ending(control: RunControl) -> bool:
     """The run is at its end, or its kill has begun."""
     state = control.snapshot().state
-    return state in (RunState.KILLING, RunState.ENDED) or not control.living
+    return state in (RunPhase.KILLING, RunPhase.ENDED) or not control.living
 
 
 def tell(error: BaseException, folder: Path) -> None:

@@ -60,7 +60,7 @@ def _lines(snapshot: Snapshot, folder: Path, detached: bool) -> Iterator[str]:
 
 
 def _task(task: TaskView) -> str:
-    words = [task.how]
+    words = [task.exit_text]
     if task.reason:
         words.append(f"({task.reason})")
     if task.step is not None:

@@ -11,8 +11,8 @@ from launcher.cluster.file import load
 from launcher.cluster.library import Stamp
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
+from launcher.session.discovery import ActiveRun
 from launcher.session.history import RunSummary, summary, unreadable_summary
-from launcher.session.living import LivingRun
 from launcher.store.runs import RunFolder
 from tui import demos
 
@@ -44,7 +44,7 @@ class RunEntry:
 
     summary: RunSummary
     launcher: int | None
-    living: LivingRun | None = None
+    living: ActiveRun | None = None
     asked: bool = False
 
     @property
@@ -130,7 +130,7 @@ class Shelf:
         return entry
 
     def _summary(self, folder: RunFolder) -> RunSummary:
-        stamp = Stamp.of(folder.journal)
+        stamp = Stamp.of(folder.journal) or Stamp.of(folder.public_events)
         known = self._runs.get(folder.run_id)
         if known is not None and known[0] == stamp:
             return known[1]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import RunState, TaskState
+from launcher.run.states import RunPhase, TaskState
 from launcher.store.hints import PORT_IN_USE, Hint
 
 _UP = (TaskState.READY, TaskState.RUNNING)
@@ -32,14 +32,14 @@ Standings = Mapping[TaskId, Standing]
 
 def standings(snapshot: Snapshot) -> dict[TaskId, Standing]:
     """The tasks by name. Equal as long as nothing changes that an explanation speaks of."""
-    over = snapshot.state is RunState.ENDED
+    over = snapshot.state is RunPhase.ENDED
     return {
         # How a task was ended with its run says nothing of why another once waited for it.
         task.id: Standing(
             f"{task.id} @{task.host}",
             task.address,
             task.state,
-            "" if over else task.how,
+            "" if over else task.exit_text,
             task.reason,
         )
         for task in snapshot.tasks

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,18 @@ _MAX_LISTED = 10
 class Results:
     """Fetches the results of a run from each host at its end, into `folder`/collected/HOST.
 
-    `feed` gets the progress and notes for the user.
+    `feed` gets what there is to say, `progress` each host's bytes so far and in all.
     """
 
-    def __init__(self, folder: Path, feed: Callable[[ev.Event], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        feed: Callable[[ev.Event], None],
+        progress: Callable[[str, int, int], None],
+    ) -> None:
         self._folder = folder / "collected"
         self._feed = feed
+        self._progress = progress
         self._work: set[asyncio.Task[Fetched]] = set()
 
     async def bring(self, host: HostPlan, link: Link) -> bool:
@@ -54,11 +61,8 @@ class Results:
             self._note(f"results on this machine: {', '.join(host.collect)}")
             return True
         folder = self._folder / host.name
-
-        def tell(done: int, total: int) -> None:
-            self._feed(ev.CollectProgress(time.time(), host.name, done, total))
-
-        work = asyncio.create_task(fetch(link, host.collect, folder, tell))
+        progress = partial(self._progress, host.name)
+        work = asyncio.create_task(fetch(link, host.collect, folder, progress))
         self._work.add(work)
         try:
             await asyncio.wait([work])
@@ -93,7 +97,7 @@ class Results:
         return False
 
     def _note(self, text: str) -> None:
-        self._feed(ev.Noted(time.time(), text))
+        self._feed(ev.NoteAdded(time.time(), text))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""What happens to a run, and what it answers.
+"""Events of a run: everything that changes its state (`run.Run.handle`).
 
-Events go in, instructions come out (`run.Run.handle`); both are plain values. Every event
+They are plain values, few enough to be kept: `store.journal` writes each of them. Every event
 carries `time` in seconds since the epoch on the launching machine, so the run needs no clock.
 """
 
@@ -8,24 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from ..ids import TaskId
-from ..plan.plan import Plan, TaskPlan
+from ..plan.model import HostFacts
+from . import fields
 from .snapshot import HostReceipt, Receipt
 from .states import Outcome
+from .timers import Timer
 
 
 @dataclass(frozen=True)
 class Event:
     """Something that happened at `time`."""
 
-    time: float
+    time: fields.Time
 
 
 @dataclass(frozen=True)
 class Begin(Event):
-    """The run is to be launched."""
+    """The run is launched; it continues in the log directory of the run `resume`."""
+
+    resume: str | None = None
+
+
+@dataclass(frozen=True)
+class Attached(Event):
+    """Another launcher supervises the run from now on. Unless its record is `complete`, every
+    host may hold something of it."""
+
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class HeldTask:
+    """An attempt of a task that an agent knows."""
+
+    task: TaskId
+    attempt: fields.Attempt
 
 
 @dataclass(frozen=True)
@@ -33,8 +52,8 @@ class HostUp(Event):
     """A host's agent greeted us; `tasks` is what it holds (empty for a fresh one)."""
 
     host: str
-    tasks: tuple[Mapping[str, Any], ...] = ()
-    was: str = ""
+    tasks: tuple[HeldTask, ...] = ()
+    previous_agent_exit: str = ""
     """How an earlier agent of this run ended by itself, if one did."""
 
 
@@ -48,11 +67,11 @@ class HostRefused(Event):
 
 @dataclass(frozen=True)
 class HostLost(Event):
-    """The link is cut; the host's agent acts by its lease from `last_heard` on."""
+    """The link is cut; the host's agent acts by its lease until `lease_until`."""
 
     host: str
     reason: str
-    lease_until: float
+    lease_until: fields.Time
 
 
 @dataclass(frozen=True)
@@ -70,7 +89,7 @@ class LookedElsewhere(Event):
 
     by: str
     outcome: Outcome | None = None
-    exit_code: int = 0
+    exit_code: fields.ExitCode = 0
     receipt: Receipt | None = None
 
 
@@ -82,30 +101,10 @@ class LauncherFailed(Event):
 
 
 @dataclass(frozen=True)
-class Checked(Event):
-    """All hosts passed the blocking checks; `plan` is the final one, with its ports."""
+class HostsChecked(Event):
+    """All hosts passed the blocking checks; the plan is made again with these facts."""
 
-    plan: Plan
-
-
-@dataclass(frozen=True)
-class StageProgress(Event):
-    """So many bytes and files, of so many that it lacks, have gone to a host."""
-
-    host: str
-    done: int
-    total: int
-    files: int = 0
-    total_files: int = 0
-
-
-@dataclass(frozen=True)
-class CollectProgress(Event):
-    """So many bytes of a host's results, of so many, have come back; the run has ended."""
-
-    host: str
-    done: int
-    total: int
+    facts: Mapping[str, HostFacts]
 
 
 @dataclass(frozen=True)
@@ -120,12 +119,12 @@ class TaskStarted(Event):
     """A task's process runs, or could not be started (`error`)."""
 
     task: TaskId
-    attempt: int
-    pid: int
-    log_start: int = 0
+    attempt: fields.Attempt
+    pid: fields.Count
+    log_start: fields.Count = 0
     """The byte of the log where this attempt begins."""
     error: str = ""
-    held: str = ""
+    port_holder: str = ""
     """Who holds the task's port, if somebody does."""
 
 
@@ -134,7 +133,7 @@ class TaskReady(Event):
     """The readiness condition holds."""
 
     task: TaskId
-    attempt: int
+    attempt: fields.Attempt
 
 
 @dataclass(frozen=True)
@@ -142,39 +141,38 @@ class TaskExited(Event):
     """A task's process has ended and its output up to then is on disk."""
 
     task: TaskId
-    attempt: int
-    status: int | None
+    attempt: fields.Attempt
+    status: fields.Status | None
     signal: str | None
-    held: str = ""
+    port_holder: str = ""
     tail: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class MetricSeen(Event):
-    """A metric line of a task."""
+class MetricsSeen(Event):
+    """The log of a task that is ready has metric lines; they may name the total of steps."""
 
     task: TaskId
-    values: Mapping[str, float]
-    rate: float | None
+    total_steps: fields.Count | None = None
 
 
 @dataclass(frozen=True)
-class Silent(Event):
+class OutputStalled(Event):
     """A watched task has written nothing for so many seconds."""
 
     task: TaskId
-    seconds: float
+    seconds: fields.Seconds
 
 
 @dataclass(frozen=True)
-class Timer(Event):
-    """A timer that the run asked for."""
+class TimerFired(Event):
+    """The time of a timer that the run asked for has come."""
 
-    name: str
+    timer: Timer
 
 
 @dataclass(frozen=True)
-class Receipted(Event):
+class ReceiptReceived(Event):
     """A host's agent looked after a kill."""
 
     receipt: HostReceipt
@@ -206,13 +204,8 @@ class SignalTask(Event):
 
 
 @dataclass(frozen=True)
-class Detach(Event):
-    """Another launcher, without a screen, is to go on."""
-
-
-@dataclass(frozen=True)
-class Noted(Event):
-    """Something to say once, such as a full disk."""
+class NoteAdded(Event):
+    """A message for people, such as that a disk is full."""
 
     text: str
 
@@ -224,78 +217,3 @@ class ResultsMissing(Event):
     host: str
     reason: str
     paths: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Instruction:
-    """Something that the launcher's shell shall do."""
-
-
-@dataclass(frozen=True)
-class CheckHosts(Instruction):
-    """All agents are up: look at ports (not when attaching: they are ours), learn facts, make
-    the final plan."""
-
-    ports: bool = True
-
-
-@dataclass(frozen=True)
-class StageHost(Instruction):
-    """Bring the files to a host."""
-
-    host: str
-
-
-@dataclass(frozen=True)
-class StartTask(Instruction):
-    """Start an attempt."""
-
-    task: TaskPlan
-    attempt: int
-
-
-@dataclass(frozen=True)
-class KillHost(Instruction):
-    """TERM, grace (seconds), KILL to some tasks of a host or to all that is the run's."""
-
-    host: str
-    tasks: tuple[TaskId, ...] | None
-    grace: float
-
-
-@dataclass(frozen=True)
-class SetTimer(Instruction):
-    """Send `Timer(name)` after so many seconds; a second one of a name replaces the first."""
-
-    name: str
-    seconds: float
-
-
-@dataclass(frozen=True)
-class WatchSilence(Instruction):
-    """Send `Silent` when the task writes nothing for so many seconds."""
-
-    task: TaskId
-    seconds: float
-
-
-@dataclass(frozen=True)
-class LeaveHost(Instruction):
-    """The run is over there: collect what is left of its logs, then remove its folder."""
-
-    host: str
-
-
-@dataclass(frozen=True)
-class LookElsewhere(Instruction):
-    """Another launcher has all that is ours: send `LookedElsewhere`."""
-
-    by: str
-
-
-@dataclass(frozen=True)
-class End(Instruction):
-    """The run is over."""
-
-    outcome: Outcome
-    exit_code: int

@@ -1,33 +1,45 @@
 """The run: a pure state machine. Events in, instructions out; no clock, no asyncio, no I/O.
 
 It knows the order of the start and its gates, the success rule, restarts, kill-all, and when
-the run is over. `session` feeds it and carries its instructions out; tests feed it events and
-compare instructions.
+the run is over. `session` feeds it and carries its instructions out; `store.journal` keeps its
+events, and handling them again gives the same run back; tests feed it events and compare
+instructions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
-from ..cluster.spec import OnDisconnect
+from ..cluster.spec import Cluster
 from ..ids import TaskId
 from ..plan.plan import Plan
 from . import events as ev
-from .ending import KILL_PATIENCE, Cause, Ending
-from .events import Event, Instruction
-from .snapshot import Snapshot
-from .states import HostState, Outcome, RunState, TaskState
+from .events import Event
+from .hosts import Hosts
+from .instructions import Instruction, SetTimer
+from .shutdown import Shutdown
+from .snapshot import Snapshot, TaskView
+from .state import RunData, ShutdownRecord
+from .states import Cause, HostState, Outcome, RunPhase
 from .tasks import Tasks
-from .views import Views
+from .timers import (
+    LeaseEnd,
+    ReadyDelay,
+    ReadyTimeout,
+    RestartDelay,
+    ShutdownTimeout,
+    TakeoverEnd,
+    Timer,
+)
+from .validation import check
 
 TAKEOVER_SECONDS = 5.0
 """Within so many seconds another launcher that takes a run over has all its hosts."""
 _STILL_HEARD = (
+    ev.Attached,
     ev.TaskExited,
-    ev.Noted,
-    ev.CollectProgress,
+    ev.NoteAdded,
     ev.ResultsMissing,
     ev.LauncherFailed,
 )
@@ -37,348 +49,230 @@ _STILL_HEARD = (
 class Run:
     """One run, from connecting to the receipt."""
 
-    def __init__(self, plan: Plan, now: float) -> None:
-        self._views = Views(plan, now)
-        self._ending = Ending(self._views)
-        self._tasks = Tasks(self._views, self._ending)
-        self._started = now
-        self._before_lost: dict[TaskId, TaskState] = {}
-        self._staged: set[str] = set()
-        self._greeted: set[str] = set()
-        """Hosts whose agent has greeted this launcher."""
-        self._attaching = False
-        self._was_killing = False
+    def __init__(
+        self, cluster: Cluster, run_id: str, started: float = 0.0, *, resume: str | None = None
+    ) -> None:
+        """`started` and `resume` are those of the `Begin` that comes first, where it is known."""
+        self._data = RunData(cluster, run_id, started, resume, stage_since=started)
+        self._shutdown = Shutdown(self._data)
+        self._tasks = Tasks(self._data, self._shutdown)
+        self._hosts = Hosts(self._data, self._shutdown, self._tasks)
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: self._begin,
-            ev.HostUp: self._host_up,
-            ev.HostRefused: self._host_refused,
-            ev.HostLost: self._host_lost,
+            ev.Attached: self._attached,
+            ev.HostUp: self._hosts.on_up,
+            ev.HostRefused: self._hosts.on_refused,
+            ev.HostLost: self._hosts.on_lost,
             ev.Superseded: self._superseded,
             ev.LookedElsewhere: self._looked_elsewhere,
             ev.LauncherFailed: self._launcher_failed,
-            ev.Checked: self._checked,
-            ev.StageProgress: self._stage_progress,
-            ev.CollectProgress: self._collect_progress,
-            ev.Staged: self._host_staged,
-            ev.TaskStarted: self._tasks.started,
-            ev.TaskReady: lambda event: self._tasks.ready(event.task, event.attempt),
-            ev.TaskExited: self._tasks.exited,
-            ev.MetricSeen: self._tasks.metric,
-            ev.Silent: self._tasks.silent,
-            ev.Timer: self._timer,
-            ev.Receipted: self._receipted,
+            ev.HostsChecked: self._hosts.on_checked,
+            ev.Staged: self._hosts.on_staged,
+            ev.TaskStarted: self._tasks.on_started,
+            ev.TaskReady: lambda event: self._tasks.on_ready(event.task, event.attempt),
+            ev.TaskExited: self._tasks.on_exited,
+            ev.MetricsSeen: self._tasks.on_metrics,
+            ev.OutputStalled: self._tasks.on_stalled,
+            ev.TimerFired: lambda event: self._timer_fired(event.timer),
+            ev.ReceiptReceived: self._receipt_received,
             ev.KillAll: self._kill_all,
-            ev.Restart: self._tasks.restart,
-            ev.SignalTask: self._tasks.signal,
-            ev.Detach: lambda _: self._ending.conclude(Outcome.DETACHED, 0),
-            ev.Noted: self._noted,
+            ev.Restart: self._tasks.on_restart,
+            ev.SignalTask: self._tasks.on_signal,
+            ev.NoteAdded: self._note_added,
             ev.ResultsMissing: self._results_missing,
         }
 
-    @classmethod
-    def attach(cls, plan: Plan, past: Snapshot, met: Collection[str] | None = None) -> Run:
-        """A run that another launcher began, as `past` tells it; what its tasks do now the
-        agents will say. Every host that the earlier launcher has `met` (None: any) may hold
-        something, so each of them owes a receipt."""
-        run = cls(plan, past.started)
-        run._attaching = True
-        views = run._views
-        views.met = set(views.hosts) if met is None else views.hosts.keys() & met
-        run._was_killing = past.state is RunState.KILLING
-        for view in past.tasks:
-            if view.id in views.tasks:
-                seen = TaskState.READY if view.state is TaskState.LOST else view.state
-                views.tasks[view.id] = replace(view, state=seen)
-        views.failure = past.first_failure
-        return run
+    def __eq__(self, other: object) -> bool:
+        """Two runs are equal when all that they know is."""
+        return isinstance(other, Run) and self._data == other._data
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Run({self._data!r})"
 
     @property
     def plan(self) -> Plan:
         """What is run; final once the hosts have been looked at."""
-        return self._views.plan
+        return self._data.plan
 
     @property
-    def state(self) -> RunState:
+    def phase(self) -> RunPhase:
         """Where the run stands."""
-        return self._views.state
+        return self._data.phase
 
     @property
-    def hurried(self) -> bool:
-        """Somebody has pressed kill-all twice: nothing is waited for."""
-        return self._ending.hurried
+    def forced(self) -> bool:
+        """Kill-all was given twice: nothing is waited for."""
+        return self._data.shutdown.forced
+
+    @property
+    def ports(self) -> dict[TaskId, int]:
+        """The ports that were picked for `auto`."""
+        return {task: port for one in self._data.facts.values() for task, port in one.ports.items()}
+
+    @property
+    def contacted_hosts(self) -> list[str]:
+        """Hosts that may hold something of the run."""
+        return self._data.contacted_hosts
+
+    @property
+    def unstaged_hosts(self) -> list[str]:
+        """Hosts that do not have all files yet."""
+        return self._data.unstaged_hosts
+
+    def task(self, task: TaskId) -> TaskView:
+        """A task as it stands."""
+        return self._data.view(task)
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Takes an event; says what is to be done."""
-        self._views.now = event.time
-        if self.state is RunState.ENDED and not isinstance(event, _STILL_HEARD):
+        """Takes an event; says what is to be done.
+
+        Raises:
+            InvalidTransition: a task's state cannot change so.
+            KeyError: the run has no such task or host.
+        """
+        self._data.now = event.time
+        if not self._data.started:
+            self._data.started = self._data.stage_since = event.time
+        if self.phase is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
             return []
         return self._handlers[type(event)](event)
 
+    def validate(self) -> None:
+        """Checks what must hold after every event; for tests.
+
+        Raises:
+            AssertionError: it does not hold.
+        """
+        check(self._data)
+
     def snapshot(self) -> Snapshot:
-        """The run as it stands; log sizes and times of output are the session's to add."""
+        """The run as it stands; figures that change all the time are the shell's to add."""
+        data, shutdown = self._data, self._data.shutdown
         return Snapshot(
-            run_id=self.plan.run_id,
-            name=self.plan.name,
-            state=self.state,
-            tasks=tuple(self._views.tasks.values()),
-            hosts=tuple(self._views.hosts.values()),
-            started=self._started,
-            ended=self._ending.ended,
-            waiting=self._views.waiting(self._staged, self._tasks.stage),
-            waiting_since=self._tasks.stage_since,
-            total_steps=self._tasks.total_steps,
-            first_failure=self._views.failure,
-            kill_deadline=self._ending.deadline,
-            receipt=self._ending.receipt,
-            outcome=self._ending.outcome,
-            exit_code=self._ending.exit_code,
-            launcher_error=self._ending.launcher_error,
-            notes=self._views.notes,
-            results_missing=self._ending.results_missing,
+            run_id=data.run_id,
+            name=data.plan.name,
+            state=data.phase,
+            tasks=tuple(record.view for record in data.tasks.values()),
+            hosts=tuple(record.view for record in data.hosts.values()),
+            started=data.started,
+            ended=shutdown.ended,
+            waiting=data.waiting(),
+            waiting_since=data.stage_since,
+            total_steps=data.total_steps,
+            first_failure=data.failure,
+            kill_deadline=shutdown.deadline,
+            receipt=shutdown.receipt,
+            outcome=shutdown.outcome,
+            exit_code=shutdown.exit_code,
+            launcher_error=shutdown.launcher_error,
+            notes=data.notes,
+            results_missing=shutdown.results_missing,
         )
 
-    def _begin(self, _: ev.Begin) -> list[Instruction]:
-        """Attached to a run whose launcher died while it killed: that is gone on with."""
-        if not self._was_killing:
+    # --- launchers ------------------------------------------------------------------------
+
+    def _begin(self, event: ev.Begin) -> list[Instruction]:
+        data = self._data
+        if data.begun or data.contacted_hosts or data.phase is not RunPhase.CONNECTING:
             return []
-        states = {view.state for view in self._views.deciding()}
-        if TaskState.FAILED in states:
-            return self._ending.everything(Cause.FAILURE)
-        return self._ending.everything(Cause.RULE if states == {TaskState.EXITED} else Cause.PERSON)
+        data.started = data.stage_since = event.time
+        data.resume = event.resume
+        data.replan({})
+        return []
 
-    # --- hosts ----------------------------------------------------------------------------
-
-    def _host_up(self, event: ev.HostUp) -> list[Instruction]:
-        host = event.host
-        came_back = host in self._greeted
-        self._greeted.add(host)
-        self._views.met.add(host)
-        self._views.was[host] = event.was
-        self._views.host(
-            host, state=HostState.UP, reason="", lease_until=None, last_heard=event.time
-        )
-        if self._attaching and not came_back:
-            if event.was:
-                self._views.note(f"{host}, meanwhile: {event.was}")
-            out = self._adopt(event)
-            return out or self._when_all_answered()
-        if self.state is RunState.CONNECTING:
-            return self._when_all_answered()
-        if not came_back and self.state is not RunState.KILLING:
-            return []
-        self._views.note(f"{host} is back{f' (meanwhile: {event.was})' if event.was else ''}")
-        return self._take_back(host, event)
-
-    def _take_back(self, host: str, event: ev.HostUp) -> list[Instruction]:
-        """After a cut: tasks have their true state again, and what got no answer is repeated."""
-        held = {(str(facts["task"]), int(facts["attempt"])) for facts in event.tasks}
-        out: list[Instruction] = []
-        killing = self.state is RunState.KILLING
-        for view in self._views.on_host(host):
-            if view.state is TaskState.LOST:
-                self._views.task(view.id, state=self._before_lost.pop(view.id, TaskState.READY))
-            view = self._views.tasks[view.id]
-            if not view.state.live or (str(view.id), view.attempt) in held:
-                continue
-            if view.pid is None and self.state is not RunState.KILLING:
-                out.append(ev.StartTask(self.plan.task(view.id), view.attempt))
-            else:
-                exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
-                out += self._tasks.exited(exited, reason=event.was or "the host's agent died")
-        if killing and self._ending.is_owed(host):
-            out.append(ev.KillHost(host, None, self._ending.grace_left))
-        elif self.state is RunState.STAGING and host not in self._staged:
-            out.append(ev.StageHost(host))
-        if self.state is not RunState.KILLING:
-            out += self._tasks.unanswered(host)
-        return out
-
-    def _adopt(self, event: ev.HostUp) -> list[Instruction]:
-        """Attaching: what the agent holds is the truth. A task of which it knows nothing, or
-        an attempt that the events do not know, is taken as the agent tells it."""
-        if self.state is RunState.KILLING:
-            return [ev.KillHost(event.host, None, self._ending.grace_left)]
-        out: list[Instruction] = []
-        newest: dict[TaskId, int] = {}
-        for facts in event.tasks:
-            task = TaskId.parse(str(facts["task"]))
-            newest[task] = max(newest.get(task, 0), int(facts["attempt"]))
-        for view in self._views.on_host(event.host):
-            attempt = newest.get(view.id, 0)
-            if attempt > view.attempt:
-                self._views.task(
-                    view.id, attempt=attempt, state=TaskState.STARTING, started=event.time
-                )
-            elif view.attempt and not attempt and not view.state.ended:
-                self._views.task(view.id, pid=view.pid or 0)
-                gone = ev.TaskExited(event.time, view.id, view.attempt, None, None)
-                out += self._tasks.exited(gone, reason=event.was or "its agent died")
-        return out
-
-    def _host_refused(self, event: ev.HostRefused) -> list[Instruction]:
-        self._views.host(event.host, state=HostState.REFUSED, reason=event.reason)
-        if self.state is RunState.CONNECTING:
-            return self._when_all_answered()
-        started = self._views.begun
-        self._views.note(f"{event.host}: {event.reason}")
-        return self._ending.everything(Cause.FAILURE if started else Cause.PREFLIGHT)
-
-    def _when_all_answered(self) -> list[Instruction]:
-        states = {view.state for view in self._views.hosts.values()}
-        if HostState.CONNECTING in states:
-            return []
-        if self._attaching:
-            self._views.state = RunState.STAGING
-            begun = self._views.begun
-            return [ev.CheckHosts(ports=not begun)]
-        if HostState.LOST in states:
-            return []
-        if HostState.REFUSED in states:
-            return self._ending.everything(Cause.PREFLIGHT)
-        self._views.state = RunState.STAGING
-        return [ev.CheckHosts()]
-
-    def _host_lost(self, event: ev.HostLost) -> list[Instruction]:
-        host = event.host
-        self._views.host(
-            host, state=HostState.LOST, reason=event.reason, lease_until=event.lease_until
-        )
-        self._lose_tasks(host)
-        wait = max(0.0, event.lease_until - event.time) + self.plan.settings.grace
-        self._views.note(f"{host} is lost: {event.reason}")
-        timer = ev.SetTimer(f"lease:{host}", wait + KILL_PATIENCE)
-        if self._attaching and self.state is RunState.CONNECTING:
-            return [timer, *self._when_all_answered()]
-        return [timer]
-
-    def _lose_tasks(self, host: str) -> None:
-        for view in self._views.on_host(host):
-            if view.state.live and view.state is not TaskState.LOST:
-                self._before_lost[view.id] = view.state
-                self._views.task(view.id, state=TaskState.LOST)
-
-    def _lease_over(self, host: str) -> list[Instruction]:
-        view = self._views.hosts[host]
-        keep = self.plan.settings.on_disconnect is OnDisconnect.KEEP
-        if view.state is not HostState.LOST or keep or self.state is RunState.KILLING:
-            return []
-        if self._ending.taken and not self._holds_any():
-            return [ev.LookElsewhere(next(iter(self._ending.taken.values())))]
-        lost = [
-            v for v in self._views.tasks.values() if v.host == host and v.state is TaskState.LOST
-        ]
-        for task in lost:
-            self._views.task(task.id, reason="its host's lease has ended")
-            self._views.fail(task.id, "lost", ())
-        return self._ending.everything(
-            Cause.FAILURE if lost or self._tasks.stage >= 0 else Cause.PREFLIGHT
-        )
+    def _attached(self, event: ev.Attached) -> list[Instruction]:
+        """Tasks keep what was known of them: what they do now the agents will say. A kill that
+        its launcher did not survive is gone on with."""
+        data = self._data
+        killing = data.phase is RunPhase.KILLING
+        data.attaching = True
+        data.shutdown = ShutdownRecord(cause=data.shutdown.cause if killing else None)
+        for host, record in data.hosts.items():
+            data.find_tasks(host)
+            data.update_host(host, state=HostState.CONNECTING, reason="", lease_until=None)
+            record.contacted = record.contacted or not event.complete
+            record.greeted = record.staged = False
+            record.superseded_by = ""
+            record.receipt = None
+        for task in data.tasks.values():
+            task.silence_watched = False
+        if killing:
+            return self._shutdown.broadcast()
+        data.phase = RunPhase.CONNECTING
+        return []
 
     def _superseded(self, event: ev.Superseded) -> list[Instruction]:
-        self._ending.taken[event.host] = event.by
-        return self._ending.look() or [ev.SetTimer(f"taken:{event.host}", TAKEOVER_SECONDS)]
+        self._data.hosts[event.host].superseded_by = event.by
+        pending = self._shutdown.check_receipts()
+        return pending or [SetTimer(TakeoverEnd(event.host), TAKEOVER_SECONDS)]
 
-    def _taken(self, host: str) -> list[Instruction]:
+    def _takeover_end(self, host: str) -> list[Instruction]:
         """Another launcher has this host and not the others: they stay ours."""
-        if not any(self._ending.is_owed(other) for other in self._views.met):
+        data = self._data
+        by = data.hosts[host].superseded_by
+        pending = any(self._shutdown.receipt_pending(other) for other in data.contacted_hosts)
+        if not by or not pending:
             return []
-        by = self._ending.taken[host]
-        self._views.note(f"another launcher ({by}) has taken {host} over; the other hosts stay")
-        self._views.host(host, state=HostState.LOST, reason=f"taken over by {by}")
-        self._lose_tasks(host)
+        data.note(f"another launcher ({by}) has taken {host} over; the other hosts stay")
+        data.update_host(host, state=HostState.LOST, reason=f"taken over by {by}")
+        data.lose_tasks(host)
         return []
 
     def _looked_elsewhere(self, event: ev.LookedElsewhere) -> list[Instruction]:
         if event.outcome is not None:
-            return self._ending.ended_elsewhere(event)
-        if self.state is RunState.KILLING:
-            return self._ending.give_up()
-        self._views.note(f"another launcher ({event.by}) has taken this run over; leaving")
-        return self._ending.conclude(Outcome.DETACHED, 0)
+            return self._shutdown.on_ended_elsewhere(event, event.outcome)
+        if self.phase is RunPhase.KILLING:
+            return self._shutdown.on_timeout()
+        self._data.note(f"another launcher ({event.by}) has taken this run over; leaving")
+        return self._shutdown.conclude(Outcome.DETACHED, 0)
 
     def _launcher_failed(self, event: ev.LauncherFailed) -> list[Instruction]:
-        ending = self._ending
-        ending.launcher_error = ending.launcher_error or event.reason
-        self._views.note(f"the launcher failed: {event.reason}")
-        if self.state is RunState.ENDED:
-            ending.exit_code = 4
+        shutdown = self._data.shutdown
+        shutdown.launcher_error = shutdown.launcher_error or event.reason
+        self._data.note(f"the launcher failed: {event.reason}")
+        if self.phase is RunPhase.ENDED:
+            shutdown.exit_code = 4
             return []
-        return ending.everything(Cause.LAUNCHER)
-
-    def _holds_any(self) -> bool:
-        """A host is within reach and no other launcher's."""
-        hosts = self._views.hosts.values()
-        taken = self._ending.taken
-        return any(host.state is HostState.UP and host.name not in taken for host in hosts)
-
-    # --- staging and the ordered start ----------------------------------------------------
-
-    def _checked(self, event: ev.Checked) -> list[Instruction]:
-        if self.state is not RunState.STAGING:
-            return []
-        self._views.plan = event.plan
-        if self._attaching and self._views.begun:
-            self._staged = set(self._views.hosts)
-            return self._tasks.go_on()
-        for task in self.plan.tasks:
-            self._views.task(task.id, state=TaskState.STAGING, address=task.address)
-        return [ev.StageHost(host) for host in self._views.hosts]
-
-    def _stage_progress(self, event: ev.StageProgress) -> list[Instruction]:
-        self._views.host(
-            event.host,
-            staged_bytes=event.done,
-            staged_total=event.total,
-            staged_files=event.files,
-            staged_total_files=event.total_files,
-        )
-        return []
-
-    def _collect_progress(self, event: ev.CollectProgress) -> list[Instruction]:
-        self._views.host(event.host, collected_bytes=event.done, collected_total=event.total)
-        return []
-
-    def _host_staged(self, event: ev.Staged) -> list[Instruction]:
-        self._staged.add(event.host)
-        if self.state is not RunState.STAGING or self._staged < set(self._views.hosts):
-            return []
-        self._views.state = RunState.STARTING
-        return self._tasks.begin()
+        return self._shutdown.kill_all(Cause.LAUNCHER)
 
     # --- the end --------------------------------------------------------------------------
 
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
-        if self.state is RunState.KILLING:
-            return self._ending.at_once()
-        return self._ending.everything(Cause.PERSON if event.by_person else Cause.TERM)
+        if self.phase is RunPhase.KILLING:
+            return self._shutdown.force()
+        return self._shutdown.kill_all(Cause.PERSON if event.by_person else Cause.TERM)
 
-    def _receipted(self, event: ev.Receipted) -> list[Instruction]:
+    def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:
         if event.tasks is not None:
-            return [i for task in event.tasks for i in self._tasks.is_gone(task)]
-        if self.state is not RunState.KILLING:
+            return [i for task in event.tasks for i in self._tasks.on_kill_confirmed(task)]
+        if self.phase is not RunPhase.KILLING:
             return []  # an agent that acted alone: what it ended, its tasks' ends say
-        return self._ending.receipted(event.receipt)
+        return self._shutdown.on_receipt(event.receipt)
 
-    # --- small things ---------------------------------------------------------------------
-
-    def _timer(self, event: ev.Timer) -> list[Instruction]:
-        what, _, rest = event.name.partition(":")
-        if what == "give-up":
-            return self._ending.give_up() if self.state is RunState.KILLING else []
-        if what == "lease":
-            return self._lease_over(rest)
-        if what == "taken":
-            return self._taken(rest)
-        name, _, number = rest.rpartition(":")
-        return self._tasks.timer(what, TaskId.parse(name), int(number))
+    def _timer_fired(self, timer: Timer) -> list[Instruction]:
+        match timer:
+            case ShutdownTimeout():
+                return self._shutdown.on_timeout() if self.phase is RunPhase.KILLING else []
+            case LeaseEnd(host):
+                return self._hosts.on_lease_end(host)
+            case TakeoverEnd(host):
+                return self._takeover_end(host)
+            case ReadyTimeout():
+                return self._tasks.on_ready_timeout(timer)
+            case ReadyDelay(task, attempt):
+                return self._tasks.on_ready(task, attempt)
+            case RestartDelay():
+                return self._tasks.on_restart_delay(timer)
 
     def _results_missing(self, event: ev.ResultsMissing) -> list[Instruction]:
         text = f"results of {event.host} were not brought back: {event.reason}"
         text += f"; they stay on the host in {', '.join(event.paths)}"
-        self._views.note(text)
-        self._ending.miss_results(text)
+        self._data.note(text)
+        self._shutdown.add_missing_results(text)
         return []
 
-    def _noted(self, event: ev.Noted) -> list[Instruction]:
-        self._views.note(event.text)
+    def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:
+        self._data.note(event.text)
         return []

@@ -1,7 +1,7 @@
-"""What the screen sees of a run: immutable, complete, cheap to compare.
+"""Immutable snapshot of a run, for front ends: complete, cheap to compare.
 
-The launcher's thread makes a new `Snapshot` after each change and hands it over; nobody else
-ever touches the run. Log text is not in here: it is read from the log store.
+Figures that change all the time (metrics, sizes, progress, CPU) are added by the launcher's shell;
+the state machine leaves them empty. Log text is not in here: it is read from the log store.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..ids import TaskId
-from .states import HostState, Outcome, RunState, TaskState
+from . import fields
+from .states import HostState, Outcome, RunPhase, TaskState
 
 
 @dataclass(frozen=True)
 class Attempt:
     """One attempt of a task: its number, the byte of the log where it begins, and when."""
 
-    number: int
-    log_start: int
-    time: float
+    number: fields.Attempt
+    log_start: fields.Count
+    time: fields.Time
 
 
 @dataclass(frozen=True)
@@ -32,26 +33,26 @@ class TaskView:
     state: TaskState
     in_cluster: bool = True
     is_chief: bool = False
-    pid: int | None = None
-    attempt: int = 0
+    pid: fields.Count | None = None
+    attempt: fields.Attempt = 0
     attempts: tuple[Attempt, ...] = ()
     """Those whose process has started, oldest first."""
-    exit_code: int | None = None
+    exit_code: fields.Status | None = None
     exit_signal: str | None = None
     reason: str = ""
-    started: float | None = None
-    ended: float | None = None
-    step: int | None = None
+    started: fields.Time | None = None
+    ended: fields.Time | None = None
+    step: fields.Count | None = None
     loss: float | None = None
     rate: float | None = None
     """Global steps a second, over the last few metric lines of this task."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    last_output: float | None = None
-    log_size: int = 0
+    last_output: fields.Time | None = None
+    log_size: fields.Count = 0
     url: str = ""
 
     @property
-    def how(self) -> str:
+    def exit_text(self) -> str:
         """State and exit in words: `exited 0`, `killed TERM`, `failed 1`."""
         if self.exit_signal:
             return f"{self.state} {self.exit_signal}"
@@ -68,8 +69,8 @@ class HostView:
     destination: str
     state: HostState
     reason: str = ""
-    lease_until: float | None = None
-    last_heard: float | None = None
+    lease_until: fields.Time | None = None
+    last_heard: fields.Time | None = None
     staged_bytes: int = 0
     staged_total: int = 0
     staged_files: int = 0
@@ -89,7 +90,7 @@ class HostView:
 class Survivor:
     """A process that a kill did not end."""
 
-    pid: int
+    pid: fields.Count
     command: str
     state: str
 
@@ -99,11 +100,11 @@ class HostReceipt:
     """What one host saw after a kill; `confirmed` means that its agent looked and found none."""
 
     host: str
-    signalled: int = 0
+    signalled: fields.Count = 0
     survivors: tuple[Survivor, ...] = ()
     confirmed: bool = False
-    unreachable_until: float | None = None
-    seconds: float = 0.0
+    unreachable_until: fields.Time | None = None
+    seconds: fields.Seconds = 0.0
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class Failure:
     task: TaskId
     host: str
     how: str
-    time: float
+    time: fields.Time
     others: tuple[TaskId, ...] = ()
     tail: tuple[str, ...] = ()
     """The last lines of its log, sanitised of control characters."""
@@ -137,22 +138,22 @@ class Snapshot:
 
     run_id: str
     name: str
-    state: RunState
+    state: RunPhase
     tasks: tuple[TaskView, ...]
     """In start order: ps first."""
     hosts: tuple[HostView, ...]
-    started: float
-    ended: float | None = None
+    started: fields.Time
+    ended: fields.Time | None = None
     waiting: str = ""
     """What is being waited for, such as `ps:0 on tf1:2222`."""
-    waiting_since: float | None = None
-    total_steps: int | None = None
+    waiting_since: fields.Time | None = None
+    total_steps: fields.Count | None = None
     first_failure: Failure | None = None
-    kill_deadline: float | None = None
+    kill_deadline: fields.Time | None = None
     """When TERM becomes KILL, while the run is being killed."""
     receipt: Receipt | None = None
     outcome: Outcome | None = None
-    exit_code: int | None = None
+    exit_code: fields.ExitCode | None = None
     launcher_error: str = ""
     """What is broken in the launcher itself, so that it had to end the run."""
     notes: tuple[str, ...] = ()

@@ -1,8 +1,10 @@
-"""The words for what a task, a host and a run can be."""
+"""States of tasks, hosts and runs, and the transitions that a task may make."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
+
+from ..ids import TaskId
 
 
 class TaskState(StrEnum):
@@ -45,7 +47,7 @@ class HostState(StrEnum):
     CLOSED = "closed"
 
 
-class RunState(StrEnum):
+class RunPhase(StrEnum):
     """The phases of a run, in order; it may go to `killing` from any before it."""
 
     CONNECTING = "connecting"
@@ -66,3 +68,63 @@ class Outcome(StrEnum):
     TERMINATED = "terminated"
     DETACHED = "detached"
     PREFLIGHT = "preflight"
+
+
+class Cause(Enum):
+    """Why a run is being ended."""
+
+    RULE = auto()
+    FAILURE = auto()
+    PREFLIGHT = auto()
+    PERSON = auto()
+    TERM = auto()
+    LAUNCHER = auto()
+    """Something in the launcher is broken."""
+
+
+class Intent(Enum):
+    """What the next exit of a task was meant to be."""
+
+    NONE = auto()
+    RESTART = auto()
+    """A person wants another attempt."""
+    KILL = auto()
+    """A person wants it ended."""
+    FAIL = auto()
+    """It hangs at its end: it is ended and counts as failed."""
+    STOP = auto()
+    """It only served a chief that is done: the rule ends it."""
+
+
+_ENDS = frozenset(_ENDED | {TaskState.BACKOFF, TaskState.STARTING})
+_TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
+    TaskState.PENDING: frozenset({TaskState.STAGING, TaskState.STARTING}),
+    TaskState.STAGING: frozenset({TaskState.PENDING, TaskState.STARTING}),
+    TaskState.STARTING: _ENDS | {TaskState.READY, TaskState.LOST},
+    TaskState.READY: _ENDS | {TaskState.RUNNING, TaskState.LOST},
+    TaskState.RUNNING: _ENDS | {TaskState.LOST},
+    TaskState.LOST: _ENDS | {TaskState.READY, TaskState.RUNNING},
+    TaskState.BACKOFF: frozenset({TaskState.STARTING, TaskState.STOPPED, TaskState.KILLED}),
+    TaskState.EXITED: frozenset({TaskState.STARTING}),
+    TaskState.FAILED: frozenset({TaskState.STARTING}),
+    TaskState.STOPPED: frozenset({TaskState.STARTING}),
+    TaskState.KILLED: frozenset({TaskState.STARTING}),
+}
+"""Every state may be followed by `starting`: that is the next attempt."""
+
+
+class InvalidTransition(Exception):
+    """A task cannot go from one state to the other."""
+
+    def __init__(self, task: TaskId, before: TaskState, after: TaskState) -> None:
+        super().__init__(f"{task} cannot go from {before} to {after}")
+
+
+def check_transition(task: TaskId, before: TaskState, after: TaskState) -> None:
+    """Checks a change of a task's state; staying as it is, is none.
+
+    Raises:
+        InvalidTransition: the table does not allow it.
+    """
+    if after is not before and after not in _TRANSITIONS[before]:
+        raise InvalidTransition(task, before, after)

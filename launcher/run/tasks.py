@@ -1,4 +1,4 @@
-"""What tasks do: their ordered start, their attempts, and when the run has what it wants."""
+"""Tasks of a run: their ordered start, their attempts, and when the run has what it wants."""
 
 from __future__ import annotations
 
@@ -6,72 +6,69 @@ from ..cluster.spec import OnFailure, Success
 from ..ids import TaskId
 from ..plan.plan import After, Finished, Role, Started
 from . import events as ev
-from .ending import Cause, Ending
-from .events import Instruction
+from .instructions import Instruction, KillHost, SetTimer, StartTask, WatchSilence
+from .shutdown import Shutdown
 from .snapshot import Attempt
-from .states import RunState, TaskState
-from .views import Views, holds_up
+from .state import RunData, TaskRecord, blocks_stage
+from .states import Cause, Intent, RunPhase, TaskState
+from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 
 MAX_BACKOFF = 30.0
-
-_AT_WORK = (RunState.STARTING, RunState.RUNNING, RunState.FINISHING)
+_RESUME_SECONDS = 1.0
+"""Pause before the next attempt of a task that waited for it when its launcher died."""
+_AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
 
 
 class Tasks:
     """Starts a run's tasks stage by stage, again where the rules say so, and knows when the run
     is over."""
 
-    def __init__(self, views: Views, ending: Ending) -> None:
-        self._views = views
-        self._ending = ending
-        self.stage = -1
-        self.stage_since = views.now
-        self.total_steps = views.plan.total_steps
-        self._restarting: set[TaskId] = set()
-        self._unanswered: dict[TaskId, float] = {}
-        """Kills of single tasks (by their grace) whose receipt has not come: what comes after
-        them waits for it, and a host that was cut off is asked again."""
-        self._due: set[TaskId] = set()
-        """Tasks whose next attempt only waits for such a receipt."""
-        self._by_person: set[TaskId] = set()
-        self._hung: set[TaskId] = set()
-        self._served: set[TaskId] = set()
-        """Workers that only served a chief, which is done: the rule ends them."""
-        self._watched: set[TaskId] = set()
+    def __init__(self, data: RunData, shutdown: Shutdown) -> None:
+        self._data = data
+        self._shutdown = shutdown
 
     # --- the ordered start ----------------------------------------------------------------
 
     def begin(self) -> list[Instruction]:
-        """All files are where they belong: the first stage."""
-        for task in self._views.tasks:
-            self._views.task(task, state=TaskState.PENDING)
+        """Starts the first stage: all files are where they belong."""
+        for task, record in self._data.tasks.items():
+            if record.view.state is TaskState.STAGING:
+                self._data.update_task(task, state=TaskState.PENDING)
+        self._data.phase = RunPhase.STARTING
         return self._start_stage(0)
 
-    def go_on(self) -> list[Instruction]:
-        """Attached to a run that has begun: on from the first stage that is not ready."""
-        self._views.state = RunState.STARTING
+    def resume(self) -> list[Instruction]:
+        """Goes on with a run that has begun, from the first stage that is not ready."""
+        data = self._data
+        data.phase = RunPhase.STARTING
         again: list[Instruction] = [
-            ev.SetTimer(f"again:{view.id}:{view.attempt}", 1.0)
-            for view in self._views.tasks.values()
-            if view.state is TaskState.BACKOFF
+            SetTimer(RestartDelay(task, record.view.attempt), _RESUME_SECONDS)
+            for task, record in data.tasks.items()
+            if record.view.state is TaskState.BACKOFF
         ]
-        for number, stage in enumerate(self._views.plan.stages):
-            views = [self._views.tasks[task] for task in stage]
-            if any(holds_up(view) for view in views):
-                self.stage, self.stage_since = number, self._views.now
+        for number, stage in enumerate(data.plan.stages):
+            views = [data.view(task) for task in stage]
+            if any(blocks_stage(view) for view in views):
+                data.stage, data.stage_since = number, data.now
                 fresh = [view.id for view in views if not view.attempt]
                 return [*again, *(i for task in fresh for i in self._start(task, 1))]
-        return [*again, *self._start_stage(len(self._views.plan.stages))]
+        return [*again, *self._start_stage(len(data.plan.stages))]
 
     def _start_stage(self, number: int) -> list[Instruction]:
-        self.stage, self.stage_since = number, self._views.now
-        if number >= len(self._views.plan.stages):
-            self._views.state = RunState.RUNNING
-            return self._look_at_end()
-        return [i for task in self._views.plan.stages[number] for i in self._start(task, 1)]
+        data = self._data
+        data.stage, data.stage_since = number, data.now
+        if number >= len(data.plan.stages):
+            data.phase = RunPhase.RUNNING
+            return self._check_end()
+        fresh = [task for task in data.plan.stages[number] if not data.view(task).attempt]
+        out = [i for task in fresh for i in self._start(task, 1)]
+        return out or self._next_stage()
 
     def _start(self, task: TaskId, attempt: int) -> list[Instruction]:
-        self._views.task(
+        record = self._data.tasks[task]
+        record.intent, record.restart_due, record.silence_watched = Intent.NONE, False, False
+        record.state_before_loss = None
+        self._data.update_task(
             task,
             state=TaskState.STARTING,
             attempt=attempt,
@@ -79,251 +76,255 @@ class Tasks:
             exit_code=None,
             exit_signal=None,
             reason="",
-            started=self._views.now,
+            started=self._data.now,
             ended=None,
         )
-        plan = self._views.plan.task(task)
-        start: list[Instruction] = [ev.StartTask(plan, attempt)]
+        plan = self._data.plan.task(task)
+        start: list[Instruction] = [StartTask(plan, attempt)]
         if not isinstance(plan.ready, Finished):  # an installation takes the time it takes
-            start.append(ev.SetTimer(f"ready:{task}:{attempt}", self._views.plan.start_timeout))
+            start.append(SetTimer(ReadyTimeout(task, attempt), self._data.plan.start_timeout))
         return start
 
-    def started(self, event: ev.TaskStarted) -> list[Instruction]:
+    def on_started(self, event: ev.TaskStarted) -> list[Instruction]:
         """Its process lives, or could not be made."""
-        if not self._views.is_current(event.task, event.attempt):
+        data, task = self._data, event.task
+        if not event.attempt or not data.is_current(task, event.attempt):
             return []
         if event.error:
-            self._views.task(event.task, reason=event.error)
-            return self._failed(event.task, event.error, ())
-        begun = Attempt(event.attempt, event.log_start, event.time)
-        attempts = self._views.tasks[event.task].attempts
+            if data.view(task).state is not TaskState.STARTING:
+                return []
+            data.update_task(task, reason=event.error)
+            return self._failed(task, event.error, ())
+        attempts = data.view(task).attempts
         if all(attempt.number != event.attempt for attempt in attempts):
-            attempts = (*attempts, begun)
-        self._views.task(event.task, pid=event.pid, attempts=attempts)
-        if event.held:
-            self._views.task(event.task, reason=f"its port is held by {event.held}")
-        ready = self._views.plan.task(event.task).ready
+            attempts = (*attempts, Attempt(event.attempt, event.log_start, event.time))
+        data.update_task(task, pid=event.pid, attempts=attempts)
+        if event.port_holder:
+            data.update_task(task, reason=f"its port is held by {event.port_holder}")
+        ready = data.plan.task(task).ready
         if isinstance(ready, Started):
-            return self.ready(event.task, event.attempt)
+            return self.on_ready(task, event.attempt)
         if isinstance(ready, After):
-            return [ev.SetTimer(f"after:{event.task}:{event.attempt}", ready.seconds)]
+            return [SetTimer(ReadyDelay(task, event.attempt), ready.seconds)]
         return []
 
-    def ready(self, task: TaskId, attempt: int) -> list[Instruction]:
+    def on_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
         """It listens, or whatever else its plan calls ready."""
-        starting = self._views.tasks[task].state is TaskState.STARTING
-        if not starting or not self._views.is_current(task, attempt):
+        data = self._data
+        starting = data.view(task).state is TaskState.STARTING
+        if not starting or not data.is_current(task, attempt):
             return []
-        self._views.task(task, state=TaskState.READY, reason="")
+        data.update_task(task, state=TaskState.READY, reason="")
         return self._next_stage()
 
-    def _next_stage(self) -> list[Instruction]:
-        if self._views.state is not RunState.STARTING:
-            return []
-        stage = self._views.plan.stages[self.stage]
-        if any(holds_up(self._views.tasks[task]) for task in stage):
-            return []
-        return self._start_stage(self.stage + 1)
-
-    def _not_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
-        view = self._views.tasks[task]
-        if not self._views.is_current(task, attempt) or view.state is not TaskState.STARTING:
-            return []
-        held = f" ({view.reason})" if view.reason else ""
-        reason = f"not ready after {self._views.plan.start_timeout:g} s{held}"
-        self._views.task(task, reason=reason)
-        return self._failed(task, reason, ())
-
-    # --- what tasks do --------------------------------------------------------------------
-
-    def metric(self, event: ev.MetricSeen) -> list[Instruction]:
+    def on_metrics(self, event: ev.MetricsSeen) -> list[Instruction]:
         """A line of its log had figures: it works."""
-        view = self._views.tasks[event.task]
-        values = dict(event.values)
-        if "total" in values and self._views.plan.total_steps is None:
-            self.total_steps = int(values["total"])
-        self._views.task(
-            event.task,
-            step=int(values["step"]) if "step" in values else view.step,
-            loss=values.get("loss", view.loss),
-            rate=event.rate if event.rate is not None else view.rate,
-            metrics={**view.metrics, **values},
-            state=TaskState.RUNNING if view.state is TaskState.READY else view.state,
-        )
+        data = self._data
+        if event.total_steps is not None and data.plan.total_steps is None:
+            data.total_steps = event.total_steps
+        if data.view(event.task).state is TaskState.READY:
+            data.update_task(event.task, state=TaskState.RUNNING)
         return []
 
-    def exited(self, event: ev.TaskExited, reason: str = "") -> list[Instruction]:
-        """Its process has ended; what that means, the rules say."""
-        task, view = event.task, self._views.tasks[event.task]
-        if not self._views.is_current(task, event.attempt) or view.exit_code is not None:
+    def _next_stage(self) -> list[Instruction]:
+        data = self._data
+        if data.phase is not RunPhase.STARTING:
             return []
-        if view.exit_signal is not None:
+        if any(blocks_stage(data.view(task)) for task in data.plan.stages[data.stage]):
             return []
-        self._views.task(
+        return self._start_stage(data.stage + 1)
+
+    def on_ready_timeout(self, timer: ReadyTimeout) -> list[Instruction]:
+        """Fails an attempt that is still starting."""
+        data, task = self._data, timer.task
+        view = data.view(task)
+        if not data.is_current(task, timer.attempt) or view.state is not TaskState.STARTING:
+            return []
+        held = f" ({view.reason})" if view.reason else ""
+        reason = f"not ready after {data.plan.start_timeout:g} s{held}"
+        data.update_task(task, reason=reason)
+        return self._failed(task, reason, ())
+
+    # --- exits ----------------------------------------------------------------------------
+
+    def on_exited(self, event: ev.TaskExited, reason: str = "") -> list[Instruction]:
+        """Its process has ended; what that means, its intent and the rules say."""
+        data, task = self._data, event.task
+        record = data.tasks[task]
+        view = record.view
+        told = view.exit_code is not None or view.exit_signal is not None
+        if told or not event.attempt or not data.is_current(task, event.attempt):
+            return []
+        data.update_task(
             task, exit_code=event.status, exit_signal=event.signal, ended=view.ended or event.time
         )
-        if view.state.ended or self._views.state is RunState.ENDED:
+        if not view.state.live or data.phase is RunPhase.ENDED:
             return []  # only the details were missing
-        if event.held and view.state is TaskState.STARTING:
-            reason = f"its port is held by {event.held}"
+        record.state_before_loss = None
+        if event.port_holder and view.state is TaskState.STARTING:
+            reason = f"its port is held by {event.port_holder}"
         if reason:
-            self._views.task(task, reason=reason)
-        if task in self._restarting:
-            self._views.task(task, state=TaskState.BACKOFF)
+            data.update_task(task, reason=reason)
+        if data.phase is RunPhase.KILLING:
+            by_itself = event.status == 0 and data.shutdown.cause is not Cause.RULE
+            state = TaskState.EXITED if by_itself else self._shutdown.task_state
+            data.update_task(task, state=state)
             return []
-        if task in self._served:
-            self._views.task(task, state=TaskState.STOPPED)
-            return self._look_at_end()
-        if task in self._hung:
-            return self._failed(task, self._views.tasks[task].reason, event.tail)
-        if self._views.state is RunState.KILLING:
-            if event.status == 0 and self._ending.cause is not Cause.RULE:
-                self._views.task(task, state=TaskState.EXITED)
-            else:
-                self._views.task(task, state=self._ending.task_state)
-            return []
-        if task in self._by_person:
-            self._views.task(task, state=TaskState.KILLED)
-            if self._views.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
-                return self._ending.everything(Cause.PERSON)
-            return [*self._next_stage(), *self._look_at_end()]
+        match record.intent:
+            case Intent.RESTART:
+                data.update_task(task, state=TaskState.BACKOFF)
+                return []
+            case Intent.STOP:
+                data.update_task(task, state=TaskState.STOPPED)
+                return self._check_end()
+            case Intent.FAIL:
+                return self._failed(task, data.view(task).reason, event.tail)
+            case Intent.KILL:
+                data.update_task(task, state=TaskState.KILLED)
+                if data.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
+                    return self._shutdown.kill_all(Cause.PERSON)
+                return self._after_end()
         if event.status == 0:
-            self._views.task(task, state=TaskState.EXITED)
-            return [*self._next_stage(), *self._look_at_end()]
+            data.update_task(task, state=TaskState.EXITED)
+            return self._after_end()
         how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
         if event.status is None and event.signal is None:
             how = "ended unseen"
-            reason = reason or self._views.was.get(view.host, "")
+            reason = reason or data.hosts[view.host].previous_agent_exit
         return self._failed(task, f"{how}{f', {reason}' if reason else ''}", event.tail)
 
     def _failed(self, task: TaskId, how: str, tail: tuple[str, ...]) -> list[Instruction]:
-        plan = self._views.plan.task(task)
-        view = self._views.task(task, state=TaskState.FAILED, ended=self._views.now)
-        settings = self._views.plan.settings
-        if self._views.state is RunState.KILLING:
-            return []
-        may_restart = settings.on_failure is OnFailure.RESTART and task not in self._hung
-        if may_restart and view.attempt <= plan.max_restarts:
-            delay = min(MAX_BACKOFF, 2.0 ** (view.attempt - 1))
-            self._views.task(task, state=TaskState.BACKOFF)
-            self._views.note(
-                f"{task} on {plan.host}: {how}; attempt {view.attempt + 1} in {delay:g} s"
-            )
+        data = self._data
+        record, plan, settings = data.tasks[task], data.plan.task(task), data.plan.settings
+        killing = data.phase is RunPhase.KILLING
+        may_restart = settings.on_failure is OnFailure.RESTART and record.intent is not Intent.FAIL
+        if may_restart and not killing and record.view.attempt <= plan.max_restarts:
+            attempt = record.view.attempt
+            delay = min(MAX_BACKOFF, 2.0 ** (attempt - 1))
+            data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
+            data.note(f"{task} on {plan.host}: {how}; attempt {attempt + 1} in {delay:g} s")
             return [
-                self._kill_task(task, 0.0),  # what the attempt has left behind
-                ev.SetTimer(f"again:{task}:{view.attempt}", delay),
+                self._kill_task(record, 0.0),  # what the attempt has left behind
+                SetTimer(RestartDelay(task, attempt), delay),
             ]
+        data.update_task(task, state=TaskState.FAILED, ended=data.now)
+        if killing:
+            return []
         if plan.role in (Role.EVALUATOR, Role.HELPER):
-            self._views.note(f"{task} on {plan.host}: {how}")
-            return [*self._next_stage(), *self._look_at_end()]
-        self._views.fail(task, how, tail)
+            data.note(f"{task} on {plan.host}: {how}")
+            return self._after_end()
+        data.fail(task, how, tail)
         needed = plan.role in (Role.PS, Role.PREPARE)
         if settings.on_failure is OnFailure.KEEP and not needed:
-            return [*self._next_stage(), *self._look_at_end()]
-        return self._ending.everything(Cause.FAILURE)
+            return self._after_end()
+        return self._shutdown.kill_all(Cause.FAILURE)
 
-    def restart(self, event: ev.Restart) -> list[Instruction]:
+    # --- restarts and kills ---------------------------------------------------------------
+
+    def on_restart(self, event: ev.Restart) -> list[Instruction]:
         """A person wants it again: first its end, then the next attempt."""
-        view = self._views.tasks[event.task]
-        if self._views.state not in _AT_WORK:
+        data = self._data
+        record = data.tasks[event.task]
+        view = record.view
+        if data.phase not in _AT_WORK or not view.attempt or record.intent is Intent.RESTART:
             return []
-        if not view.attempt or event.task in self._restarting:
-            return []
-        self._restarting.add(event.task)
-        grace = 0.0 if event.hard or not view.state.live else self._views.plan.settings.grace
-        return [self._kill_task(event.task, grace)]
+        record.intent = Intent.RESTART
+        hard = event.hard or not view.state.live
+        return [self._kill_task(record, 0.0 if hard else data.plan.settings.grace)]
 
-    def signal(self, event: ev.SignalTask) -> list[Instruction]:
+    def on_signal(self, event: ev.SignalTask) -> list[Instruction]:
         """A person wants it ended."""
-        view = self._views.tasks[event.task]
-        if not view.state.live:
+        record = self._data.tasks[event.task]
+        if not record.view.state.live:
             return []
-        self._by_person.add(event.task)
-        grace = self._views.plan.settings.grace if event.name == "TERM" else 0.0
-        return [self._kill_task(event.task, grace)]
+        if record.intent is Intent.NONE:
+            record.intent = Intent.KILL
+        grace = self._data.plan.settings.grace if event.name == "TERM" else 0.0
+        return [self._kill_task(record, grace)]
 
-    def unanswered(self, host: str) -> list[Instruction]:
-        """After a cut: the host is asked again for what it has not confirmed."""
+    def unanswered_kills(self, host: str) -> list[Instruction]:
+        """The kills that the host has not confirmed; after a cut it is asked again."""
         return [
-            ev.KillHost(host, (task,), grace)
-            for task, grace in self._unanswered.items()
-            if self._views.tasks[task].host == host
+            KillHost(host, (record.view.id,), record.kill_grace)
+            for record in self._data.on_host(host)
+            if record.kill_grace is not None
         ]
 
-    def _kill_task(self, task: TaskId, grace: float) -> Instruction:
-        self._unanswered[task] = grace
-        return ev.KillHost(self._views.tasks[task].host, (task,), grace)
+    def on_kill_confirmed(self, task: TaskId) -> list[Instruction]:
+        """The receipt of a kill of this task alone: nothing of the attempt lives."""
+        record = self._data.tasks[task]
+        record.kill_grace = None
+        wanted = record.intent is Intent.RESTART or record.restart_due
+        if not wanted or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED):
+            return []
+        return self._start(task, record.view.attempt + 1)
+
+    def on_restart_delay(self, timer: RestartDelay) -> list[Instruction]:
+        """Starts the next attempt, or as soon as the last one is seen gone."""
+        data, task = self._data, timer.task
+        record = data.tasks[task]
+        paused = record.view.state is TaskState.BACKOFF and data.is_current(task, timer.attempt)
+        if not paused or data.phase is RunPhase.KILLING or record.intent is Intent.RESTART:
+            return []
+        if record.kill_grace is not None:
+            record.restart_due = True
+            return []
+        return self._start(task, timer.attempt + 1)
+
+    def _kill_task(self, record: TaskRecord, grace: float) -> Instruction:
+        record.kill_grace = grace
+        return KillHost(record.view.host, (record.view.id,), grace)
 
     # --- when the run has what it wants ---------------------------------------------------
 
-    def _look_at_end(self) -> list[Instruction]:
-        if self._views.state not in _AT_WORK:
+    def _after_end(self) -> list[Instruction]:
+        return [*self._next_stage(), *self._check_end()]
+
+    def _check_end(self) -> list[Instruction]:
+        data = self._data
+        if data.phase not in (RunPhase.RUNNING, RunPhase.FINISHING):
             return []
-        if self._views.state is RunState.STARTING and self.stage < len(self._views.plan.stages):
-            return []
-        deciding = self._views.deciding()
-        left = [view for view in deciding if not view.state.ended]
+        outcome_tasks = data.outcome_tasks()
+        left = [view for view in outcome_tasks if not view.state.ended]
         if not left:
-            return self._ending.everything(Cause.RULE)
-        done = [view for view in deciding if view.state is TaskState.EXITED]
-        chief = self._views.plan.chief
-        by_chief = self._views.plan.settings.success is Success.CHIEF and chief is not None
+            return self._shutdown.kill_all(Cause.RULE)
+        done = [view for view in outcome_tasks if view.state is TaskState.EXITED]
+        chief, settings = data.plan.chief, data.plan.settings
+        by_chief = settings.success is Success.CHIEF and chief is not None
         finished = by_chief and any(view.id == chief for view in done)
         if finished:
-            self._views.state = RunState.FINISHING
+            data.phase = RunPhase.FINISHING
         jobs = {view.id.job for view in done}
-        waiting = [v.id for v in left if finished or v.id.job in jobs]
-        fresh = [task for task in waiting if task not in self._watched]
-        self._watched.update(fresh)
-        return [ev.WatchSilence(task, self._views.plan.settings.finish_timeout) for task in fresh]
+        waiting = [data.tasks[v.id] for v in left if finished or v.id.job in jobs]
+        fresh = [record for record in waiting if not record.silence_watched]
+        for record in fresh:
+            record.silence_watched = True
+        return [WatchSilence(record.view.id, settings.finish_timeout) for record in fresh]
 
-    def silent(self, event: ev.Silent) -> list[Instruction]:
-        """It says nothing although others have ended well: it hangs."""
-        view = self._views.tasks[event.task]
-        if not view.state.live or self._views.state is RunState.KILLING:
+    def on_stalled(self, event: ev.OutputStalled) -> list[Instruction]:
+        """It writes nothing although others have ended well: it hangs."""
+        data = self._data
+        record, settings = data.tasks[event.task], data.plan.settings
+        state = record.view.state
+        if not state.live or data.phase is RunPhase.KILLING or record.intent is not Intent.NONE:
             return []
-        if view.state is TaskState.LOST:  # it is we who hear nothing
-            return [ev.WatchSilence(event.task, self._views.plan.settings.finish_timeout)]
+        if state is TaskState.LOST:  # it is we who hear nothing
+            return [WatchSilence(event.task, settings.finish_timeout)]
         if self._only_serves(event.task):
-            self._served.add(event.task)
-            return [self._kill_task(event.task, self._views.plan.settings.grace)]
-        self._hung.add(event.task)
+            record.intent = Intent.STOP
+            return [self._kill_task(record, settings.grace)]
+        record.intent = Intent.FAIL
         reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
-        self._views.task(event.task, reason=reason)
-        return [self._kill_task(event.task, self._views.plan.settings.grace)]
+        data.update_task(event.task, reason=reason)
+        return [self._kill_task(record, settings.grace)]
 
     def _only_serves(self, task: TaskId) -> bool:
         """A worker beside a chief of another job that has ended well, as TensorFlow's parameter
         server training has it: it `join()`s, and none of its job has ended by itself."""
-        chief = self._views.plan.chief
-        if self._views.state is not RunState.FINISHING or chief is None or chief.job == task.job:
+        data = self._data
+        chief = data.plan.chief
+        if data.phase is not RunPhase.FINISHING or chief is None or chief.job == task.job:
             return False
-        ended = (view.id.job for view in self._views.tasks.values() if view.state.ended)
-        stopped = (served.job for served in self._served)
-        return list(ended).count(task.job) <= list(stopped).count(task.job)
-
-    def is_gone(self, task: TaskId) -> list[Instruction]:
-        """The receipt of a kill of this task alone: nothing of the attempt lives."""
-        self._unanswered.pop(task, None)
-        wanted = task in self._restarting or task in self._due
-        if not wanted or self._views.state is RunState.KILLING:
-            return []
-        self._restarting.discard(task)
-        self._due.discard(task)
-        return self._start(task, self._views.tasks[task].attempt + 1)
-
-    def timer(self, what: str, task: TaskId, attempt: int) -> list[Instruction]:
-        """A timer of an attempt: not ready in time, ready by time, or its pause is over."""
-        if what == "ready":
-            return self._not_ready(task, attempt)
-        if what == "after":
-            return self.ready(task, attempt)
-        paused = self._views.tasks[task].state is TaskState.BACKOFF
-        if not paused or not self._views.is_current(task, attempt):
-            return []
-        if self._views.state is RunState.KILLING or task in self._restarting:
-            return []
-        if task in self._unanswered:
-            self._due.add(task)
-            return []
-        return self._start(task, attempt + 1)
+        job = [record for record in data.tasks.values() if record.view.id.job == task.job]
+        ended = sum(record.view.state.ended for record in job)
+        return ended <= sum(record.intent is Intent.STOP for record in job)

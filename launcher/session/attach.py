@@ -1,42 +1,83 @@
-"""Taking up a run that another launcher began: its events, then what its agents hold."""
+"""Runs on this machine as their folders tell them: to be looked at, or to be taken up."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..cluster.file import load
-from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError
 from ..paths import runs_home
-from ..plan.plan import HostFacts, Plan, make_plan
+from ..plan.plan import Plan
+from ..run.run import Run
+from ..run.snapshot import Snapshot
+from ..run.states import Outcome, RunPhase
+from ..store.journal import read_journal
+from ..store.legacy_runs import is_legacy, read_legacy
 from ..store.logs import LogStore
-from ..store.replay import Replay
+from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
-from ..store.stored_events import Damage, events
+from .past import Past
 
 
 class StoredRun:
-    """A run as its folder on this machine tells it."""
+    """A run as its journal tells it."""
 
     def __init__(self, folder: RunFolder) -> None:
-        """Reads cluster file and events.
+        """Reads cluster file and journal.
 
         Raises:
             ClusterFileError: the stored cluster file cannot be read.
         """
         self.folder = folder
         self.cluster = load(folder.cluster_file, base=folder.origin)
-        self.damage = Damage()
-        """What of the events could not be read."""
-        found = list(events(folder.records(self.damage), self.damage))
-        first = Replay(make_plan(self.cluster, folder.run_id), found)
-        self.plan = _plan(self.cluster, folder.run_id, first)
-        self.replay = Replay(self.plan, found, self.damage)
+        journal = read_journal(folder.journal)
+        self.run: Run = journal.replay(self.cluster, folder.run_id)
+        self.damage = journal.damage
+        """What of the journal could not be read."""
+        self.last = journal.last
+        """When the last event came."""
+        self.metrics = MetricsFile(folder.metrics)
+        self._events = len(journal.events)
+        self._complete = journal.complete
+        self._final = journal.final
+        self._legacy = is_legacy(folder)
+        if self._legacy:
+            found = read_legacy(folder, self.run.plan, self.metrics, self.damage)
+            self._final, self.last = found
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the ports that were picked at launch."""
+        return self.run.plan
 
     @property
     def over(self) -> bool:
-        """Nothing of it can live any more: it ended, and every host confirmed it."""
-        return self.replay.over
+        """Nothing of it can live any more: it ended, and every host that may hold something
+        confirmed that nothing is left."""
+        seen = self._final or self.run.snapshot()
+        ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.DETACHED
+        if not ended or seen.receipt is None or not seen.receipt.clean:
+            return False
+        if self._final is not None and not (self._legacy and self.damage):
+            return True  # the launcher that ended it knew which hosts it had contacted
+        owed = self.run.contacted_hosts if self._complete else [host.name for host in seen.hosts]
+        return set(owed) <= {host.host for host in seen.receipt.hosts}
+
+    def snapshot(self) -> Snapshot:
+        """The run as it was when the last record was written."""
+        if self._final is not None:
+            return self._final
+        self.metrics.read()
+        now = self.run.snapshot()
+        latest = self.metrics.latest
+        tasks = (latest[v.id].added_to(v) if v.id in latest else v for v in now.tasks)
+        return replace(now, tasks=tuple(tasks))
+
+    def past(self) -> Past:
+        """What a launcher that takes the run up needs; it goes on with `run` itself."""
+        self.metrics.read()
+        return Past(self.run, self._events, self._complete, self.metrics)
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""
@@ -56,19 +97,3 @@ def stored(run_id: str, file: Path | None = None) -> StoredRun:
     if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
     return StoredRun(RunFolder.create(run_id, file.read_text(), cluster))
-
-
-def _plan(cluster: Cluster, run_id: str, replay: Replay) -> Plan:
-    """The plan with the ports that were picked at launch."""
-    hosts = make_plan(cluster, run_id)
-    facts = {
-        host.name: HostFacts(
-            ports={
-                task.id: replay.ports[task.id]
-                for task in hosts.on_host(host.name)
-                if task.id in replay.ports
-            }
-        )
-        for host in hosts.hosts
-    }
-    return make_plan(cluster, run_id, facts, replay.resume)

@@ -27,13 +27,13 @@ from ..cluster.spec import Cluster, OnHangup
 from ..errors import TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
-from ..plan.plan import make_plan
 from ..run.run import Run
 from ..run.snapshot import Snapshot
-from ..run.states import Outcome, RunState, TaskState
+from ..run.states import Outcome, RunPhase, TaskState
 from ..store.launcher_lock import acquire
 from ..store.logs import LogStore
 from ..store.metrics import Series
+from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
 from . import snapshot_codec
 from .attach import StoredRun
@@ -141,7 +141,7 @@ class RunClient:
         self._responder = PromptResponder(ask, self._answer) if ask is not None else None
         self._events: Events | None = queue.SimpleQueue() if events else None
         self._logs = LogStore(folder.path, read_only=True)
-        self._series: dict[TaskId, Series] = {}
+        self._metrics = MetricsFile(folder.metrics)
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._rest = b""
         self._lost_at: float | None = None
@@ -186,7 +186,7 @@ class RunClient:
             TfmuxError: the cluster cannot be planned, or the run's folder not be made.
         """
         run_id = new_run_id(cluster.name)
-        plan = make_plan(cluster, run_id, resume=resume)
+        run = Run(cluster, run_id, time.time(), resume=resume)
         process = process or LauncherProcess()
         try:
             folder = RunFolder.create(run_id, text, cluster)
@@ -197,9 +197,9 @@ class RunClient:
         link = process.order({"launch": run_id, "resume": resume}, lock)
         return cls(
             folder,
-            Run(plan, time.time()).snapshot(),
+            run.snapshot(),
             link,
-            on_close=on_close or _ON_HANGUP[plan.settings.on_hangup],
+            on_close=on_close or _ON_HANGUP[run.plan.settings.on_hangup],
             ask=ask,
             events=events,
         )
@@ -222,7 +222,7 @@ class RunClient:
         lock = acquire(folder.path)
         if lock is not None:
             try:
-                snapshot = _resumed(StoredRun(folder).replay.snapshot)
+                snapshot = _resumed(StoredRun(folder).snapshot())
             except BaseException:
                 os.close(lock)
                 raise
@@ -235,7 +235,7 @@ class RunClient:
                 return client
             client.resume()  # where the one that held the lock was about to end
         client.close()  # it stands still: another launcher takes the run over
-        snapshot = _resumed(StoredRun(folder).replay.snapshot)
+        snapshot = _resumed(StoredRun(folder).snapshot())
         link = LauncherProcess().order({"attach": folder.run_id})
         return cls(folder, snapshot, link, **options)
 
@@ -276,7 +276,7 @@ class RunClient:
 
     def series(self, task: TaskId) -> Series:
         """What the task's metric lines said over time."""
-        return self._series.setdefault(task, Series())
+        return self._metrics.series(task)
 
     def kill_all(self, *, by_person: bool = True) -> None:
         """Ends everything; a second call at once."""
@@ -385,9 +385,9 @@ class RunClient:
                         self._closed.wait(_PACE)
                 else:
                     self._receive_checked(self._link)
-                self._logs.refresh()
+                self._read_files()
                 self._watch_kill()
-            self._logs.refresh()
+            self._read_files()
         finally:
             if self._responder is not None:
                 self._responder.close()
@@ -395,6 +395,10 @@ class RunClient:
                 self._link.close()
             if self._events is not None:
                 self._events.put(None)
+
+    def _read_files(self) -> None:
+        self._logs.refresh()
+        self._metrics.read()
 
     def _receive_checked(self, link: socket.socket) -> None:
         try:
@@ -440,7 +444,7 @@ class RunClient:
         """Hands the newest state over to whoever listens."""
         told = self._told
         tasks = told.tasks
-        if self._unsupervised and told.state is not RunState.ENDED:
+        if self._unsupervised and told.state is not RunPhase.ENDED:
             tasks = tuple(
                 view
                 if view.state.ended
@@ -470,7 +474,7 @@ class RunClient:
         """The launcher process could not begin."""
         self._told = replace(
             self._told,
-            state=RunState.ENDED,
+            state=RunPhase.ENDED,
             outcome=Outcome.FAILED,
             exit_code=4,
             ended=time.time(),
@@ -492,8 +496,8 @@ class RunClient:
         if self._unsupervised or not alone or self.folder.launcher_pid() is not None:
             return
         with suppress(TfmuxError, OSError):  # it may have ended under another launcher
-            stored = StoredRun(self.folder).replay.snapshot
-            if stored.state is RunState.ENDED:
+            stored = StoredRun(self.folder).snapshot()
+            if stored.state is RunPhase.ENDED:
                 self._told = stored
                 self._heard.set()
                 self._show()
@@ -513,13 +517,13 @@ class RunClient:
         """Sees to it that a kill is carried out: by another launcher where ours has died or
         stands still."""
         kill = self._kill
-        if kill is None or self._told.state is RunState.ENDED:
+        if kill is None or self._told.state is RunPhase.ENDED:
             return
         waited = time.monotonic() - kill.began
         if self._link is None:
             if self._unsupervised:
                 self._start_launcher()
-        elif self._told.state is RunState.KILLING:
+        elif self._told.state is RunPhase.KILLING:
             deadline = self._told.kill_deadline or time.time()
             if time.time() > deadline + _KILL_SECONDS and waited > _KILL_SECONDS:
                 self._start_launcher(force=True)
@@ -543,10 +547,10 @@ class RunClient:
 
 
 def _resumed(snapshot: Snapshot) -> Snapshot:
-    """A stored run that a launcher is about to take up, although its record may say that it ended."""
+    """A stored run that a launcher takes up, although its record may say that it has ended."""
     return replace(
         snapshot,
-        state=RunState.CONNECTING,
+        state=RunPhase.CONNECTING,
         ended=None,
         outcome=None,
         exit_code=None,
@@ -557,4 +561,4 @@ def _resumed(snapshot: Snapshot) -> Snapshot:
 
 def _unknown(folder: RunFolder) -> Snapshot:
     """A run of which nothing is known yet."""
-    return Snapshot(folder.run_id, folder.run_id, RunState.CONNECTING, (), (), time.time())
+    return Snapshot(folder.run_id, folder.run_id, RunPhase.CONNECTING, (), (), time.time())

@@ -1,8 +1,8 @@
 """What a front end holds of a run: look, listen, and say what shall happen.
 
-`client.RunClient` implements it for a run that has a launcher process, `history.PastRun` for one
-that has ended. Every method returns at once and is safe from any thread: kill-all must never wait
-for a screen, nor a screen for the network.
+`client.RunClient` implements it for a run that has a launcher process, `history.FinishedRun` for
+one that has ended. Every method returns at once and is safe from any thread: kill-all must never
+wait for a screen, nor a screen for the network.
 """
 
 from __future__ import annotations

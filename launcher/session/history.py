@@ -1,35 +1,21 @@
-"""Runs of the past: what a list says of each, and one opened from disk as if it were living."""
+"""Runs that have ended: a line about each for lists, and one opened from disk."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import runs_home
-from ..run.snapshot import Receipt, Snapshot
-from ..run.states import Outcome, RunState, TaskState
+from ..run.snapshot import Snapshot
+from ..run.states import Outcome, RunPhase, TaskState
+from ..store.journal import read_final
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.runs import RunFolder, UnreadableRun
-from ..store.stored_events import (
-    Damage,
-    FailureRecord,
-    MetricEvent,
-    ReceiptEvent,
-    RunEvent,
-    events,
-    open_regular,
-    records,
-)
 from .attach import StoredRun
-
-_ENDS = 64 * 1024
-"""Bytes of a journal that are read at each end: a long run's events are many megabytes."""
 
 
 @dataclass(frozen=True)
@@ -62,50 +48,16 @@ class RunSummary:
 
 
 def summary(folder: RunFolder) -> RunSummary:
-    """What both ends of a run's journal tell."""
-    started = ended = None
-    last = 0.0
-    outcome: Outcome | None = None
-    exit_code: int | None = None
-    step: int | None = None
-    loss: float | None = None
-    failure = ""
-    receipt: Receipt | None = None
-    damage = Damage()
-    for event in events(records(_ends(folder.journal, damage), damage), damage):
-        match event:
-            case RunEvent(outcome=Outcome.DETACHED):
-                pass  # that launcher left; the run went on
-            case RunEvent(outcome=Outcome()):
-                outcome, ended, exit_code = event.outcome, event.time, event.exit_code
-                failure = _failure(event.first_failure)
-            case RunEvent(note=None) if event.state not in (RunState.ENDED, "planned"):
-                outcome = ended = exit_code = receipt = None  # taken up again after that
-            case MetricEvent():
-                step = step if event.step is None else max(event.step, step or 0)
-                loss = loss if event.loss is None else event.loss
-            case ReceiptEvent():
-                receipt = event.receipt
-        started = event.time if started is None else started
-        last = event.time
-    if started is None:
-        with suppress(OSError):
-            started = folder.cluster_file.stat().st_mtime
-    return RunSummary(
-        run_id=folder.run_id,
-        folder=folder,
-        started=started or 0.0,
-        ended=ended,
-        outcome=outcome,
-        exit_code=exit_code,
-        step=step,
-        loss=loss,
-        last=last,
-        first_failure=failure,
-        clean=receipt is None or receipt.clean,
-        proven=receipt is not None and receipt.clean,
-        problem=damage.told(folder.run_id),
-    )
+    """What the end of a run's journal tells; where it breaks off, what all of it does."""
+    final = read_final(folder.journal)
+    if final is not None:
+        return _summary(folder, final, final.ended or 0.0)
+    try:
+        run = StoredRun(folder)
+    except TfmuxError as error:
+        problem = f"could not be read: {error}".partition("\n")[0]
+        return RunSummary(folder.run_id, folder, _launched(folder), None, problem=problem)
+    return _summary(folder, run.snapshot(), run.last, run.damage.told(folder.run_id))
 
 
 def unreadable_summary(run: UnreadableRun) -> RunSummary:
@@ -114,13 +66,40 @@ def unreadable_summary(run: UnreadableRun) -> RunSummary:
     return RunSummary(run.run_id, folder, 0.0, None, problem=f"could not be read: {run.reason}")
 
 
-class PastRun:
+def _summary(folder: RunFolder, seen: Snapshot, last: float, problem: str = "") -> RunSummary:
+    detached = seen.outcome is Outcome.DETACHED  # that launcher left; the run went on
+    failure, receipt = seen.first_failure, seen.receipt
+    return RunSummary(
+        run_id=folder.run_id,
+        folder=folder,
+        started=seen.started or _launched(folder),
+        ended=None if detached else seen.ended,
+        outcome=None if detached else seen.outcome,
+        exit_code=None if detached else seen.exit_code,
+        step=seen.step,
+        loss=seen.loss,
+        last=last,
+        first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
+        clean=receipt is None or receipt.clean,
+        proven=receipt is not None and receipt.clean,
+        problem=problem,
+    )
+
+
+def _launched(folder: RunFolder) -> float:
+    with suppress(OSError):
+        return folder.cluster_file.stat().st_mtime
+    return 0.0
+
+
+class FinishedRun:
     """A run as it was; implements `control.RunControl`. There is nothing left to act on."""
 
     def __init__(self, run: StoredRun) -> None:
         self._logs = run.logs()
-        self._series = run.replay.series
-        self._snapshot = _at_rest(run.replay.snapshot, self._logs)
+        self._metrics = run.metrics
+        self._metrics.read()
+        self._snapshot = _at_rest(run.snapshot(), self._logs)
 
     @property
     def logs(self) -> LogStore:
@@ -141,7 +120,7 @@ class PastRun:
 
     def series(self, task: TaskId) -> Series:
         """What the task's metric lines said over time."""
-        return self._series[task]
+        return self._metrics.series(task)
 
     @property
     def unsupervised(self) -> bool:
@@ -161,7 +140,7 @@ class PastRun:
         """There is nobody to signal."""
 
     def detach(self) -> None:
-        """Nobody tends it."""
+        """Nobody supervises it."""
 
     def close(self) -> None:
         """Nothing is open: logs are opened for each read."""
@@ -169,7 +148,7 @@ class PastRun:
 
 def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
     """What its record says; where that breaks off, it says so instead of showing tasks alive."""
-    if snapshot.state is RunState.ENDED:
+    if snapshot.state is RunPhase.ENDED:
         return snapshot
     why = "the record ends here"
     tasks = tuple(
@@ -181,7 +160,7 @@ def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
     note = "its launcher died before it could write down how the run ended"
     return replace(
         snapshot,
-        state=RunState.ENDED,
+        state=RunPhase.ENDED,
         tasks=tasks,
         ended=max([*times, snapshot.started]),
         waiting="",
@@ -191,32 +170,3 @@ def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
 
 def _exists(logs: LogStore, task: TaskId) -> bool:
     return logs.open(task).path.exists()
-
-
-def _failure(record: FailureRecord | None) -> str:
-    return f"{record.task} @{record.host} {record.how}" if record is not None else ""
-
-
-def _ends(path: Path, damage: Damage) -> Iterator[bytes]:
-    """The lines at the beginning and at the end of a journal; one that is cut by the middle that
-    is left out, or by a crash, is none."""
-    try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            data = file.read(_ENDS)
-            if size > 2 * _ENDS:
-                data = data[: data.rfind(b"\n") + 1]
-                file.seek(size - _ENDS)
-                data += file.read().partition(b"\n")[2]
-            else:
-                data += file.read(_ENDS)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        damage.reason = error.strerror or str(error)
-        return
-    *lines, rest = data.split(b"\n")
-    yield from lines
-    with suppress(ValueError, RecursionError):
-        json.loads(rest)
-        yield rest

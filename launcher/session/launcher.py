@@ -1,4 +1,4 @@
-"""The launcher of one run: engine, log store, journal, lock and control socket together.
+"""The launcher of one run: engine, log store, records, lock and control socket together.
 
 It runs in a process of its own (`process`); front ends are clients (`client`).
 """
@@ -14,17 +14,16 @@ from typing import Any
 
 from ..cluster.spec import Cluster
 from ..ids import TaskId
-from ..plan.plan import Plan, make_plan
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..store.disk import OtherProcess
 from ..store.launcher_lock import LauncherLock
 from ..store.logs import LogStore
-from ..store.replay import Replay
-from ..store.runs import Journal, RunFolder
-from .attach import StoredRun
+from ..store.run_writer import RunWriter
+from ..store.runs import RunFolder
 from .control_socket import ControlSocket
 from .engine import Engine
+from .past import Past
 from .prompts import PromptQueue
 
 WRITE_SECONDS = 3.0
@@ -39,42 +38,29 @@ class Launcher:
         self,
         folder: RunFolder,
         cluster: Cluster,
-        plan: Plan,
         *,
         resume: str | None = None,
-        past: Replay | None = None,
+        past: Past | None = None,
     ) -> None:
-        """Use `launch` or `attach`."""
+        """`past` is that of a run which an earlier launcher has begun."""
         self.folder = folder
         self._disk = OtherProcess()
         self.logs = LogStore(folder.path, disk=self._disk)
-        self._journal = Journal(folder.journal, self._disk, self._broken)
+        self._writer = RunWriter(folder, self._disk, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
         self._socket = ControlSocket(folder.run_id, self, self._prompts)
         self._engine = Engine(
             cluster,
-            plan,
+            folder.run_id,
             self.logs,
             publish=self._socket.publish,
             record=self._record,
+            writer=self._writer,
             ask=self._prompts,
             resume=resume,
             past=past,
-            unrecorded=lambda: self._journal.trouble,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @classmethod
-    def launch(cls, folder: RunFolder, cluster: Cluster, *, resume: str | None = None) -> Launcher:
-        """The launcher of a new run whose folder is made already."""
-        plan = make_plan(cluster, folder.run_id, resume=resume)
-        return cls(folder, cluster, plan, resume=resume)
-
-    @classmethod
-    def attach(cls, run: StoredRun) -> Launcher:
-        """A launcher that goes on with a run which an earlier one has begun."""
-        past = run.replay
-        return cls(run.folder, run.cluster, run.plan, resume=past.resume, past=past)
 
     def run(self, first: socket.socket | None = None, lock: int | None = None) -> Snapshot:
         """Runs the run to its end, on a loop of its own; returns the last snapshot.
@@ -123,7 +109,7 @@ class Launcher:
 
     def _record(self, event: dict[str, Any]) -> None:
         self._socket.record(event)
-        self._journal.write(event)
+        self._writer.public(event)
 
     def _broken(self, error: BaseException) -> None:
         """Something in the thread that writes the journal failed."""
@@ -160,27 +146,27 @@ class Launcher:
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""
-        monitor, journal = self._engine.outputs.monitor, self._journal
+        monitor, writer = self._engine.outputs.monitor, self._writer
         deadline = time.monotonic() + WRITE_SECONDS
-        while not (monitor.idle and journal.idle):
+        while not (monitor.idle and writer.idle):
             if time.monotonic() > deadline:
-                what = f"{journal.unwritten} events and {monitor.unstored} log bytes"
+                what = f"{writer.unwritten} events and {monitor.unstored} log bytes"
                 text = f"{what} are not stored here: the disk does not take them"
-                self._engine.feed(ev.Noted(time.time(), text))
+                self._engine.feed(ev.NoteAdded(time.time(), text))
                 return
             await asyncio.sleep(0.01)
 
     def _close_files(self) -> None:
-        monitor, journal = self._engine.outputs.monitor, self._journal
+        monitor, writer = self._engine.outputs.monitor, self._writer
         monitor.close()
-        journal.close()
+        writer.close()
 
         def close() -> None:
-            while not (monitor.idle and journal.idle):
+            while not (monitor.idle and writer.idle):
                 time.sleep(0.1)
             self._disk.close()
 
-        if monitor.idle and journal.idle:
+        if monitor.idle and writer.idle:
             close()
         else:  # when the disk answers again
             threading.Thread(target=close, name="close", daemon=True).start()

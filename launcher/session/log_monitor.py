@@ -18,8 +18,8 @@ from ..hosts.link import Stored
 from ..ids import TaskId
 from ..plan.plan import Plan
 from ..store.logs import LogStore, expect_floods
-from ..store.metrics import Extractor, Series
-from ..store.records import TAIL_BYTES, log_tail, tail_lines
+from ..store.metrics import Extractor
+from ..store.public_events import TAIL_BYTES, log_tail, tail_lines
 from ..store.runs import STALLED_SECONDS
 from ..store.worker import Worker
 
@@ -67,13 +67,11 @@ class LogMonitor:
         self,
         plan: Plan,
         logs: LogStore,
-        series: Mapping[TaskId, Series],
         found: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
         """`found` is called, on the worker's thread, when there is something to `take`."""
         self._logs = logs
-        self._series = series
         self._tell = found
         self._worker = Worker("logs", failed)
         self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
@@ -203,7 +201,6 @@ class LogMonitor:
     def _read(self, task: TaskId, data: bytes, now: float) -> None:
         last = None
         for point in self._extractors[task].feed(data, now):
-            self._series[task].add(point)
             last = point
         self._find_line(task, data)
         with self._lock:

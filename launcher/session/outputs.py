@@ -1,7 +1,7 @@
-"""What tasks write and how they end, as the launcher's loop hears it.
+"""Output and exits of tasks, as the launcher's loop hears them.
 
-Bytes go to the run's `LogMonitor`; what it finds in them comes back here, and from here to the
-run, metrics at most some tens of times a second.
+Bytes go to the run's `LogMonitor`; what it finds in them comes back here. The latest metrics of
+each task are kept here, at most some tens a second; the run hears only that there are some.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ..agent.messages import TaskFacts
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
-from ..plan.plan import LogMatches, Plan
+from ..plan.plan import LogMatches
 from ..run import events as ev
-from ..run.snapshot import Snapshot, TaskView
+from ..run.run import Run
+from ..run.snapshot import TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
-from ..store.metrics import Series
-from ..store.records import metric_record
+from ..store.metrics_file import NO_METRICS, LatestMetrics
 from .log_monitor import Found, LogMonitor
 
 METRIC_SECONDS = 1 / 30
+_LARGEST = 1 << 53
 
 
 class Outputs:
@@ -35,24 +36,28 @@ class Outputs:
 
     def __init__(
         self,
-        plan: Plan,
+        run: Run,
         logs: LogStore,
         links: Mapping[str, Link],
-        series: Mapping[TaskId, Series],
         *,
+        latest: Mapping[TaskId, LatestMetrics],
         feed: Callable[[ev.Event], None],
-        record: Callable[[dict[str, Any]], None],
+        metrics: Callable[[float, TaskId, Mapping[str, float], float | None], None],
         trouble: Callable[[str], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
-        """`trouble` gets why bytes are not stored, `failed` what goes wrong here."""
+        """`latest` are the metrics from before an attach; `metrics` gets each further line,
+        `trouble` why bytes are not stored, `failed` what goes wrong here."""
+        self._run = run
         self._links = links
         self._feed = feed
-        self._record = record
+        self._record = metrics
+        self._latest = dict(latest)
+        self._total_told: int | None = None
         self._trouble = trouble
         self._failed = failed
-        self._hosts_of = {task.id: task.host for task in plan.tasks}
-        self.monitor = LogMonitor(plan, logs, series, self._wake, self._broken)
+        self._hosts_of = {task.id: task.host for task in run.plan.tasks}
+        self.monitor = LogMonitor(run.plan, logs, self._wake, self._broken)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
         self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
@@ -109,13 +114,25 @@ class Outputs:
     def _tell_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}
         for task, (now, values, rate) in metrics.items():
-            self._feed(ev.MetricSeen(now, task, values, rate))
-            self._record(metric_record(now, task, self._hosts_of[task], values, rate))
+            self._latest[task] = self._latest.get(task, NO_METRICS).updated(now, values, rate)
+            self._record(now, task, values, rate)
+            total = _total(values)
+            news = total is not None and total != self._total_told
+            if news or self._run.task(task).state is TaskState.READY:
+                self._total_told = total if news else self._total_told
+                self._feed(ev.MetricsSeen(now, task, total))
 
-    def look_again(self, plan: Plan, snapshot: Snapshot) -> None:
+    def added_to(self, view: TaskView) -> TaskView:
+        """The task with its latest metrics, the size of its log and when it last wrote."""
+        latest = self._latest.get(view.id)
+        view = view if latest is None else latest.added_to(view)
+        last = self.last.get(view.id, view.last_output)
+        return replace(view, last_output=last, log_size=self.monitor.size(view.id))
+
+    def await_lines(self) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""
-        for view in snapshot.tasks:
-            ready = plan.task(view.id).ready
+        for view in self._run.snapshot().tasks:
+            ready = self._run.plan.task(view.id).ready
             if view.state is TaskState.STARTING and isinstance(ready, LogMatches):
                 self.monitor.await_line(view.id, view.attempt, ready.pattern, again=True)
 
@@ -125,7 +142,7 @@ class Outputs:
         while True:
             quiet = time.time() - max(began, self.last.get(task, 0.0))
             if quiet >= seconds:
-                self._feed(ev.Silent(time.time(), task, quiet))
+                self._feed(ev.OutputStalled(time.time(), task, quiet))
                 return
             await asyncio.sleep(seconds - quiet)
 
@@ -182,3 +199,9 @@ class Outputs:
         held = describe_owner(facts.port_owner)
         now, ended = time.time(), (facts.status, facts.signal)
         self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))
+
+
+def _total(values: Mapping[str, float]) -> int | None:
+    """The total of steps among some metrics."""
+    total = values.get("total", -1.0)
+    return int(total) if 0 <= total <= _LARGEST else None

@@ -81,8 +81,9 @@ def launcher_for(order: dict[str, Any]) -> Launcher:
     folder = _folder(order)
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
-        return Launcher.launch(folder, cluster, resume=order.get("resume"))
-    return Launcher.attach(StoredRun(folder))
+        return Launcher(folder, cluster, resume=order.get("resume"))
+    run = StoredRun(folder)
+    return Launcher(folder, run.cluster, past=run.past())
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from ..ids import TaskId
 from ..run.snapshot import HostView, Snapshot, TaskView
 
 _RUN = TypeAdapter(Snapshot)
@@ -51,22 +50,12 @@ def apply(before: Snapshot | None, change: dict[str, Any]) -> Snapshot:
     else:
         raise ValueError("the first message is not a whole snapshot")
     tasks = _TASKS.validate_python(change.get("tasks", {}))
-    hosts = {index: _host(raw) for index, raw in change.get("hosts", {}).items()}
+    hosts = _HOSTS.validate_python(change.get("hosts", {}))
     return replace(
         run,
         tasks=_applied(before.tasks if before else (), tasks),
         hosts=_applied(before.hosts if before else (), hosts),
     )
-
-
-def _host(raw: dict[str, Any]) -> HostView:
-    # Keys of a JSON object are text; pydantic would want the tables that tasks are elsewhere.
-    try:
-        usage = {TaskId.parse(task): (cpu, rss) for task, (cpu, rss) in raw["usage"].items()}
-        view: HostView = _HOSTS.validate_python({0: {**raw, "usage": {}}})[0]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"not a host: {error!r}") from error
-    return replace(view, usage=usage)
 
 
 def _differing(before: Sequence[View], after: Sequence[View]) -> dict[int, View]:

@@ -1,17 +1,17 @@
-"""The folders of runs on this machine: what a run leaves here, and who still tends it.
+"""Folders of runs on this machine: what a run leaves here, and which launcher supervises it.
 
-`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `cluster.toml` (as run), `events.jsonl`, and the logs.
+`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `cluster.toml` (as run), `journal.jsonl`, `events.jsonl`,
+`metrics.jsonl`, and the logs.
 A launcher holds a lock on `launcher.lock` while it lives; the lock goes with the process, so
 nothing stale can stay behind after a crash.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,15 +21,11 @@ from ..agent.folders import FolderError, private
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
 from ..paths import runs_home
-from .disk import Disk
+from .json_lines import Damage, stored_records
 from .launcher_lock import launcher_pid
-from .stored_events import Damage, stored_records
-from .worker import Worker
 
 STALLED_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
-_AGAIN_SECONDS = 1.0
-_MOST_UNWRITTEN = 10_000
 
 
 class RunFolder:
@@ -122,12 +118,22 @@ class RunFolder:
 
     @property
     def journal(self) -> Path:
-        """The run's events, one JSON object a line."""
+        """The events of the run's state machine (`journal`); runs of the 0.1 form have none."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def public_events(self) -> Path:
+        """The run's public events (`public_events`)."""
         return self.path / "events.jsonl"
 
+    @property
+    def metrics(self) -> Path:
+        """What metric lines named (`metrics_file`)."""
+        return self.path / "metrics.jsonl"
+
     def records(self, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
-        """The events so far as they stand there; `damage` gets what could not be read."""
-        return stored_records(self.journal, Damage() if damage is None else damage)
+        """The public events so far; `damage` gets what could not be read."""
+        return stored_records(self.public_events, Damage() if damage is None else damage)
 
     def launcher_pid(self) -> int | None:
         """The pid of the run's launcher process, or None where it has none."""
@@ -140,60 +146,6 @@ class UnreadableRun:
 
     run_id: str
     reason: str
-
-
-class Journal:
-    """Appends to a run's `events.jsonl`, in a thread: whoever writes a record never waits for
-    the disk. What a full or hanging disk does not take is kept and tried again; of metrics only
-    so many."""
-
-    def __init__(self, path: Path, disk: Disk, failed: Callable[[BaseException], None]) -> None:
-        """`failed` gets what goes wrong here, but for the disk, on the thread."""
-        self._path = path
-        self._disk = disk
-        self._trouble = ""
-        self.unwritten = 0
-        """Records that are not in the file yet."""
-        self.dropped = 0
-        """Metric records that were not kept while the disk did not take them."""
-        self._worker = Worker("journal", failed)
-
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Appends one record, later."""
-        if record.get("event") == "metric" and self.unwritten > _MOST_UNWRITTEN:
-            self.dropped += 1
-            return
-        self.unwritten += 1
-        self._worker.put(lambda: self._append(record))
-
-    @property
-    def trouble(self) -> str:
-        """Why records wait; empty while all is well."""
-        if self._worker.stalled > STALLED_SECONDS:
-            return self._trouble or "the disk does not answer"
-        return ""
-
-    @property
-    def idle(self) -> bool:
-        """All records are in the file, or given up."""
-        return self._worker.idle
-
-    def close(self) -> None:
-        """Takes no more; returns at once."""
-        self._worker.stop()
-
-    def _append(self, record: Mapping[str, Any]) -> None:
-        text = json.dumps(record, ensure_ascii=False) + "\n"
-        waiting = text.encode(errors="backslashreplace")  # half a surrogate pair, as JSON has it
-        while waiting:
-            try:
-                waiting = waiting[self._disk.write(self._path, waiting) :]
-            except OSError as error:
-                self._trouble = error.strerror or str(error)
-                if not self._worker.pause(_AGAIN_SECONDS):
-                    return
-        self._trouble = ""
-        self.unwritten -= 1
 
 
 def _problem(path: Path) -> str | None:

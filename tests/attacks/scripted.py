@@ -20,11 +20,11 @@ from launcher.hosts import bootstrap
 from launcher.hosts.handshake import TransportFactory
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
-from launcher.plan.plan import HostPlan, make_plan
-from launcher.run import ending
+from launcher.plan.plan import HostPlan
+from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState
-from launcher.session import engine as engines
+from launcher.session import connections
 from launcher.session.engine import Engine
 from launcher.store.logs import LogStore
 
@@ -211,12 +211,11 @@ class Bench:
         def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open
 
-        monkeypatch.setattr(engines, "transport_factory", transport_factory)
-        monkeypatch.setattr(ending, "KILL_PATIENCE", 0.2)
+        monkeypatch.setattr(connections, "transport_factory", transport_factory)
+        monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
-        plan = make_plan(spec, "two-1")
         self.engine = Engine(
-            spec, plan, self.logs, publish=lambda _: None, record=self.records.append
+            spec, "two-1", self.logs, publish=lambda _: None, record=self.records.append
         )
 
     @property
@@ -259,7 +258,7 @@ class Bench:
 
     async def settle(self, host: str) -> None:
         """Whatever a host has said so far has been read: its next answer to a beat has come."""
-        link = self.engine._links[host]
+        link = self.engine.connections.links[host]
         heard = link.last_heard
         self.hosts[host].agent.say(wire.PONG, {})
         await self.until(lambda: link.last_heard > heard or link.closed, f"{host} is heard")

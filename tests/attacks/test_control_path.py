@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path
 from tests.beds.frozen import FreezableDisk
@@ -65,7 +65,7 @@ def one_kill(folder: Path, text: str, *, disturb: ExitStack | None = None) -> fl
     folder.mkdir()
     session = RunClient.launch(loads(text, "control", folder), text)
     try:
-        wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs", 60)
+        wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs", 60)
         if disturb is not None:
             disturb.enter_context(never_reading(session))
         wait_until(lambda: sum(t.log_size for t in session.snapshot().tasks) > 10, "it writes")
@@ -154,7 +154,7 @@ def test_a_frozen_disk_delays_nothing(
 def _kill_frozen(folder: Path, text: str, disk: FreezableDisk) -> float:
     folder.mkdir()
     session = RunClient.launch(loads(text, "control", folder), text)
-    wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs", 60)
+    wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs", 60)
     disk.freeze()
     wait_until(lambda: any("not stored" in n for n in session.snapshot().notes), "it is said")
     began = time.monotonic()

@@ -15,7 +15,7 @@ import pytest
 
 from launcher.cluster.file import load
 from launcher.paths import runs_home
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tests.beds.frozen import FreezableDisk
 from tests.beds.inprocess import SshServer
@@ -146,7 +146,7 @@ def test_f9_ends_a_run_while_the_disk_is_frozen(
     comes."""
     file = cluster(tmp_path, ssh_server)
     session = RunClient.launch(load(file), file.read_text())
-    wait_until(lambda: session.snapshot().state is RunState.RUNNING, "it runs")
+    wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs")
     disk.freeze()
     writes_on(tmp_path)
     began = time.monotonic()

@@ -351,7 +351,7 @@ async def _tell(seen: Bench, frames: list[bytes]) -> None:
         if chunk[4:5] != bytes([wire.GONE]):
             seen.liar.agent.raw(chunk)
     seen.liar.agent.say(wire.NOTE, {"text": "read so far"})
-    link, agent = seen.engine._links["liar"], seen.liar.agent
+    link, agent = seen.engine.connections.links["liar"], seen.liar.agent
 
     def read() -> bool:
         heard = any("read so far" in note for note in seen.seen.notes)

@@ -1,4 +1,5 @@
-"""Any bytes as a run's stored events: nothing that reads them fails, nothing is believed."""
+"""Any bytes as a run's journal or public events: nothing that reads them fails, and who takes the
+run up asks every host that may hold something."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.run import events as ev
-from launcher.run.run import Run
+from launcher.run.instructions import KillHost
 from launcher.session.attach import StoredRun
-from launcher.session.history import PastRun, summary
+from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
 from tui.report import report
 
@@ -40,7 +41,37 @@ _ODD = st.one_of(
     st.lists(st.integers(), max_size=2),
     st.just({"a": {"b": [None]}}),
 )
+FACTS = {"home": "/root", "ports": {"worker:0": 4711}, "environ": {"PYTHONPATH": "/x"}}
+RECEIPT = {"host": "localhost", "confirmed": True, "survivors": [], "unreachable_until": 1e9}
 _RECORDS: list[dict[str, object]] = [
+    {"event": "begin", "resume": None},
+    {"event": "attached", "complete": True, "after": 2},
+    {"event": "host_up", "host": "localhost", "tasks": [{"task": "worker:0", "attempt": 1}]},
+    {"event": "hosts_checked", "facts": {"localhost": FACTS}},
+    {"event": "staged", "host": "localhost"},
+    {"event": "task_started", "task": "ps:0", "attempt": 1, "pid": 7, "port_holder": "x"},
+    {"event": "task_ready", "task": "ps:0", "attempt": 1},
+    {"event": "task_exited", "task": "ps:0", "attempt": 1, "status": 1, "signal": None},
+    {"event": "timer_fired", "timer": {"kind": "lease_end", "host": "localhost"}},
+    {"event": "kill_all", "by_person": True},
+    {"event": "receipt_received", "receipt": RECEIPT, "tasks": None},
+    {
+        "event": "final",
+        "snapshot": {
+            "run_id": "fuzzed-1",
+            "name": "fuzzed",
+            "state": "ended",
+            "outcome": "success",
+            "exit_code": 0,
+            "started": 1000.0,
+            "ended": 1001.0,
+            "hosts": [{"name": "localhost", "destination": "here", "state": "up"}],
+            "tasks": [{"id": "worker:0", "host": "localhost", "address": "", "state": "exited"}],
+            "receipt": {"hosts": [RECEIPT]},
+        },
+    },
+]
+_OLD_RECORDS: list[dict[str, object]] = [
     {"event": "run", "state": "connecting"},
     {"event": "run", "state": "planned", "ports": {"worker:0": 4711}, "resume": None},
     {"event": "run", "state": "running", "note": "said once"},
@@ -92,11 +123,11 @@ _RECORDS: list[dict[str, object]] = [
 
 
 @st.composite
-def _record(draw: st.DrawFn) -> bytes:
+def _record(draw: st.DrawFn, records: list[dict[str, object]]) -> bytes:
     """A record with some fields exchanged for odd ones, at any depth; or cut."""
-    record: dict[str, object] = {"time": 1000.0, **draw(st.sampled_from(_RECORDS))}
+    record: dict[str, object] = {"launcher": "a", "time": 1000.0, **draw(st.sampled_from(records))}
     record = json.loads(json.dumps(record))
-    for _ in range(draw(st.integers(0, 2))):
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
         place: object = record
         while True:
             if isinstance(place, dict) and place:
@@ -116,11 +147,12 @@ def _record(draw: st.DrawFn) -> bytes:
     return line[: draw(st.integers(0, len(line)))] if draw(st.integers(0, 9)) == 0 else line
 
 
-_JOURNAL = st.one_of(
-    st.binary(max_size=200),
-    st.lists(_ODD.map(lambda value: json.dumps(value).encode()), max_size=5).map(b"\n".join),
-    st.lists(_record(), max_size=8).map(lambda lines: b"\n".join(lines) + b"\n"),
-)
+def _file(records: list[dict[str, object]]) -> st.SearchStrategy[bytes]:
+    return st.one_of(
+        st.binary(max_size=200),
+        st.lists(_ODD.map(lambda value: json.dumps(value).encode()), max_size=5).map(b"\n".join),
+        st.lists(_record(records), max_size=12).map(lambda lines: b"\n".join(lines) + b"\n"),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -130,33 +162,34 @@ def deadline() -> float:
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
-@given(journal=_JOURNAL)
+@given(journal=_file(_RECORDS) | st.none(), public=_file(_OLD_RECORDS))
 def test_any_bytes_are_read(
-    tmp_path_factory: pytest.TempPathFactory, deadline: float, journal: bytes
+    tmp_path_factory: pytest.TempPathFactory, deadline: float, journal: bytes | None, public: bytes
 ) -> None:
-    """Summary, replay, a past run's screen and report, and the state of a run that is taken up to
-    be killed: all are made, and a run is over only where its host confirmed it."""
+    """Summary, a finished run's screen and report, and a run that is taken up to be killed: all
+    are made. Without a journal the run is one of the 0.1 form."""
     if time.monotonic() > deadline:
         return  # on a machine that is busy
     path = tmp_path_factory.getbasetemp() / "fuzzed-1"
     path.mkdir(exist_ok=True)
     (path / "cluster.toml").write_text(CLUSTER)
     folder = RunFolder(path)
-    folder.journal.write_bytes(journal)
+    folder.journal.unlink(missing_ok=True)
+    folder.public_events.write_bytes(public)
+    if journal is not None:
+        folder.journal.write_bytes(journal)
 
     told = summary(folder)
     run = StoredRun(folder)
     assert not told.over or run.over, "the list says over, the whole record does not"
-    report(PastRun(run).snapshot(), Path(path))
-    report(run.replay.snapshot, Path(path))
+    report(FinishedRun(run).snapshot(), Path(path))
+    report(run.snapshot(), Path(path))
 
-    taken = Run.attach(run.plan, run.replay.snapshot, run.replay.met)
-    taken.handle(ev.Begin(2000.0))
-    instructions = taken.handle(ev.KillAll(2000.0))
-    owed = {"localhost"} if run.replay.met is None else run.replay.met
-    killed = {one.host for one in instructions if isinstance(one, ev.KillHost)}
-    killing = run.replay.snapshot.state.value == "killing"
-    assert killed == owed or killing
-    if run.over and run.damage:
-        receipt = run.replay.snapshot.receipt
-        assert receipt is not None and [one.host for one in receipt.hosts] == ["localhost"]
+    past = run.past()
+    past.run.validate()
+    contacted = set(past.run.contacted_hosts)
+    instructions = past.run.handle(ev.Attached(2000.0, past.complete))
+    instructions += past.run.handle(ev.KillAll(2000.0))
+    past.run.validate()
+    killed = {one.host for one in instructions if isinstance(one, KillHost)}
+    assert killed == (contacted if past.complete else {"localhost"})

@@ -16,16 +16,18 @@ from launcher.cluster.file import loads
 from launcher.hosts.link import Link
 from launcher.hosts.ssh import SshConnector
 from launcher.run import events as ev
+from launcher.run.instructions import Instruction
 from launcher.run.run import Run
-from launcher.run.states import RunState
-from launcher.session import engine
+from launcher.run.states import RunPhase
+from launcher.session import publishing
 from launcher.session.client import RunClient
 from launcher.session.control_socket import ControlSocket
-from launcher.session.figures import Figures
+from launcher.session.executor import Executor
+from launcher.session.host_stats import HostStats
 from launcher.session.launcher import Launcher
-from launcher.session.leaving import Leaving
+from launcher.session.teardown import Teardown
 from launcher.store.metrics import Extractor
-from launcher.store.runs import Journal
+from launcher.store.run_writer import RunWriter
 from tests.beds.launcher_thread import launch
 from tests.command import write
 from tests.conftest import REPOSITORY
@@ -60,7 +62,7 @@ def handle_breaks(kind: type[ev.Event]) -> Callable[[pytest.MonkeyPatch], None]:
         broken = False
         real = Run.handle
 
-        def handle(run: Run, event: ev.Event) -> list[ev.Instruction]:
+        def handle(run: Run, event: ev.Event) -> list[Instruction]:
             nonlocal broken
             broken = broken or isinstance(event, kind)
             return boom() if broken else real(run, event)
@@ -85,15 +87,15 @@ def link_breaks(patch: pytest.MonkeyPatch) -> None:
 BEFORE_A_KILL: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the worker that reads logs": lambda patch: patch.setattr(Extractor, "feed", boom),
     "the link": link_breaks,
-    "a decision": handle_breaks(ev.MetricSeen),
+    "a decision": handle_breaks(ev.MetricsSeen),
 }
 AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "letting go": lambda patch: patch.setattr(Leaving, "leave", boom_later),
-    "the end": lambda patch: patch.setattr(engine.Engine, "_finish", boom_later),
+    "a release": lambda patch: patch.setattr(Teardown, "release", boom_later),
+    "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
     "the kill": handle_breaks(ev.KillAll),
-    "the receipt": handle_breaks(ev.Receipted),
-    "the records": lambda patch: patch.setattr(engine, "changes", boom),
-    "the journal": lambda patch: patch.setattr(Journal, "_append", boom),
+    "the receipt": handle_breaks(ev.ReceiptReceived),
+    "the records": lambda patch: patch.setattr(publishing, "changes", boom),
+    "the journal": lambda patch: patch.setattr(RunWriter, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
     "logins": lambda patch: patch.setattr(SshConnector, "aclose", boom_later),
 }
@@ -111,7 +113,7 @@ def check_end(run: RunClient) -> None:
     """It has ended with 4 and the reason, and nothing is left."""
     assert run.wait(30), "it hangs"
     seen = run.snapshot()
-    assert seen.state is RunState.ENDED
+    assert seen.state is RunPhase.ENDED
     assert seen.exit_code == 4
     assert "boom" in seen.launcher_error
     assert seen.receipt is not None
@@ -144,15 +146,15 @@ def test_what_breaks_at_the_end_does_not_hold_it_up(
 def test_a_snapshot_that_cannot_be_made_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody would see anything any more."""
     run = launched()
-    monkeypatch.setattr(Figures, "added_to", boom)
+    monkeypatch.setattr(HostStats, "added_to", boom)
     check_end(run)
 
 
 def test_figures_of_hosts_are_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said, and the run goes on to its own end."""
-    monkeypatch.setattr(Figures, "poll", boom_later)
+    monkeypatch.setattr(HostStats, "poll", boom_later)
     run = launched()
-    wait_until(lambda: any("figures" in note for note in run.snapshot().notes), "it is said")
+    wait_until(lambda: any("stats" in note for note in run.snapshot().notes), "it is said")
     run.kill_all()
     assert run.wait(30)
     assert run.snapshot().exit_code == 130 and not run.snapshot().launcher_error
@@ -177,7 +179,7 @@ from tui.headless import run_headless
 async def boom(*_):
     raise RuntimeError("boom")
 
-Leaving.leave = boom
+Teardown.release = boom
 file = Path(sys.argv[1])
 sys.exit(run_headless(launch_file(file, events=True), as_json=False))
 """
@@ -198,5 +200,5 @@ def test_the_command_exits_4_with_the_receipt_and_the_reason(tmp_path: Path) -> 
         process.kill()
         process.wait()
     assert process.returncode == 4, said
-    assert "the launcher failed: letting go of hosts: RuntimeError: boom" in said
+    assert "the launcher failed: release of localhost: RuntimeError: boom" in said
     assert "nothing is left on any host" in said

@@ -108,7 +108,7 @@ async def test_a_lie_costs_the_liar_its_link_and_nobody_else_anything(
         mine = [seen.task("worker:1"), seen.task("worker:2")]
         assert all(task.state is TaskState.LOST and task.exit_code is None for task in mine)
         assert any(reason in note for note in seen.seen.notes)
-        assert seen.engine._links["liar"].closed and seen.liar.agent.closed
+        assert seen.engine.connections.links["liar"].closed and seen.liar.agent.closed
         assert len(seen.liar.connections) == 1
         seen.engine.feed(ev.KillAll(2e9, True))
         await seen.until(lambda: seen.seen.receipt is not None, "the receipt")

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launcher.session.viewing import Viewer
 
 from launcher.ids import TaskId
 from launcher.paths import runs_home
+from launcher.run.states import RunPhase
 from launcher.session.attach import StoredRun
-from launcher.session.history import summary
-from launcher.store.records import metric_record
+from launcher.session.history import FinishedRun, summary
+from launcher.store.json_lines import Damage
+from launcher.store.metrics_file import MetricsFile
+from launcher.store.public_events import metric_record
 from launcher.store.runs import RunFolder
-from launcher.store.stored_events import Damage
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
 
@@ -32,28 +33,32 @@ command = ["sleep", "1000"]
 [start.ready]
 worker = "started"
 """
-START = {"time": 1000.0, "event": "run", "state": "connecting"}
+BEGIN = {"launcher": "a", "event": "begin", "time": 1000.0}
+NOTE = {"launcher": "a", "event": "note_added", "time": 1001.0, "text": "seen\x1b[2J"}
 LINES: dict[str, bytes] = {
     "null": b"null\n",
     "number": b"123\n",
     "text": b'"a text"\n',
-    "hosts": b'{"hosts": null}\n',
-    "receipt": b'{"time": 1, "event": "receipt", "hosts": null, "clean": true}\n',
-    "cut": b'{"time": 1000.0, "event": "ru\n',
-    "nan": b'{"time": NaN, "event": "run", "state": "ended", "outcome": "success"}\n',
-    "late": b'{"time": 1e300, "event": "run", "state": "ended", "outcome": "success"}\n',
-    "state": b'{"time": 1, "event": "run", "state": "undone"}\n',
-    "task": b'{"time": 1, "event": "metric", "task": 7.0, "step": 1}\n',
-    "kind": b'{"time": 1, "event": ["run"]}\n',
+    "nobody": b'{"event": "host_up", "time": 1, "host": "localhost"}\n',
+    "receipt": b'{"launcher": "a", "event": "receipt_received", "time": 1, "receipt": null}\n',
+    "cut": b'{"launcher": "a", "event": "note_add\n',
+    "nan": b'{"launcher": "a", "event": "kill_all", "time": NaN}\n',
+    "late": b'{"launcher": "a", "event": "kill_all", "time": 1e300}\n',
+    "unknown": b'{"launcher": "a", "event": "undone", "time": 1}\n',
+    "host": b'{"launcher": "a", "event": "host_up", "time": 1000.5, "host": "elsewhere"}\n',
+    "task": b'{"launcher": "a", "event": "metrics_seen", "time": 1, "task": 7.0}\n',
+    "kind": b'{"launcher": "a", "event": ["begin"], "time": 1}\n',
+    "final": b'{"launcher": "a", "event": "final", "snapshot": {"state": "ended"}}\n',
     "binary": bytes(range(11, 256)) * 4 + b"\n",
     "deep": b"[" * 100_000 + b"\n",
-    "digits": b'{"time": ' + b"9" * 50_000 + b', "event": "run", "state": "ended"}\n',
+    "deep text": b'{"launcher": "a", "event": ' + b"[" * 900 + b"]" * 900 + b"}\n",
+    "digits": b'{"launcher": "a", "event": "begin", "time": ' + b"9" * 50_000 + b"}\n",
 }
 
 
 def odd_run(name: str, journal: bytes | None, text: str = CLUSTER) -> RunFolder:
-    """The folder of a run with such events."""
-    path = runs_home() / f"odd-20261120-183002-{name}"
+    """The folder of a run with such a journal."""
+    path = runs_home() / f"odd-20261120-183002-{name.replace(' ', '-')}"
     path.mkdir(parents=True)
     (path / "cluster.toml").write_text(text)
     folder = RunFolder(path)
@@ -89,30 +94,24 @@ def damage_of(folder: RunFolder) -> Damage:
 
 @pytest.mark.parametrize("name", LINES)
 def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
-    """Summary, replay and viewer know the records around it; the run is not taken for ended."""
-    end = {**START, "state": "running", "note": "seen"}
-    whole = [json.dumps(START).encode() + b"\n", LINES[name], json.dumps(end).encode() + b"\n"]
+    """Summary and run know the records around it; the run is not taken for ended."""
+    whole = [json.dumps(BEGIN).encode() + b"\n", LINES[name], json.dumps(NOTE).encode() + b"\n"]
     folder = odd_run(name, b"".join(whole))
     stored = StoredRun(folder)
     assert stored.damage.records == 1
-    assert stored.replay.snapshot.notes == ("seen",)
-    assert not stored.over and stored.replay.met is None
+    assert stored.snapshot().notes == ("seen",)
+    assert not stored.over and not stored.past().complete
     told = summary(folder)
-    assert (told.started, told.last) == (1000.0, 1000.0)
+    assert (told.started, told.last) == (1000.0, 1001.0)
     assert not told.over and told.problem == f"1 record of {folder.run_id} could not be read"
-    viewer = Viewer(folder)
-    try:
-        assert viewer.snapshot().notes == ("seen", told.problem)
-    finally:
-        viewer.close()
 
 
 def test_a_line_of_100_mb_costs_no_memory() -> None:
     """It is counted, and what stands before and behind it is read."""
-    folder = odd_run("long", json.dumps(START).encode() + b"\n")
+    folder = odd_run("long", json.dumps(BEGIN).encode() + b"\n")
     with folder.journal.open("r+b") as file:
         file.seek(100 << 20)
-        file.write(b"\n" + json.dumps({**START, "note": "behind"}).encode() + b"\n")
+        file.write(b"\n" + json.dumps(NOTE).encode() + b"\n")
     tracemalloc.start()
     try:
         stored = StoredRun(folder)
@@ -121,21 +120,62 @@ def test_a_line_of_100_mb_costs_no_memory() -> None:
     finally:
         tracemalloc.stop()
     assert stored.damage.records == 1
-    assert stored.replay.snapshot.notes == ("behind",)
-    assert told.last == 1000.0
+    assert stored.snapshot().notes == ("seen",)
+    assert told.last == 1001.0
     assert peak < 20 << 20
+
+
+def journal_of(*records: dict[str, Any]) -> bytes:
+    """The bytes of a journal."""
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def test_what_a_launcher_writes_after_another_has_taken_over_does_not_count() -> None:
+    """It was frozen, or its disk was: its events may even stand before those of the other."""
+    attached = {"launcher": "b", "after": 1, "event": "attached", "time": 1002.0}
+    theirs = {**NOTE, "launcher": "b", "text": "theirs"}
+    late = {"launcher": "a", "event": "kill_all", "time": 1003.0}
+    for records in ((BEGIN, attached, late, theirs), (BEGIN, late, attached, theirs)):
+        folder = odd_run(f"late-{records.index(late)}", journal_of(*records))
+        run = StoredRun(folder)
+        assert not run.damage and run.past().complete
+        assert (run.snapshot().notes, run.snapshot().state) == (("theirs",), RunPhase.CONNECTING)
+
+
+def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
+    folder = odd_run("crash", journal_of(BEGIN, NOTE) + b'{"launcher": "a", "eve')
+    assert StoredRun(folder).past().complete
+
+
+def test_metrics_are_read_as_they_grow() -> None:
+    """Odd rows are counted; a line that has no end yet waits."""
+    folder = odd_run("metrics", journal_of(BEGIN))
+    task = TaskId("worker", 0)
+    metrics = MetricsFile(folder.metrics)
+    assert not metrics.read()
+    rows = [b'[1000.0, "worker:0", null, {"step": 1.0, "loss": NaN}]\n', b"null\n"]
+    rows += [b'[1e300, "worker:0", null, {}]\n', b'[1, "x", null, {}]\n', b'[1001.0, "worker:0"']
+    folder.metrics.write_bytes(b"".join(rows))
+    assert metrics.read() and metrics.damage.records == 3
+    assert [point.values["step"] for point in metrics.series(task).points] == [1.0]
+    with folder.metrics.open("ab") as file:
+        file.write(b', 2.5, {"step": 3.0}]\n')
+    assert metrics.read() and not metrics.read()
+    view = metrics.latest[task].added_to(StoredRun(folder).run.task(task))
+    assert (view.step, view.rate, view.last_output) == (3, 2.5, 1001.0)
+    assert StoredRun(folder).snapshot().step == 3
 
 
 def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """EIO from the events, and from the folder of all runs."""
-    folder = odd_run("disk", json.dumps(START).encode() + b"\n")
+    folder = odd_run("disk", journal_of(BEGIN))
 
     def broken(*arguments: Any) -> Any:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr("launcher.store.stored_events.open_regular", broken)
-        patch.setattr("launcher.session.history.open_regular", broken)
+        patch.setattr("launcher.store.json_lines.open_regular", broken)
+        patch.setattr("launcher.store.journal.open_regular", broken)
         assert "Input/output error" in damage_of(folder).reason
         assert "Input/output error" in summary(folder).problem
     with monkeypatch.context() as patch:
@@ -225,17 +265,22 @@ def _empty(path: Path) -> None:
 
 
 def _said_to_be_over(path: Path) -> None:
-    end = {**START, "state": "ended", "outcome": "success", "exit_code": 0}
-    receipt = {"time": 1001.0, "event": "receipt", "hosts": [], "clean": True}
-    odd = {"time": 1.0, "event": "host", "host": "far", "state": 7}
-    path.write_text("".join(json.dumps(one) + "\n" for one in (START, odd, end, receipt)))
+    receipt = {"host": "far", "confirmed": True}
+    path.write_bytes(
+        journal_of(
+            BEGIN,
+            {"launcher": "a", "event": "host_up", "time": 1.0, "host": 7},
+            {"launcher": "a", "event": "kill_all", "time": 1000.5},
+            {"launcher": "a", "event": "receipt_received", "time": 1001.0, "receipt": receipt},
+        )
+    )
 
 
 @pytest.mark.parametrize(
     "make", [_folder, _pipe, _nowhere, _circle, _empty, _said_to_be_over], ids=lambda f: f.__name__
 )
-def test_kill_needs_no_events(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
-    """The launcher is dead and its events are gone or worthless: `kill` asks every host of the
+def test_kill_needs_no_journal(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
+    """The launcher is dead and its journal is gone or worthless: `kill` asks every host of the
     cluster file, and what lives there ends."""
     script = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(1000)"
     text = f"""
@@ -279,7 +324,7 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
     assert record["time"] > 1e9 and "rate" not in record and "state" not in record
     folder = RunFolder.find(up.run_id)
     assert (damage_of(folder).records, summary(folder).step) == (0, 8)
-    assert StoredRun(folder).replay.snapshot.tasks[0].metrics == record["values"]
+    assert StoredRun(folder).snapshot().tasks[0].metrics == record["values"]
     assert run("ps").stderr == "tfmux: no active runs\n"
 
 
@@ -299,14 +344,35 @@ def test_the_metric_record_has_values_that_are_numbers() -> None:
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
-def test_metrics_of_the_earlier_form_are_read() -> None:
-    """Values at the top level, as 0.1 wrote them."""
-    old = {"time": 1001.0, "event": "metric", "task": "worker:0", "host": "localhost"}
-    line = {**old, "step": 7.0, "loss": 0.25, "acc": 0.5, "rate": 1.5}
-    folder = odd_run("old", "".join(json.dumps(one) + "\n" for one in (START, line)).encode())
-    stored = StoredRun(folder)
-    view = stored.replay.snapshot.tasks[0]
-    assert not stored.damage
-    assert (view.step, view.loss, view.rate) == (7, 0.25, 1.5)
-    assert view.metrics == {"step": 7.0, "loss": 0.25, "acc": 0.5}
-    assert (summary(folder).step, summary(folder).loss) == (7, 0.25)
+def test_a_run_of_the_0_1_form_is_listed_and_shown() -> None:
+    """It has no journal, and its metrics have their values at the top level."""
+    start = {"time": 1000.0, "event": "run", "state": "connecting"}
+    up = {"time": 1000.5, "event": "host", "host": "localhost", "state": "up"}
+    task = {"time": 1001.0, "event": "task", "task": "worker:0", "attempt": 1}
+    ready = {**task, "state": "ready", "log_start": 5, "pid": 7, "address": "localhost:1"}
+    metric = {"time": 1001.0, "event": "metric", "task": "worker:0", "host": "localhost"}
+    values = {"step": 7.0, "loss": 0.25, "acc": 0.5}
+    odd = {"time": 1001.0, "event": "host", "host": "localhost", "state": 7}
+    exited = {**task, "state": "failed", "exit_code": 3}
+    failure = {"task": "worker:0", "host": "localhost", "how": "exit 3", "time": 1002.0}
+    end = {"time": 1002.0, "event": "run", "state": "ended", "outcome": "failed", "exit_code": 1}
+    receipt = {"time": 1002.0, "event": "receipt", "hosts": [{"host": "localhost"}]}
+    receipt["hosts"][0]["confirmed"] = True  # type: ignore[index]
+    records = [start, up, ready, {**metric, **values, "rate": 1.5}, exited]
+    records += [{**end, "first_failure": failure}, receipt]
+    folder = odd_run("old", None)
+    folder.public_events.write_bytes(journal_of(*records))
+    run = StoredRun(folder)
+    view = FinishedRun(run).snapshot().tasks[0]
+    assert run.over and not run.damage
+    assert (view.step, view.loss, view.rate, view.exit_code) == (7, 0.25, 1.5, 3)
+    assert view.metrics == values and [one.log_start for one in view.attempts] == [5]
+    assert len(FinishedRun(run).series(view.id).points) == 1
+    told = summary(folder)
+    assert (told.outcome, told.exit_code, told.started, told.ended) == ("failed", 1, 1000, 1002)
+    assert told.last == 1002 and told.over
+    assert told.first_failure == "worker:0 @localhost exit 3"
+    assert not run.past().complete, "whoever takes it up asks every host"
+    with folder.public_events.open("ab") as file:
+        file.write(journal_of(odd))
+    assert StoredRun(folder).damage.records == 1 and not summary(folder).over

@@ -51,11 +51,11 @@ import sys, time
 from pathlib import Path
 from launcher.cluster.file import load
 from launcher.session.client import RunClient
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 
 file = Path(sys.argv[1])
 session = RunClient.launch(load(file, for_launch=True), file.read_text())
-while session.snapshot().state is not RunState.RUNNING:
+while session.snapshot().state is not RunPhase.RUNNING:
     time.sleep(0.05)
 session.detach()
 print(session.run_id, int(not session.detached))

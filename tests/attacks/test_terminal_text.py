@@ -24,8 +24,9 @@ from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
-from launcher.plan.plan import SshTarget, make_plan
+from launcher.plan.plan import SshTarget
 from launcher.printable import pictured, printable, without_escapes
+from launcher.run import events as ev
 from launcher.run.run import Run
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
@@ -214,9 +215,8 @@ def test_the_last_words_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     """Whatever a snapshot holds (of a run that was read from disk, for example), its report and
     what a headless run says are text."""
     text = 'name = "x"\n[jobs.worker]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["x"]\n'
-    plan = make_plan(loads(text, "x.toml", tmp_path), "x-1")
-    run = Run(plan, 1.0)
-    run._views.note(EVIL)
+    run = Run(loads(text, "x.toml", tmp_path), "x-1", 1.0)
+    run.handle(ev.NoteAdded(2.0, EVIL))
     assert not acted_on("".join(run.snapshot().notes))
     task = TaskId("worker", 0)
     seen = run.snapshot()

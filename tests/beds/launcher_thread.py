@@ -19,7 +19,7 @@ class LauncherThread(LauncherProcess):
         self.link, self._theirs = socket.socketpair()
 
     def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
-        launcher = launcher_for(order)
+        self.launcher = launcher = launcher_for(order)
         self._theirs.setblocking(False)
         threading.Thread(
             target=launcher.run, args=(self._theirs, lock), name="launcher", daemon=True

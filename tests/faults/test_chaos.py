@@ -28,6 +28,7 @@ from tests.beds.host import Host
 from tests.beds.namespaces import Bed
 from tests.command import Up
 from tests.faults.scene import Scene
+from tests.journals import check_journal
 from tests.launcher.agent_client import wait_until
 
 pytestmark = [pytest.mark.bed, pytest.mark.slow, pytest.mark.timeout(7200)]
@@ -300,6 +301,7 @@ class Chaos:
             assert code == 0, said
         wait_until(lambda: not self.mine(), "nothing of the run is left", 40)
         self.check_logs()
+        check_journal(RunFolder(runs_home() / self.run_id))
 
     def check_logs(self) -> None:
         """A stored log holds nothing that its task did not write; it is whole when a launcher

@@ -18,7 +18,7 @@ import pytest
 from launcher.cluster.file import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import HostView, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.session import snapshot_codec
 from launcher.session.client import RunClient
 from launcher.session.control import RunControl
@@ -115,7 +115,7 @@ def test_what_is_waited_for_is_seen(tmp_path: Path) -> None:
     never = CLUSTER.replace(TICKER, "import time\ntime.sleep(1000)\n")
     with launched(tmp_path, never) as first, attached(first.folder) as second:
         seen = wait(second, lambda s: "ps:0" in s.waiting, "waiting for ps:0")
-        assert seen.state is RunState.STARTING and seen.waiting_since is not None
+        assert seen.state is RunPhase.STARTING and seen.waiting_since is not None
 
 
 def test_every_client_may_end_the_run_and_all_see_the_receipt(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_every_client_may_end_the_run_and_all_see_the_receipt(tmp_path: Path) ->
             wait(one, stepping(1), "step 1")
             one.kill_all()
             for client in (one, other, first):
-                ended = wait(client, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+                ended = wait(client, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
                 assert (ended.outcome, ended.exit_code) == (Outcome.KILLED, 130)
                 assert ended.receipt is not None and ended.receipt.clean
                 assert client.wait(DEADLINE)
@@ -165,7 +165,7 @@ def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
     with launched(tmp_path) as first, attached(first.folder) as second:
         wait(second, stepping(1), "step 1")
         first.close()
-        ended = wait(second, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+        ended = wait(second, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
         assert second.wait(DEADLINE) and not guard.tagged_here()
 
@@ -174,7 +174,7 @@ def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
     """The key was pressed while the launcher process was still importing."""
     with launched(tmp_path) as first:
         first.kill_all()
-        ended = wait(first, lambda s: s.state is RunState.ENDED, "the end")
+        ended = wait(first, lambda s: s.state is RunPhase.ENDED, "the end")
         assert ended.outcome is Outcome.KILLED
 
 
@@ -191,7 +191,7 @@ def test_a_launcher_that_dies_is_told_and_a_kill_starts_another(tmp_path: Path) 
         first.restart(WORKER)
         wait(first, lambda s: any("not sent" in note for note in s.notes), "a note")
         first.kill_all()
-        ended = wait(first, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
+        ended = wait(first, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert ended.receipt is not None and ended.receipt.clean
         assert first.wait(DEADLINE)
     assert not guard.tagged_here()
@@ -263,7 +263,7 @@ def test_a_snapshot_is_the_same_on_the_other_side(loss: float | None) -> None:
     """Also a loss that is no number."""
     task = TaskView(WORKER, "tf1", "tf1:1", TaskState.RUNNING, loss=loss, metrics={"x": 1.0})
     host = HostView("tf1", "root@tf1", HostState.UP, usage={WORKER: (0.5, 1 << 30)})
-    before = Snapshot("r", "seen", RunState.RUNNING, (task,), (host,), 1.0, notes=("a\nb",))
+    before = Snapshot("r", "seen", RunPhase.RUNNING, (task,), (host,), 1.0, notes=("a\nb",))
     after = passed(None, before)
     if loss is not None and math.isnan(loss):
         assert math.isnan(after.tasks[0].loss or 0.0)
@@ -281,7 +281,7 @@ def test_only_what_differs_is_sent() -> None:
     """A task's new step names nothing but that task."""
     tasks = tuple(TaskView(TaskId("w", n), "h", "h:1", TaskState.RUNNING) for n in range(3))
     host = HostView("h", "h", HostState.UP)
-    before = Snapshot("r", "seen", RunState.RUNNING, tasks, (host,), 1.0)
+    before = Snapshot("r", "seen", RunPhase.RUNNING, tasks, (host,), 1.0)
     after = replace(before, tasks=(tasks[0], replace(tasks[1], step=7), tasks[2]))
     change = snapshot_codec.changes(before, after)
     assert change.keys() == {"tasks"} and change["tasks"].keys() == {"1"}

@@ -17,7 +17,7 @@ from launcher.cluster.file import loads
 from launcher.paths import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
-from launcher.session.history import PastRun, summary
+from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
 from tui.sessions import EndedRun, Sessions
 
@@ -57,14 +57,14 @@ def past_run(number: int) -> RunFolder:
     for index in range(2):
         (path / f"worker-{index}.log").write_bytes(b"a line\n" * 1000)
     folder = RunFolder(path)
-    folder.journal.write_text("".join(json.dumps(one) + "\n" for one in END))
+    folder.public_events.write_text("".join(json.dumps(one) + "\n" for one in END))
     return folder
 
 
 def look(folder: RunFolder) -> None:
     """What the home screen, the run screen and a page do with it."""
     assert summary(folder).over
-    past = PastRun(StoredRun(folder))
+    past = FinishedRun(StoredRun(folder))
     for view in past.snapshot().tasks:
         assert past.logs.open(view.id).read(0, 6) == b"a line"
     past.close()
@@ -72,7 +72,7 @@ def look(folder: RunFolder) -> None:
 
 def follow(folder: RunFolder) -> None:
     """A client that finds no launcher."""
-    client = RunClient(folder, StoredRun(folder).replay.snapshot, None)
+    client = RunClient(folder, StoredRun(folder).snapshot(), None)
     assert client.logs.open(client.snapshot().tasks[0].id).read(0, 6) == b"a line"
     client.close()
 

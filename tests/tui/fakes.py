@@ -11,7 +11,7 @@ from typing import Any
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.logs import LogStore
 from launcher.store.metrics import Extractor, Series
 
@@ -43,7 +43,7 @@ class ScriptedRun:
         self._snapshot = Snapshot(
             run_id="mnist-async-20261120-183002-7f3a",
             name="mnist-async",
-            state=RunState.STARTING,
+            state=RunPhase.STARTING,
             tasks=tasks,
             hosts=tuple(HostView(h, h, HostState.UP) for h in dict.fromkeys(where)),
             started=time.time(),
@@ -74,7 +74,7 @@ class ScriptedRun:
 
     def kill_all(self, *, by_person: bool = True) -> None:
         self.asked.append("kill_all")
-        self.change(state=RunState.KILLING, kill_deadline=time.time() + 10)
+        self.change(state=RunPhase.KILLING, kill_deadline=time.time() + 10)
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
         self.asked.append(f"restart {task}{' hard' if hard else ''}")
@@ -144,7 +144,7 @@ class ScriptedRun:
             for host in self._snapshot.hosts
         )
         self.change(
-            state=RunState.ENDED,
+            state=RunPhase.ENDED,
             outcome=outcome,
             exit_code=exit_code,
             ended=time.time(),

@@ -30,9 +30,7 @@ from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
 from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Severity
 from launcher.run.snapshot import Attempt, Failure
-from launcher.run.states import Outcome, RunState, TaskState
-from launcher.session.attach import StoredRun
-from launcher.session.control import RunControl
+from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.attacks.worst_text import WORST_TEXTS
 from tests.tui.fakes import ScriptedRun
@@ -105,15 +103,10 @@ class MonkeySessions(Sessions):
         super().__init__()
         self._make = make
 
-    def launch(
-        self, cluster: Cluster, text: str, ask: Any, resume: str | None = None
-    ) -> RunControl:  # type: ignore[override]  # it is scripted
+    def launch(self, cluster: Cluster, text: str, ask: Any, resume: str | None = None) -> Any:
         return self._make()
 
     def attach(self, run_id: str, ask: Any) -> Any:
-        return self._make()
-
-    def hold(self, run: StoredRun, ask: Any) -> RunControl:
         return self._make()
 
 
@@ -181,7 +174,7 @@ class Monkey:
         folder.mkdir()
         run = ScriptedRun(folder, workers=self.rng.choice((2, 2, 2, 30)), hosts=2)
         run.all_tasks(state=TaskState.RUNNING, started=time.time())
-        run.change(state=RunState.RUNNING)
+        run.change(state=RunPhase.RUNNING)
         self._runs.append(run)
         for _ in range(30):
             self.chat(run)

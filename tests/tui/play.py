@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from launcher.run.states import Outcome, RunState, TaskState
+from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
@@ -30,11 +30,11 @@ def script(run: ScriptedRun, flood: bool, stop: threading.Event) -> None:
         if stop.wait(min(0.5, 3 / len(names))):
             return
         run.task(name, state=TaskState.READY, last_output=time.time())
-    run.change(state=RunState.RUNNING, waiting="")
+    run.change(state=RunPhase.RUNNING, waiting="")
     step = local = 0
     rng = random.Random(7)
     line = b"\x1b[32mINFO\x1b[0m batch %d of \x1b[1mepoch 3\x1b[0m took 12 ms, queue is 4 deep\n"
-    while step < 20000 and run.snapshot().state is RunState.RUNNING and not stop.wait(0.1):
+    while step < 20000 and run.snapshot().state is RunPhase.RUNNING and not stop.wait(0.1):
         local += 7
         for name in names:
             if name.startswith("worker"):
@@ -49,7 +49,7 @@ def script(run: ScriptedRun, flood: bool, stop: threading.Event) -> None:
                 run.write(name, b"".join(line % i for i in range(4000)))
     if stop.is_set():
         return
-    if run.snapshot().state is RunState.KILLING:
+    if run.snapshot().state is RunPhase.KILLING:
         stop.wait(2)
         run.all_tasks(state=TaskState.KILLED, exit_signal="TERM", ended=time.time())
         run.end(Outcome.KILLED, 130)

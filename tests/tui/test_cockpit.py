@@ -12,7 +12,7 @@ from textual import events
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt, Failure
-from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
@@ -282,7 +282,7 @@ async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None
 
 async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
     """Each opens over the run, F9 works in all of them, and Escape leads back."""
-    run.change(state=RunState.RUNNING, total_steps=100)
+    run.change(state=RunPhase.RUNNING, total_steps=100)
     for i in range(10):
         run.write("worker:0", STEP % (i, i * 10, 2.0 - i / 10), now=time.time() - 10 + i)
     hosts = run.snapshot().hosts
@@ -331,7 +331,7 @@ async def test_keys_of_ones_own(run: ScriptedRun, tmp_path: Path) -> None:
 
 async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     """No step for ten times the usual time is said in the title and in the header."""
-    run.change(state=RunState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
     now = time.time()
     for i in range(10):
         run.write("worker:1", STEP % (i, i, 1.0), now=now - 100 + i)
@@ -386,7 +386,7 @@ async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
     """`CreateSession still waiting` is joined with how that task stands, beside the line and,
     while nothing has failed, in the header; both follow as it changes, and both are silent about
     a task that makes steps again."""
-    run.change(state=RunState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
     run.task("worker:0", state=TaskState.READY, last_output=time.time())
     run.task("worker:1", state=TaskState.STARTING, reason="its port is held by pid 7 (nc -l)")
     run.write("worker:0", WAITING)
@@ -406,7 +406,7 @@ async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
     header before and after the task has failed, and in the outcome."""
     line = "UnknownError: Could not start gRPC server"
     held = "its port is held by pid 4121 (python -m http.server 2222)"
-    run.change(state=RunState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
     run.task("ps:0", state=TaskState.STARTING, last_output=time.time(), reason=held)
     run.write("ps:0", f"{line}\n".encode())
     app = TfmuxApp(run, config=Config())

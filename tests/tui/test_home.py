@@ -56,7 +56,7 @@ def past_run(name: str, *records: dict[str, object]) -> RunFolder:
     cluster = loads(TEXT, "mine.toml", Path("/srv"))
     folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
     lines = [{"time": 1000.0, "event": "run", "run": folder.run_id, "state": "connecting"}]
-    folder.journal.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *records]))
+    folder.public_events.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *records]))
     return folder
 
 
@@ -142,7 +142,7 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
     """What cannot be read is said in its row, and F9 does not say that nothing is active."""
     past_run("fine", *ENDED)
     odd = past_run("odd", *ENDED)
-    with odd.journal.open("a") as journal:
+    with odd.public_events.open("a") as journal:
         journal.write('null\n{"time": 1, "event": "receipt", "hosts": null}\n')
     (runs_home() / "circle").symlink_to("circle")
     broken = past_run("broken")

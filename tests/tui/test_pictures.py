@@ -23,7 +23,7 @@ from launcher.cluster.file import load
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt, HostView
-from launcher.run.states import HostState, Outcome, RunState, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
@@ -60,7 +60,7 @@ def training(tmp_path: Path) -> Iterator[ScriptedRun]:
     """1 ps and 3 workers on four hosts in the middle of a training; one waits, one has begun
     anew after a failure."""
     run = ScriptedRun(tmp_path, workers=3, hosts=4)
-    run.change(state=RunState.RUNNING, total_steps=20_000, started=NOON - 83)
+    run.change(state=RunPhase.RUNNING, total_steps=20_000, started=NOON - 83)
     run.all_tasks(state=TaskState.READY, started=NOON - 80, pid=4121, last_output=NOON - 2)
     run.write("ps:0", b"ps:0 listens on tf1:2222\n", now=NOON - 79)
     for i in range(30):
@@ -166,7 +166,7 @@ def pages() -> Iterator[TfmuxApp]:
     records = [begun, metric | {"time": NOON - 3900}]
     records += [ended | {"time": NOON - 3890, "exit_code": 0}]
     records += [{"time": NOON - 3890, "event": "receipt", "hosts": [], "clean": True}]
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    folder.public_events.write_text("".join(json.dumps(record) + "\n" for record in records))
     sessions = Sessions()
     home = HomeScreen(sessions)
     yield TfmuxApp(pages=[home, home.editor(path)], config=Config())

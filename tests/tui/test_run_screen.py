@@ -9,7 +9,7 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
-from launcher.run.states import Outcome, RunState, TaskState
+from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
@@ -33,7 +33,7 @@ async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
         run.change(waiting="ps:0 on tf1:2222", waiting_since=time.time())
         await shows(pilot, "starting: waiting for ps:0 on tf1:2222")
         run.all_tasks(state=TaskState.READY)
-        run.change(state=RunState.RUNNING, total_steps=20_000)
+        run.change(state=RunPhase.RUNNING, total_steps=20_000)
         run.write("ps:0", b"listening\nno newline yet")
         await shows(pilot, "no newline yet")
         run.write(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cluster.file import load
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.client import LauncherProcess, RunClient
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
@@ -93,7 +93,7 @@ def show(client: RunClient, asker: Asker) -> int:
         if error is not None:
             client.detach()
         elif client.living and not client.closed:
-            if client.snapshot().state not in (RunState.KILLING, RunState.ENDED):
+            if client.snapshot().state not in (RunPhase.KILLING, RunPhase.ENDED):
                 client.kill_all()
             client.wait()
     print(report(client.snapshot(), client.folder.path, detached=client.detached), file=sys.stderr)

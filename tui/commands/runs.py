@@ -13,10 +13,10 @@ from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import Outcome, RunState
+from launcher.run.states import Outcome, RunPhase
 from launcher.session.attach import StoredRun, stored
 from launcher.session.client import RunClient
-from launcher.session.living import LivingRun, LivingRuns, living_runs
+from launcher.session.discovery import ActiveRun, ActiveRuns, active_runs
 from launcher.store.runs import RunFolder
 from tui.commands import launch
 from tui.exits import Exit
@@ -34,7 +34,7 @@ def ps(*, as_json: bool) -> int:
     ``--json``: ``[{"run", "name", "state", "launcher": pid | null, "hosts": [{"host", "agent":
     bool, "tasks": ["ps:0"], "unreachable": reason}]}]``.
     """
-    found = asyncio.run(living_runs())
+    found = asyncio.run(active_runs())
     _tell_unreadable(found)
     if as_json:
         sys.stdout.write(json.dumps([_as_json(run) for run in found.runs], indent=2) + "\n")
@@ -60,9 +60,9 @@ def attach(arguments: argparse.Namespace) -> int:
     if run.damage:
         _say(run.damage.told(run.folder.run_id))
     if run.over:
-        outcome = run.replay.snapshot.outcome
+        outcome = run.snapshot().outcome
         print(f"tfmux: {run.folder.run_id} has ended ({outcome})", file=sys.stderr)
-        code = run.replay.snapshot.exit_code
+        code = run.snapshot().exit_code
         return Exit.SUCCESS if code is None else code
     return launch.attach(run.folder, arguments)
 
@@ -75,7 +75,7 @@ def kill(arguments: argparse.Namespace) -> int:
     """
     code: int = Exit.SUCCESS
     if arguments.all:
-        found = asyncio.run(living_runs())
+        found = asyncio.run(active_runs())
         _tell_unreadable(found)
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
@@ -119,7 +119,7 @@ def _begin_listed(run_id: str) -> RunClient | int:
 def _end(kill: RunClient | int) -> int:
     if isinstance(kill, int):
         return kill
-    while kill.snapshot().state is not RunState.ENDED:
+    while kill.snapshot().state is not RunPhase.ENDED:
         time.sleep(_PACE)
     return _tell_end(kill.snapshot())
 
@@ -132,7 +132,7 @@ def logs(arguments: argparse.Namespace) -> int:
         TfmuxError: the run has no such task.
     """
     run = stored(arguments.run)
-    tasks = [view.id for view in run.replay.snapshot.tasks]
+    tasks = [view.id for view in run.snapshot().tasks]
     if arguments.task:
         wanted = TaskId.parse(arguments.task) if ":" in arguments.task else None
         if wanted not in tasks:
@@ -161,7 +161,7 @@ def logs(arguments: argparse.Namespace) -> int:
             time.sleep(_PACE)
 
 
-def _tell_unreadable(found: LivingRuns) -> None:
+def _tell_unreadable(found: ActiveRuns) -> None:
     for run in found.runs:
         if run.problem:
             _say(run.problem)
@@ -185,7 +185,7 @@ def _tell_end(snapshot: Snapshot) -> int:
     return Exit.SUCCESS if clean else Exit.UNCONFIRMED
 
 
-def _as_json(run: LivingRun) -> dict[str, object]:
+def _as_json(run: ActiveRun) -> dict[str, object]:
     hosts = [
         {
             "host": host.name,

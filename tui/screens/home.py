@@ -24,8 +24,8 @@ from launcher.cluster.library import Deleted, SaveError
 from launcher.errors import TfmuxError
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
-from launcher.session.history import PastRun, RunSummary
-from launcher.session.living import LivingRun, LivingRuns, living_runs
+from launcher.session.discovery import ActiveRun, ActiveRuns, active_runs
+from launcher.session.history import FinishedRun, RunSummary
 from launcher.store.runs import RunFolder
 from tui.screens.ask import AskText
 from tui.screens.editor.screen import EditorScreen
@@ -73,7 +73,7 @@ class HomeScreen(Page):
         self._clusters: list[ClusterEntry] = []
         self._runs: list[RunEntry] = []
         self._demos: list[DemoEntry] = []
-        self._living: dict[str, LivingRun] = {}
+        self._living: dict[str, ActiveRun] = {}
         self._unreadable: dict[str, str] = {}
         self._asked: set[str] = set()
         """Runs whose hosts have said how they stand."""
@@ -126,7 +126,7 @@ class HomeScreen(Page):
     def _ask(self) -> None:
         before = {folder.run_id for folder in RunFolder.all()}
         # A loop of its own: logging in to many hosts must not slow the keys.
-        found = asyncio.run(living_runs())
+        found = asyncio.run(active_runs())
         self.app.call_from_thread(self._take_living, before, found)
 
     def _take(
@@ -135,7 +135,7 @@ class HomeScreen(Page):
         self._clusters, self._runs, self._demos = found, runs, demos
         self._show()
 
-    def _take_living(self, asked: set[str], found: LivingRuns) -> None:
+    def _take_living(self, asked: set[str], found: ActiveRuns) -> None:
         self._asked = asked
         self._living = {run.run_id: run for run in found.runs}
         self._unreadable = {
@@ -404,7 +404,7 @@ class HomeScreen(Page):
     @work(thread=True, exclusive=True, group="open", exit_on_error=False)
     def _open_past(self, entry: RunEntry) -> None:
         try:
-            run = PastRun(StoredRun(entry.summary.folder))
+            run = FinishedRun(StoredRun(entry.summary.folder))
         except (TfmuxError, OSError) as error:
             self.app.call_from_thread(self._complain, error)
             return

@@ -65,7 +65,7 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text
     """A block a host: its link, its load, and a row for each of its tasks."""
     text = Text(no_wrap=True)
     name_wide = max((len(str(task.id)) for task in snapshot.tasks), default=0)
-    how_wide = max((len(task.how) for task in snapshot.tasks), default=0)
+    how_wide = max((len(task.exit_text) for task in snapshot.tasks), default=0)
     for host in snapshot.hosts:
         text.append(f"{host.name}", "bold")
         text.append(f"  {host.destination}" if host.destination != host.name else "", "dim")
@@ -90,7 +90,7 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text
             if task.host != host.name:
                 continue
             text.append(f"  {LETTERS[task.state]} ", f"bold {colours[mood(task)]}")
-            text.append(f"{task.id!s:<{name_wide}}  {task.how:<{how_wide}}")
+            text.append(f"{task.id!s:<{name_wide}}  {task.exit_text:<{how_wide}}")
             cpu, memory = host.usage.get(task.id, (None, None))
             load = "" if cpu is None else f"cpu {cpu * 100:>4.0f} %  memory {size(memory or 0):>7}"
             text.append(f"  {load:<{_LOAD_WIDE}}")

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from launcher.errors import TfmuxError
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
@@ -63,7 +63,7 @@ class KillLiving(ModalScreen[None]):
                 self._end(run)
         else:
             for session in self._started.values():
-                if session.snapshot().state is not RunState.ENDED:
+                if session.snapshot().state is not RunPhase.ENDED:
                     session.kill_all()
 
     def action_back(self) -> None:
@@ -83,7 +83,7 @@ class KillLiving(ModalScreen[None]):
 
     @property
     def _done(self) -> bool:
-        ended = [s for s in self._started.values() if s.snapshot().state is RunState.ENDED]
+        ended = [s for s in self._started.values() if s.snapshot().state is RunPhase.ENDED]
         return self._killing and len(ended) + len(self._failed) == len(self._runs)
 
     def _show(self) -> None:
@@ -117,7 +117,7 @@ class KillLiving(ModalScreen[None]):
             if not hosts:
                 tended = f"tended by the launcher {entry.launcher}" if entry.launcher else ""
                 text.append(f"  {tended or 'its hosts have not answered yet'}\n", "dim")
-        elif session is None or session.snapshot().state is not RunState.ENDED:
+        elif session is None or session.snapshot().state is not RunPhase.ENDED:
             alive = sum(t.state.live for t in session.snapshot().tasks) if session else 0
             text.append(f"  ending, {alive} tasks alive\n", colours[Mood.BUSY])
         else:

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import Outcome, RunState, TaskState
+from launcher.run.states import Outcome, RunPhase, TaskState
 from tui.outcome import failure_hint
 from tui.standing import fact, standings
 from tui.widgets.colours import mood_colours
@@ -16,7 +16,7 @@ from tui.words import Mood, age, bar, clock, figure, mood, thousands
 
 from .fit import Part, fit
 
-_BEFORE = (RunState.CONNECTING, RunState.STAGING, RunState.STARTING)
+_BEFORE = (RunPhase.CONNECTING, RunPhase.STAGING, RunPhase.STARTING)
 _UP = (TaskState.READY, TaskState.RUNNING)
 
 
@@ -52,7 +52,7 @@ class RunHeader(Widget):
             return Text()
         colours = mood_colours(self.app)
         parts = header_parts(self._snapshot, time.time(), colours)
-        if self._snapshot.state not in (RunState.KILLING, RunState.ENDED):
+        if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
             if self._stalled:
                 style = f"bold {colours[Mood.BAD]}"
                 parts.insert(1, Part(1, f"⚠ {self._stalled} stalled", style))
@@ -65,7 +65,7 @@ def header_parts(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> li
     """What the header says, with what matters most first in rank."""
     bad, busy, good = (f"bold {colours[m]}" for m in (Mood.BAD, Mood.BUSY, Mood.GOOD))
     parts = [Part(7, snapshot.name, "bold")]
-    if snapshot.state is RunState.KILLING:
+    if snapshot.state is RunPhase.KILLING:
         left = max(0.0, (snapshot.kill_deadline or now) - now)
         alive = sum(task.state.live for task in snapshot.tasks)
         text = f"KILL in {left:.0f} s" if left > 0 else "KILL sent"
@@ -74,7 +74,7 @@ def header_parts(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> li
         if left > 0:
             parts.append(Part(2, "F9 again: KILL now"))
         return parts
-    if snapshot.state is RunState.ENDED:
+    if snapshot.state is RunPhase.ENDED:
         return [*parts, *_ended(snapshot, good, bad)]
     if snapshot.state in _BEFORE:
         parts.append(Part(0, _waiting(snapshot, now), busy))

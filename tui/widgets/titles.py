@@ -33,7 +33,7 @@ def task_title(
     if stalled is not None:
         parts.append(TitlePart(1, f"  ⚠ no step for {age(stalled)}", Mood.BAD))
     else:
-        parts.append(TitlePart(1, f"  {task.how}", mood(task)))
+        parts.append(TitlePart(1, f"  {task.exit_text}", mood(task)))
     if task.attempt > 1:
         parts.append(TitlePart(2, f"  try {task.attempt}", "title"))
     if task.step is not None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import Outcome, RunState
+from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl
 from tui.layout import Arrangement
 from tui.screens.run.keys import RUN_KEYS
@@ -50,7 +50,7 @@ class RunScreen(PaneActions, LineActions, SearchActions, TaskActions):
         # What is mounted stays: the collector need not walk it again and again (its pauses were
         # the longest that a key waited for).
         self.call_after_refresh(gc.freeze)
-        if self.snapshot.state is RunState.ENDED:
+        if self.snapshot.state is RunPhase.ENDED:
             self.query_one(OutcomePanel).show(self.snapshot)
             failure = self.snapshot.first_failure
             if failure and any(task.id == failure.task for task in self.snapshot.tasks):
@@ -118,5 +118,5 @@ class RunScreen(PaneActions, LineActions, SearchActions, TaskActions):
             self.notify(note, timeout=8)
         self._notes = len(snapshot.notes)
         by_itself = snapshot.outcome not in (Outcome.KILLED, Outcome.TERMINATED)
-        if snapshot.state is RunState.ENDED and before.state is not RunState.ENDED and by_itself:
+        if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
             self.query_one(OutcomePanel).show(snapshot)

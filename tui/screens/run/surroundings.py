@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 
 from launcher.ids import TaskId
-from launcher.run.states import RunState
+from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 from tui.board import Board
 from tui.layout import Arrangement
@@ -139,7 +139,7 @@ class Surroundings(Screen[None]):
 
     def _show_keys(self) -> None:
         """The footer's keys, the most important first."""
-        ended = self.snapshot.state is RunState.ENDED
+        ended = self.snapshot.state is RunPhase.ENDED
         keys = [("F9", "receipt" if ended else "kill all"), ("q", "leave"), ("?", "help")]
         if self.query_one(OutcomePanel).display:
             keys += [("Esc", "hide summary")]

@@ -1,4 +1,4 @@
-"""Before the first task: free ports, GPUs, the final plan, and the files on every host."""
+"""Preparation of a launch: free ports, GPUs and other facts of the hosts, and files to them."""
 
 from __future__ import annotations
 
@@ -6,67 +6,60 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from functools import partial
 
 from ..agent.messages import Welcome
 from ..agent.probes import GpusProbe
 from ..agent.requests import Ports
-from ..cluster.spec import Cluster
 from ..errors import AgentError, TfmuxError
 from ..files import staging
 from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
-from ..plan.plan import HostFacts, HostPlan, Plan, make_plan
+from ..plan.plan import HostFacts, HostPlan, Plan
 from ..run import events as ev
+from .transfers import Transfers
 
 
-class Readying:
-    """Asks the hosts what the plan needs to know, and gives them what the tasks need."""
+class LaunchPreparation:
+    """Asks the hosts what the plan needs to know, and brings them what the tasks need."""
 
     def __init__(
         self,
-        cluster: Cluster,
         links: Mapping[str, Link],
+        welcomes: Mapping[str, Welcome],
+        transfers: Transfers,
         feed: Callable[[ev.Event], None],
-        *,
-        resume: str | None,
         ports: Mapping[TaskId, int],
     ) -> None:
-        """`ports` are those that an earlier launcher of the run has picked."""
-        self._cluster = cluster
+        """`welcomes`: what each host's agent said when it greeted us; `ports` are those that an
+        earlier launcher of the run has picked."""
         self._links = links
+        self._welcomes = welcomes
+        self._transfers = transfers
         self._feed = feed
-        self._resume = resume
         self._ports = dict(ports)
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
-        self.welcomes: dict[str, Welcome] = {}
-        """What each host's agent said when it greeted us."""
 
-    def promised(self, run_id: str) -> dict[str, Any]:
-        """What an attaching launcher needs beside the cluster file."""
-        ports = {str(task): port for task, port in self._ports.items()}
-        return {"run": run_id, "ports": ports, "resume": self._resume}
+    # --- facts of the hosts ---------------------------------------------------------------
 
-    # --- the final plan -------------------------------------------------------------------
-
-    async def check(self, plan: Plan, *, ports: bool) -> Plan | None:
-        """The plan with what the hosts say; None when a host will not do, which has been told
-        then. `ports`: nothing runs yet, so they must be free."""
+    async def check(self, plan: Plan, *, ports: bool) -> None:
+        """Asks the hosts for what the final plan needs. `ports`: nothing runs yet, so they must
+        be free."""
         if ports:
             reasons = await asyncio.gather(*(self._check_ports(plan, h.name) for h in plan.hosts))
             for host, reason in zip(plan.hosts, reasons, strict=True):
                 if reason:  # all are told, not only whose answer came first
                     self._feed(ev.HostRefused(time.time(), host.name, reason))
             if any(reasons):
-                return None
+                return
         await asyncio.gather(*(self._ask_gpus(host) for host in plan.hosts))
         facts = {
-            host.name: self._facts(plan, host) for host in plan.hosts if host.name in self.welcomes
+            host.name: self._facts(plan, host) for host in plan.hosts if host.name in self._welcomes
         }
-        return make_plan(self._cluster, plan.run_id, facts, self._resume)
+        self._feed(ev.HostsChecked(time.time(), facts))
 
     async def _check_ports(self, plan: Plan, host: str) -> str:
         """Looks at a host's fixed ports and picks the free ones; why it will not do, if so."""
@@ -87,12 +80,12 @@ class Readying:
         """How many GPUs a host reports, where the file does not say it; a host that cannot tell
         has none to split."""
         with suppress(AgentError):
-            if host.gpus is None and host.name in self.welcomes:
+            if host.gpus is None and host.name in self._welcomes:
                 answer = await self._links[host.name].ask(GpusProbe())
                 self._gpus[host.name] = len(answer.gpus)
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
-        welcome = self.welcomes[host.name]
+        welcome = self._welcomes[host.name]
         ids = {task.id for task in plan.on_host(host.name)}
         ports = {task: port for task, port in self._ports.items() if task in ids}
         gpus = self._gpus.get(host.name, 0)
@@ -117,15 +110,11 @@ class Readying:
             self._feed(ev.Staged(time.time(), host.name))
             return
 
-        def tell(seen: staging.Progress) -> None:
-            done, total = (seen.bytes, seen.files), (seen.total_bytes, seen.total_files)
-            now = time.time()
-            self._feed(ev.StageProgress(now, host.name, done[0], total[0], done[1], total[1]))
-
         link = self._links[host.name]
         try:
             manifest = await self._manifests.of(trees_of(plan, host))
-            await staging.stage(link, manifest, stage_key(plan, host.name), tell)
+            progress = partial(self._transfers.staged, host.name)
+            await staging.stage(link, manifest, stage_key(plan, host.name), progress)
         except AgentError as error:
             if link.connected:  # else it is staged again when the host is back
                 self._feed(ev.HostRefused(time.time(), host.name, error.reason))

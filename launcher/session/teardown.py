@@ -1,4 +1,4 @@
-"""After the receipt: the last log bytes, the results, and our folders off the hosts."""
+"""Tear down a host: fetch remaining logs and results, then delete the run's folder there."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..run.run import Run
 from ..run.snapshot import TaskView
 from ..store.logs import LogStore
 from .outputs import Outputs
+from .transfers import Transfers
 
 COLLECT_STALL = 10.0
 STALLED_SECONDS = 2.0
@@ -24,8 +25,8 @@ _SHORT_LEAVE_SECONDS = 1.0
 _PACE = 0.02
 
 
-class Leaving:
-    """Lets hosts go, each when what it holds of the run is here."""
+class Teardown:
+    """Releases hosts, each when what it holds of the run is here."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Leaving:
         logs: LogStore,
         links: Mapping[str, Link],
         outputs: Outputs,
+        transfers: Transfers,
         feed: Callable[[ev.Event], None],
         stalled: Callable[[], bool],
     ) -> None:
@@ -42,14 +44,14 @@ class Leaving:
         self._outputs = outputs
         self._feed = feed
         self._stalled = stalled
-        self._results = Results(logs.folder, feed)
+        self._results = Results(logs.folder, feed, transfers.collected)
 
-    def hurry(self) -> None:
-        """A person does not wait for the results."""
+    def force(self) -> None:
+        """Gives the results up: a person does not wait for them."""
         self._results.stop()
 
-    async def leave(self, host: HostPlan, gone: asyncio.Task[None]) -> None:
-        """Takes what is left and tells the agent to go; `gone` ends with its link."""
+    async def release(self, host: HostPlan, gone: asyncio.Task[None]) -> None:
+        """Fetches what is left and tells the agent to go; `gone` ends with its link."""
         link = self._links[host.name]
         watch = asyncio.create_task(self._watch_results())
         try:
@@ -72,7 +74,7 @@ class Leaving:
     async def _bring_results(self, host: HostPlan) -> bool:
         """False when results stay on the host, and its folder with them."""
         begun = any(view.attempt for view in self._views(host.name))
-        if not host.collect or not begun or self._run.hurried:
+        if not host.collect or not begun or self._run.forced:
             return True
         return await self._results.bring(host, self._links[host.name])
 
@@ -98,7 +100,7 @@ class Leaving:
             given_up = time.monotonic() - since > COLLECT_STALL or stalled > STALLED_SECONDS
             if given_up or not self._links[host].connected:
                 text = f"the last log bytes of {host} did not come; they stay there"
-                self._feed(ev.Noted(time.time(), text))
+                self._feed(ev.NoteAdded(time.time(), text))
                 return False
             await asyncio.sleep(_PACE)
         return True

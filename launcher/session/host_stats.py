@@ -1,4 +1,4 @@
-"""What hosts say of themselves every few seconds: CPU, memory, GPUs, and each task's share."""
+"""Statistics of hosts, asked every few seconds: CPU, memory, GPUs, and each task's share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..run.snapshot import HostView
 STATS_SECONDS = 5.0
 
 
-class Figures:
+class HostStats:
     """Asks every connected host in turn, and knows the latest answers."""
 
     def __init__(self, links: Mapping[str, Link], changed: Callable[[], None]) -> None:
@@ -39,18 +39,18 @@ class Figures:
                 self._latest[host] = await self._links[host].ask(Stats())
 
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
-        """The host with its latest figures; of tasks only those that live."""
+        """The host with its latest statistics; of tasks only those that live."""
         link = self._links.get(view.name)
         heard = time.time() - (time.monotonic() - link.last_heard) if link else None
-        figures = self._latest.get(view.name)
-        if figures is None:
+        stats = self._latest.get(view.name)
+        if stats is None:
             return replace(view, last_heard=heard)
         return replace(
             view,
             last_heard=heard,
-            cpu=figures.cpu,
-            memory_used=figures.memory_used,
-            memory_total=figures.memory_total,
-            gpus=figures.gpus,
-            usage={task: share for task, share in figures.tasks.items() if task in live},
+            cpu=stats.cpu,
+            memory_used=stats.memory_used,
+            memory_total=stats.memory_total,
+            gpus=stats.gpus,
+            usage={task: share for task, share in stats.tasks.items() if task in live},
         )

@@ -1,4 +1,4 @@
-"""The public events of a run: what `--json` prints and `events.jsonl` keeps.
+"""Public events of a run: what `--json` prints and `events.jsonl` keeps.
 
 One JSON object a line. All have `time` (epoch seconds) and `event`:
 

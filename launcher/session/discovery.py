@@ -1,4 +1,4 @@
-"""Which runs still live, on which hosts, with which tasks: asked, not guessed."""
+"""Discovery of active runs, their hosts and tasks: hosts are asked, nothing is guessed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .history import summary
 
 
 @dataclass(frozen=True)
-class LivingHost:
+class ActiveHost:
     """One host of a run: the tasks whose processes its agent holds, or why it cannot say."""
 
     name: str
@@ -30,15 +30,15 @@ class LivingHost:
 
 
 @dataclass(frozen=True)
-class LivingRun:
+class ActiveRun:
     """A run that may still live."""
 
     run_id: str
     name: str
     state: str
     launcher: int | None
-    """The pid of the launcher that tends it; None = unsupervised."""
-    hosts: tuple[LivingHost, ...]
+    """The pid of the launcher that supervises it; None = unsupervised."""
+    hosts: tuple[ActiveHost, ...]
     problem: str = ""
     """What of its record could not be read."""
 
@@ -51,28 +51,28 @@ class LivingRun:
 
 
 @dataclass(frozen=True)
-class LivingRuns:
+class ActiveRuns:
     """What was found among the runs of this machine."""
 
-    runs: tuple[LivingRun, ...]
+    runs: tuple[ActiveRun, ...]
     unreadable: tuple[UnreadableRun, ...]
     """Runs that could not be looked at: they may live."""
 
 
-async def living_runs() -> LivingRuns:
+async def active_runs() -> ActiveRuns:
     """All runs of this machine that have not ended with a clean receipt and are not gone.
 
-    The hosts of a run that a launcher tends are not asked: its events say how it stands.
+    The hosts of a run that a launcher supervises are not asked: its journal says how it stands.
     """
     folders, unreadable = await asyncio.to_thread(RunFolder.scan)
     found = await asyncio.gather(*map(_look_safely, folders))
-    return LivingRuns(
-        tuple(run for run in found if isinstance(run, LivingRun) and run.alive),
+    return ActiveRuns(
+        tuple(run for run in found if isinstance(run, ActiveRun) and run.alive),
         (*unreadable, *(run for run in found if isinstance(run, UnreadableRun))),
     )
 
 
-async def _look_safely(folder: RunFolder) -> LivingRun | UnreadableRun | None:
+async def _look_safely(folder: RunFolder) -> ActiveRun | UnreadableRun | None:
     try:
         return await _look(folder)
     except (TfmuxError, OSError) as error:
@@ -81,18 +81,18 @@ async def _look_safely(folder: RunFolder) -> LivingRun | UnreadableRun | None:
         return UnreadableRun(folder.run_id, f"{type(error).__name__}: {error}")
 
 
-async def _look(folder: RunFolder) -> LivingRun | None:
+async def _look(folder: RunFolder) -> ActiveRun | None:
     if (await asyncio.to_thread(summary, folder)).over:
         return None  # without reading all that a long run has written
     run = await asyncio.to_thread(StoredRun, folder)
     if run.over:
         return None
-    snapshot = run.replay.snapshot
+    snapshot = run.snapshot()
     launcher = folder.launcher_pid()
     if launcher is not None:
         live = [view for view in snapshot.tasks if view.state.live]
         hosts = tuple(
-            LivingHost(host.name, tuple(v.id for v in live if v.host == host.name), agent=True)
+            ActiveHost(host.name, tuple(v.id for v in live if v.host == host.name), agent=True)
             for host in snapshot.hosts
         )
     else:
@@ -100,19 +100,19 @@ async def _look(folder: RunFolder) -> LivingRun | None:
         hosts = tuple(await asyncio.gather(*(_ask(run, h.name, logins) for h in run.plan.hosts)))
         await logins.aclose()
     problem = run.damage.told(folder.run_id)
-    return LivingRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts, problem)
+    return ActiveRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts, problem)
 
 
-async def _ask(run: StoredRun, name: str, logins: SshConnector) -> LivingHost:
+async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:
     host = run.plan.host(name)
     settings = link_settings(run.plan, host, run.folder.path)
     try:
         welcome = await query_agent(settings, transport_factory(host, logins))
     except (HostError, OSError) as error:
-        return LivingHost(name, unreachable=getattr(error, "reason", str(error)))
+        return ActiveHost(name, unreachable=getattr(error, "reason", str(error)))
     if welcome is None:
-        return LivingHost(name)
+        return ActiveHost(name)
     if isinstance(welcome, Gone):
-        return LivingHost(name, tuple(task for task in welcome.left if task), left=True)
+        return ActiveHost(name, tuple(task for task in welcome.left if task), left=True)
     tasks = [facts.task for facts in welcome.tasks if not facts.ended]
-    return LivingHost(name, tuple(dict.fromkeys(tasks)), agent=True)
+    return ActiveHost(name, tuple(dict.fromkeys(tasks)), agent=True)

@@ -1,0 +1,154 @@
+"""Hosts of a run: connecting, staging, cuts and what follows from them."""
+
+from __future__ import annotations
+
+from ..cluster.spec import OnDisconnect
+from . import events as ev
+from .instructions import (
+    CheckHosts,
+    Instruction,
+    KillHost,
+    LookElsewhere,
+    SetTimer,
+    StageHost,
+    StartTask,
+)
+from .shutdown import KILL_PATIENCE, Shutdown
+from .state import RunData
+from .states import Cause, HostState, RunPhase, TaskState
+from .tasks import Tasks
+from .timers import LeaseEnd
+
+
+class Hosts:
+    """Knows when the launch may go on, and what a host that was cut off has to be told."""
+
+    def __init__(self, data: RunData, shutdown: Shutdown, tasks: Tasks) -> None:
+        self._data = data
+        self._shutdown = shutdown
+        self._tasks = tasks
+
+    def on_up(self, event: ev.HostUp) -> list[Instruction]:
+        """An agent has greeted us: for the first time, or after a cut."""
+        data, record = self._data, self._data.hosts[event.host]
+        first, record.greeted = not record.greeted, True
+        record.contacted = True
+        record.previous_agent_exit = event.previous_agent_exit
+        data.update_host(event.host, state=HostState.UP, reason="", lease_until=None)
+        if data.phase is RunPhase.CONNECTING and not data.attaching:
+            return self._when_all_answered()
+        if first and not data.attaching and data.phase is not RunPhase.KILLING:
+            return []
+        meanwhile = event.previous_agent_exit
+        if not first:
+            data.note(f"{event.host} is back{f' (meanwhile: {meanwhile})' if meanwhile else ''}")
+        elif meanwhile:
+            data.note(f"{event.host}, meanwhile: {meanwhile}")
+        return [*self._reconcile(event), *self._when_all_answered()]
+
+    def _reconcile(self, event: ev.HostUp) -> list[Instruction]:
+        """What the agent holds is the truth: tasks have their true state again, and what got no
+        answer is repeated."""
+        data, host = self._data, event.host
+        held = {(one.task, one.attempt) for one in event.tasks}
+        newest = dict(sorted(held))
+        data.find_tasks(host)
+        killing = data.phase is RunPhase.KILLING
+        out: list[Instruction] = []
+        for record in data.on_host(host):
+            view = record.view
+            attempt = newest.get(view.id, 0)
+            if data.attaching and attempt > view.attempt:  # its launcher died before it noted it
+                data.update_task(
+                    view.id, attempt=attempt, state=TaskState.STARTING, started=event.time
+                )
+            elif not view.state.live or (view.id, view.attempt) in held:
+                continue
+            elif view.pid is None and not killing and host in data.facts:
+                out.append(StartTask(data.plan.task(view.id), view.attempt))
+            else:
+                exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
+                reason = event.previous_agent_exit or "the host's agent died"
+                out += self._tasks.on_exited(exited, reason=reason)
+        if killing and self._shutdown.receipt_pending(host):
+            out.append(KillHost(host, None, self._shutdown.grace_left))
+        elif data.phase is RunPhase.STAGING and host in data.facts and host in data.unstaged_hosts:
+            out.append(StageHost(host))
+        if data.phase is not RunPhase.KILLING:
+            out += self._tasks.unanswered_kills(host)
+        return out
+
+    def on_refused(self, event: ev.HostRefused) -> list[Instruction]:
+        """Ends the run: a host cannot be used."""
+        self._data.update_host(event.host, state=HostState.REFUSED, reason=event.reason)
+        if self._data.phase is RunPhase.CONNECTING:
+            return self._when_all_answered()
+        self._data.note(f"{event.host}: {event.reason}")
+        return self._shutdown.kill_all(Cause.FAILURE if self._data.begun else Cause.PREFLIGHT)
+
+    def _when_all_answered(self) -> list[Instruction]:
+        data = self._data
+        states = {record.view.state for record in data.hosts.values()}
+        if data.phase is not RunPhase.CONNECTING or HostState.CONNECTING in states:
+            return []
+        if not data.attaching and HostState.LOST in states:
+            return []
+        if not data.attaching and HostState.REFUSED in states:
+            return self._shutdown.kill_all(Cause.PREFLIGHT)
+        data.phase = RunPhase.STAGING
+        return [CheckHosts(ports=not (data.attaching and data.begun))]
+
+    def on_lost(self, event: ev.HostLost) -> list[Instruction]:
+        """Waits for the host until its lease has ended."""
+        data, host = self._data, event.host
+        data.update_host(
+            host, state=HostState.LOST, reason=event.reason, lease_until=event.lease_until
+        )
+        data.lose_tasks(host)
+        wait = max(0.0, event.lease_until - event.time) + data.plan.settings.grace
+        data.note(f"{host} is lost: {event.reason}")
+        timer = SetTimer(LeaseEnd(host), wait + KILL_PATIENCE)
+        return [timer, *(self._when_all_answered() if data.attaching else ())]
+
+    def on_lease_end(self, host: str) -> list[Instruction]:
+        """Ends the run when the host is still lost."""
+        data = self._data
+        keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
+        lost = data.hosts[host].view.state is HostState.LOST
+        if not lost or keep or data.phase is RunPhase.KILLING:
+            return []
+        by = [record.superseded_by for record in data.hosts.values() if record.superseded_by]
+        if by and not self._holds_any():
+            return [LookElsewhere(by[0])]
+        tasks = [r.view.id for r in data.on_host(host) if r.view.state is TaskState.LOST]
+        for task in tasks:
+            data.update_task(task, reason="its host's lease has ended")
+            data.fail(task, "lost", ())
+        begun = bool(tasks) or data.stage >= 0
+        return self._shutdown.kill_all(Cause.FAILURE if begun else Cause.PREFLIGHT)
+
+    def _holds_any(self) -> bool:
+        """A host is within reach and no other launcher's."""
+        hosts = self._data.hosts.values()
+        return any(h.view.state is HostState.UP and not h.superseded_by for h in hosts)
+
+    def on_checked(self, event: ev.HostsChecked) -> list[Instruction]:
+        """Makes the final plan; files go to all hosts, or a run that has begun goes on."""
+        data = self._data
+        if data.phase is not RunPhase.STAGING:
+            return []
+        data.replan({host: facts for host, facts in event.facts.items() if host in data.hosts})
+        if data.attaching and data.begun:
+            for record in data.hosts.values():
+                record.staged = True
+            return self._tasks.resume()
+        for task in data.tasks:
+            data.update_task(task, state=TaskState.STAGING)
+        return [StageHost(host) for host in data.hosts]
+
+    def on_staged(self, event: ev.Staged) -> list[Instruction]:
+        """Starts the first tasks when all hosts have their files."""
+        self._data.hosts[event.host].staged = True
+        if self._data.phase is not RunPhase.STAGING or self._data.unstaged_hosts:
+            return []
+        return self._tasks.begin()

@@ -1,0 +1,85 @@
+"""Instructions of a run: what the launcher's shell does, at once, when `Run.handle` says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ids import TaskId
+from ..plan.model import TaskPlan
+from .states import Outcome
+from .timers import Timer
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """Something that the launcher's shell shall do."""
+
+
+@dataclass(frozen=True)
+class CheckHosts(Instruction):
+    """Ask all agents for facts and send `HostsChecked`. `ports`: nothing runs yet, so the ports
+    must be free."""
+
+    ports: bool = True
+
+
+@dataclass(frozen=True)
+class StageHost(Instruction):
+    """Bring the files to a host."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class StartTask(Instruction):
+    """Start an attempt."""
+
+    task: TaskPlan
+    attempt: int
+
+
+@dataclass(frozen=True)
+class KillHost(Instruction):
+    """TERM, grace (seconds), KILL to some tasks of a host or to all that is the run's."""
+
+    host: str
+    tasks: tuple[TaskId, ...] | None
+    grace: float
+
+
+@dataclass(frozen=True)
+class SetTimer(Instruction):
+    """Send `TimerFired(timer)` after so many seconds; an equal timer is replaced."""
+
+    timer: Timer
+    seconds: float
+
+
+@dataclass(frozen=True)
+class WatchSilence(Instruction):
+    """Send `OutputStalled` when the task writes nothing for so many seconds."""
+
+    task: TaskId
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ReleaseHost(Instruction):
+    """Collect what is left of the host's logs and results, then remove the run's folder there."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class LookElsewhere(Instruction):
+    """Another launcher has all that is ours: send `LookedElsewhere`."""
+
+    by: str
+
+
+@dataclass(frozen=True)
+class End(Instruction):
+    """The run is over."""
+
+    outcome: Outcome
+    exit_code: int

@@ -1,0 +1,170 @@
+"""Shutdown of a run: one kill for all hosts at once, their receipts, and the outcome."""
+
+from __future__ import annotations
+
+from .events import LookedElsewhere
+from .instructions import End, Instruction, KillHost, LookElsewhere, ReleaseHost, SetTimer
+from .snapshot import HostReceipt, Receipt
+from .state import RunData
+from .states import Cause, HostState, Outcome, RunPhase, TaskState
+from .timers import ShutdownTimeout
+
+KILL_PATIENCE = 8.0
+"""Seconds beyond the grace that a lost host has to come back before its receipt is given up:
+the agent's own patience with KILL, and a reconnect."""
+
+
+class Shutdown:
+    """From the first reason to end until every contacted host has given its receipt."""
+
+    def __init__(self, data: RunData) -> None:
+        self._data = data
+
+    def kill_all(self, cause: Cause) -> list[Instruction]:
+        """Sends one broadcast to all hosts at once, never host after host."""
+        data, record = self._data, self._data.shutdown
+        if data.phase in (RunPhase.KILLING, RunPhase.ENDED):
+            return []
+        data.phase = RunPhase.KILLING
+        record.cause = cause
+        return self.broadcast()
+
+    def broadcast(self) -> list[Instruction]:
+        """The kill for all hosts whose receipts are pending."""
+        data, grace = self._data, self._data.plan.settings.grace
+        data.shutdown.deadline = data.now + grace
+        kills: list[Instruction] = [
+            KillHost(host, None, grace)
+            for host in data.contacted_hosts
+            if self.receipt_pending(host)
+        ]
+        if not kills:
+            return self.check_receipts()
+        return [*kills, SetTimer(ShutdownTimeout(), grace + KILL_PATIENCE)]
+
+    def force(self) -> list[Instruction]:
+        """Kills without grace."""
+        data = self._data
+        data.shutdown.forced = True
+        data.shutdown.deadline = data.now
+        hosts = [host for host in data.contacted_hosts if self.receipt_pending(host)]
+        return [KillHost(host, None, 0.0) for host in hosts]
+
+    def receipt_pending(self, host: str) -> bool:
+        """The host's receipt has not come, and may still come."""
+        record = self._data.hosts[host]
+        return record.receipt is None and not record.superseded_by
+
+    @property
+    def grace_left(self) -> float:
+        """Seconds until KILL."""
+        record = self._data.shutdown
+        if record.forced or record.deadline is None:
+            return 0.0
+        return max(0.0, record.deadline - self._data.now)
+
+    @property
+    def task_state(self) -> TaskState:
+        """State of a task that this shutdown has ended."""
+        person = self._data.shutdown.cause in (Cause.PERSON, Cause.TERM)
+        return TaskState.KILLED if person else TaskState.STOPPED
+
+    def on_receipt(self, receipt: HostReceipt) -> list[Instruction]:
+        """A host has looked."""
+        self._data.hosts[receipt.host].receipt = receipt
+        if receipt.confirmed and not receipt.survivors:
+            self._end_tasks(self.task_state, receipt.host)
+        return self.check_receipts()
+
+    def check_receipts(self) -> list[Instruction]:
+        """Ends when all that can confirm have done so. Where another launcher has hosts of ours,
+        it is asked what became of the run there."""
+        data = self._data
+        killing = data.phase is RunPhase.KILLING
+        if killing and all(data.hosts[host].receipt for host in data.contacted_hosts):
+            return self._finish()
+        superseded = [host.superseded_by for host in data.hosts.values() if host.superseded_by]
+        if not superseded or any(self.receipt_pending(host) for host in data.contacted_hosts):
+            return []
+        return [LookElsewhere(superseded[-1])]
+
+    def on_timeout(self) -> list[Instruction]:
+        """Names a host that did not come back in time as unconfirmed; one that is still being
+        logged in to has its time."""
+        data = self._data
+        missing = [host for host in data.contacted_hosts if data.hosts[host].receipt is None]
+        pending = [host for host in missing if self.receipt_pending(host)]
+        if any(data.hosts[host].view.state is HostState.CONNECTING for host in pending):
+            return [SetTimer(ShutdownTimeout(), 1.0)]
+        for host in missing:
+            record, settings = data.hosts[host], data.plan.settings
+            if record.superseded_by:
+                record.receipt = HostReceipt(host)
+                continue
+            until = record.view.lease_until or data.now + settings.lease
+            record.receipt = HostReceipt(host, unreachable_until=until + settings.grace)
+        return self._finish()
+
+    def on_ended_elsewhere(self, event: LookedElsewhere, outcome: Outcome) -> list[Instruction]:
+        """The launcher that took the run over has ended it: its receipt counts."""
+        data = self._data
+        data.note(f"another launcher ({event.by}) has ended this run: {outcome}")
+        if data.phase is RunPhase.KILLING:
+            for one in event.receipt.hosts if event.receipt else ():
+                if one.host in data.hosts and data.hosts[one.host].superseded_by:
+                    data.hosts[one.host].receipt = one
+            return self.on_timeout()
+        data.shutdown.receipt = event.receipt
+        person = outcome in (Outcome.KILLED, Outcome.TERMINATED)
+        for host in data.hosts:
+            self._end_tasks(TaskState.KILLED if person else TaskState.STOPPED, host)
+        return self.conclude(outcome, event.exit_code)
+
+    def conclude(self, outcome: Outcome, exit_code: int) -> list[Instruction]:
+        """The run is over."""
+        data, record = self._data, self._data.shutdown
+        data.phase = RunPhase.ENDED
+        record.outcome, record.exit_code, record.ended = outcome, exit_code, data.now
+        return [End(outcome, exit_code)]
+
+    def add_missing_results(self, text: str) -> None:
+        """Records results that were not brought: the tasks did what they should, and yet it is
+        no success."""
+        record = self._data.shutdown
+        record.results_missing += (text,)
+        if record.exit_code is not None:
+            record.exit_code = record.exit_code or 1
+
+    def _end_tasks(self, state: TaskState, host: str) -> None:
+        data = self._data
+        for record in data.on_host(host):
+            if record.view.state.live or record.view.state is TaskState.BACKOFF:
+                data.update_task(record.view.id, state=state, ended=data.now)
+                record.state_before_loss = None
+
+    def _finish(self) -> list[Instruction]:
+        data, record = self._data, self._data.shutdown
+        receipts = [host.receipt for host in data.hosts.values() if host.receipt is not None]
+        record.receipt = Receipt(tuple(receipts))
+        outcome, code = self._outcome()
+        if not record.receipt.clean or record.launcher_error:
+            code = 4
+        releases: list[Instruction] = [
+            ReleaseHost(receipt.host) for receipt in receipts if receipt.confirmed
+        ]
+        return [*releases, *self.conclude(outcome, code)]
+
+    def _outcome(self) -> tuple[Outcome, int]:
+        cause = self._data.shutdown.cause
+        if cause is Cause.PERSON:
+            return Outcome.KILLED, 130
+        if cause is Cause.TERM:
+            return Outcome.TERMINATED, 143
+        if cause is Cause.PREFLIGHT:
+            return Outcome.PREFLIGHT, 3
+        if cause is Cause.LAUNCHER:
+            return Outcome.FAILED, 4
+        failed = any(view.state is TaskState.FAILED for view in self._data.outcome_tasks())
+        if cause is Cause.FAILURE or failed:
+            return Outcome.FAILED, 1
+        return Outcome.SUCCESS, 0

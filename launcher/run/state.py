@@ -1,0 +1,220 @@
+"""Mutable state of a run. Only this package writes it; everyone else gets a `Snapshot`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..cluster.spec import Cluster
+from ..ids import TaskId
+from ..plan.plan import HostFacts, Plan, Role, make_plan
+from ..printable import printable
+from .snapshot import Failure, HostReceipt, HostView, Receipt, TaskView
+from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState, check_transition
+
+_MOST_NOTES = 100
+
+
+@dataclass
+class TaskRecord:
+    """One task: what others see of it, and what is on its way."""
+
+    view: TaskView
+    intent: Intent = Intent.NONE
+    kill_grace: float | None = None
+    """Grace of a kill of this task alone whose receipt has not come: the next attempt waits for
+    it, and a host that was cut off is asked again."""
+    restart_due: bool = False
+    """The next attempt waits only for that receipt."""
+    silence_watched: bool = False
+    state_before_loss: TaskState | None = None
+
+
+@dataclass
+class HostRecord:
+    """One host."""
+
+    view: HostView
+    contacted: bool = False
+    """It may hold something of the run: its agent has greeted a launcher."""
+    greeted: bool = False
+    """Its agent has greeted this launcher."""
+    staged: bool = False
+    previous_agent_exit: str = ""
+    superseded_by: str = ""
+    """Another launcher that has taken it over: it confirms nothing to us."""
+    receipt: HostReceipt | None = None
+
+
+@dataclass
+class ShutdownRecord:
+    """How far the end of the run has come."""
+
+    cause: Cause | None = None
+    deadline: float | None = None
+    """When the grace ends."""
+    forced: bool = False
+    """Kill-all was given twice: nothing is waited for."""
+    launcher_error: str = ""
+    receipt: Receipt | None = None
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    ended: float | None = None
+    results_missing: tuple[str, ...] = ()
+
+
+@dataclass
+class RunData:
+    """Hosts and tasks of one run; `now` is the time of the event that is being handled."""
+
+    cluster: Cluster = field(repr=False)
+    run_id: str
+    started: float
+    resume: str | None
+    now: float = 0.0
+    phase: RunPhase = RunPhase.CONNECTING
+    facts: Mapping[str, HostFacts] = field(default_factory=dict)
+    attaching: bool = False
+    """This launcher has taken the run up; another one began it."""
+    failure: Failure | None = None
+    notes: tuple[str, ...] = ()
+    stage: int = -1
+    stage_since: float = 0.0
+    total_steps: int | None = None
+    shutdown: ShutdownRecord = field(default_factory=ShutdownRecord)
+    plan: Plan = field(init=False)
+    tasks: dict[TaskId, TaskRecord] = field(init=False)
+    hosts: dict[str, HostRecord] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
+        self.total_steps = self.plan.total_steps
+        plan = self.plan
+        self.tasks = {task.id: TaskRecord(task_view(task.id, plan)) for task in plan.tasks}
+        self.hosts = {
+            host.name: HostRecord(
+                HostView(host.name, str(host.ssh or "this machine"), HostState.CONNECTING)
+            )
+            for host in self.plan.hosts
+        }
+
+    def replan(self, facts: Mapping[str, HostFacts]) -> None:
+        """Makes the plan again; hosts of which nothing new is known keep their facts."""
+        self.facts = {**self.facts, **facts}
+        self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
+        for task in self.plan.tasks:
+            self.update_task(task.id, address=task.address)
+
+    def view(self, task: TaskId) -> TaskView:
+        """A task as it stands."""
+        return self.tasks[task].view
+
+    def update_task(self, task: TaskId, **changes: Any) -> TaskView:
+        """Changes a task; returns how it stands then.
+
+        Raises:
+            InvalidTransition: its state cannot change so.
+        """
+        record = self.tasks[task]
+        if "state" in changes:
+            check_transition(task, record.view.state, changes["state"])
+        record.view = replace(record.view, **changes)
+        return record.view
+
+    def update_host(self, host: str, **changes: Any) -> None:
+        """Changes a host."""
+        record = self.hosts[host]
+        record.view = replace(record.view, **changes)
+
+    def lose_tasks(self, host: str) -> None:
+        """Marks a host's live tasks as lost."""
+        for record in self.on_host(host):
+            if record.view.state.live and record.view.state is not TaskState.LOST:
+                record.state_before_loss = record.view.state
+                self.update_task(record.view.id, state=TaskState.LOST)
+
+    def find_tasks(self, host: str) -> None:
+        """Gives a host's lost tasks the state that they had before."""
+        for record in self.on_host(host):
+            if record.state_before_loss is not None:
+                if record.view.state is TaskState.LOST:
+                    self.update_task(record.view.id, state=record.state_before_loss)
+                record.state_before_loss = None
+
+    def note(self, text: str) -> None:
+        """Adds a message for people; the latest hundred are kept."""
+        self.notes = (*self.notes[1 - _MOST_NOTES :], printable(text))
+
+    def fail(self, task: TaskId, how: str, tail: tuple[str, ...]) -> None:
+        """Records a failure: the first is the headline, later ones are named under it."""
+        if self.failure is None:
+            self.failure = Failure(task, self.view(task).host, how, self.now, tail=tail)
+        elif task != self.failure.task and task not in self.failure.others:
+            self.failure = replace(self.failure, others=(*self.failure.others, task))
+
+    def is_current(self, task: TaskId, attempt: int) -> bool:
+        """False for an earlier attempt: what is said of it comes too late."""
+        return self.view(task).attempt == attempt
+
+    def on_host(self, host: str) -> list[TaskRecord]:
+        """A host's tasks, in start order."""
+        return [record for record in self.tasks.values() if record.view.host == host]
+
+    @property
+    def contacted_hosts(self) -> list[str]:
+        """Hosts that may hold something of the run."""
+        return [host for host, record in self.hosts.items() if record.contacted]
+
+    @property
+    def begun(self) -> bool:
+        """An attempt of a task has been asked for."""
+        return any(record.view.attempt for record in self.tasks.values())
+
+    def outcome_tasks(self) -> list[TaskView]:
+        """The tasks whose end decides: those of the cluster but ps; where there are none, all
+        but ps; where there is only ps, it."""
+        return (
+            self._with(Role.CHIEF, Role.WORKER)
+            or self._with(Role.EVALUATOR, Role.HELPER)
+            or [record.view for record in self.tasks.values()]
+        )
+
+    def _with(self, *roles: Role) -> list[TaskView]:
+        return [self.view(task.id) for task in self.plan.tasks if task.role in roles]
+
+    def waiting(self) -> str:
+        """What the run waits for now, in words."""
+        if self.phase is RunPhase.CONNECTING:
+            hosts = [record.view for record in self.hosts.values()]
+            return ", ".join(view.name for view in hosts if view.state is HostState.CONNECTING)
+        if self.phase is RunPhase.STAGING:
+            return ", ".join(self.unstaged_hosts)
+        if self.phase is RunPhase.STARTING and 0 <= self.stage < len(self.plan.stages):
+            tasks = [self.view(task) for task in self.plan.stages[self.stage]]
+            return ", ".join(f"{view.id} on {view.address}" for view in tasks if blocks_stage(view))
+        return ""
+
+    @property
+    def unstaged_hosts(self) -> list[str]:
+        """Hosts that do not have all files yet."""
+        return [host for host, record in self.hosts.items() if not record.staged]
+
+
+def blocks_stage(view: TaskView) -> bool:
+    """The next stage waits for this task."""
+    ready = (TaskState.READY, TaskState.RUNNING, TaskState.LOST)
+    return not view.state.ended and view.state not in ready
+
+
+def task_view(task: TaskId, plan: Plan) -> TaskView:
+    """A task before anything has happened to it."""
+    planned = plan.task(task)
+    return TaskView(
+        task,
+        planned.host,
+        planned.address,
+        TaskState.PENDING,
+        in_cluster=planned.in_cluster,
+        is_chief=task == plan.chief,
+    )

@@ -1,0 +1,206 @@
+"""Connections to the hosts of a run: what their agents say becomes events of the run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from ..agent import requests
+from ..agent.messages import (
+    Exited,
+    KillReceipt,
+    Listening,
+    Message,
+    Note,
+    OutputEnded,
+    Started,
+    TaskFacts,
+    Welcome,
+)
+from ..errors import HostError
+from ..hosts.auth_prompt import PromptHandler
+from ..hosts.handshake import link_settings
+from ..hosts.link import Link
+from ..hosts.port_owner import describe_owner
+from ..hosts.ssh import SshConnector
+from ..hosts.transport_factory import transport_factory
+from ..ids import TaskId
+from ..plan.plan import HostPlan
+from ..run import events as ev
+from ..run.run import Run
+from ..run.snapshot import HostReceipt, Survivor
+from ..run.states import RunPhase
+from .outputs import Outputs
+
+_CLOSE_SECONDS = 8.0
+
+
+class Connections:
+    """One link a host; implements `hosts.link.Listener`."""
+
+    def __init__(
+        self,
+        run: Run,
+        folder: Path,
+        *,
+        feed: Callable[[ev.Event], None],
+        failed: Callable[[str, BaseException], None],
+        ask: PromptHandler | None,
+        persistent: bool,
+    ) -> None:
+        """`persistent`: a host that cannot be reached is tried again and again."""
+        self.links: dict[str, Link] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.welcomes: dict[str, Welcome] = {}
+        """What each host's agent said when it greeted us."""
+        self.receipts: dict[str, HostReceipt] = {}
+        """The last receipt of each host for everything, whatever the run makes of it."""
+        self._run = run
+        self._folder = folder
+        self._feed = feed
+        self._failed = failed
+        self._persistent = persistent
+        self._logins = SshConnector(ask)
+        self._numbers = {task.id: number for number, task in enumerate(run.plan.tasks)}
+
+    def begin(
+        self, outputs: Outputs, listening: Callable[[TaskId], None], receipt: Callable[[], None]
+    ) -> None:
+        """Connects to all hosts. `listening` gets tasks that listen; `receipt` is called after
+        each receipt for everything."""
+        self._outputs = outputs
+        self._listening = listening
+        self._on_receipt = receipt
+        for host in self._run.plan.hosts:
+            self._connect(host)
+
+    @property
+    def contacted(self) -> list[str]:
+        """Hosts whose agents have greeted us."""
+        return [name for name, link in self.links.items() if link.sessions]
+
+    def kill_everything(self, grace: float) -> None:
+        """Tells every host within reach to end all, without the run."""
+        for link in self.links.values():
+            link.send(requests.Kill(0, None, grace))
+
+    async def aclose(self) -> None:
+        """Lets go of all hosts."""
+        closing = [asyncio.create_task(link.aclose()) for link in self.links.values()]
+        if closing:
+            await asyncio.wait(closing, timeout=_CLOSE_SECONDS)
+        rest = [*self.tasks.values(), *closing]
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=1.0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._logins.aclose()
+
+    def _connect(self, host: HostPlan) -> None:
+        link = Link(
+            link_settings(self._run.plan, host, self._folder, persistent=self._persistent),
+            transport_factory(host, self._logins),
+            self._outputs.monitor,
+            self,
+        )
+        self.links[host.name] = link
+        task = self.tasks[host.name] = asyncio.create_task(link.run())
+        task.add_done_callback(lambda ended: self._link_ended(host.name, ended))
+
+    def _link_ended(self, host: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(f"link to {host}", error)
+
+    # --- what links say -------------------------------------------------------------------
+
+    def link_up(self, host: str, welcome: Welcome) -> None:
+        self.welcomes[host] = welcome
+        link = self.links[host]
+        for task in self._run.plan.on_host(host):
+            link.follow(task.id, self._numbers[task.id], task.log_limit)
+        held = tuple(ev.HeldTask(one.task, one.attempt) for one in welcome.tasks)
+        ended = welcome.previous_exit
+        self._feed(ev.HostUp(time.time(), host, held, ended.text if ended else ""))
+        for facts in welcome.tasks:
+            self._add_facts(facts)
+
+    def link_lost(self, host: str, reason: str) -> None:
+        link = self.links[host]
+        until = time.time() + self._run.plan.settings.lease
+        until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
+        self._feed(ev.HostLost(time.time(), host, reason, max(0.0, until)))
+
+    def link_refused(self, host: str, error: HostError) -> None:
+        self._feed(ev.HostRefused(time.time(), host, error.reason))
+
+    def link_superseded(self, host: str, by: str) -> None:
+        self._feed(ev.Superseded(time.time(), host, by))
+
+    def agent_said(self, host: str, message: Message) -> None:
+        match message:
+            case KillReceipt() as receipt:
+                self._receipt(host, receipt)
+            case Note(text=text):
+                self._note(f"{host}: {text}")
+            case Started() as facts:
+                self._started(facts, facts.error, describe_owner(facts.port_owner))
+                if facts.ended and not facts.error:
+                    self._exited(facts)
+            case Listening() as facts:
+                self._listens(facts.task, facts.attempt)
+            case Exited() as facts:
+                self._exited(facts)
+            case OutputEnded() as facts:
+                self._outputs.ended(facts)
+                for size, why in ((facts.lost, "the disk there is full"), (facts.cut, "log_limit")):
+                    if size:
+                        text = f"{facts.task}: {size} bytes of its log were dropped on {host}"
+                        self._note(f"{text} ({why})")
+
+    def _add_facts(self, facts: TaskFacts) -> None:
+        """What an agent holds after a cut, as if it had just said so."""
+        if facts.pid:
+            self._started(facts)
+        if facts.listening:
+            self._listens(facts.task, facts.attempt)
+        if facts.ended:
+            self._exited(facts)
+        if facts.eof:
+            self._outputs.ended(facts)
+
+    def _started(self, facts: TaskFacts, error: str = "", port_holder: str = "") -> None:
+        began = (facts.task, facts.attempt, facts.pid, facts.began_at)
+        self._feed(ev.TaskStarted(time.time(), *began, error, port_holder))
+
+    def _listens(self, task: TaskId, attempt: int) -> None:
+        self._feed(ev.TaskReady(time.time(), task, attempt))
+        self._listening(task)
+
+    def _exited(self, facts: TaskFacts) -> None:
+        killing = self._run.phase in (RunPhase.KILLING, RunPhase.ENDED)
+        self._outputs.exited(facts, at_once=killing)
+
+    def _receipt(self, host: str, said: KillReceipt) -> None:
+        receipt = HostReceipt(
+            host,
+            signalled=said.signalled,
+            survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
+            confirmed=said.confirmed,
+            seconds=said.seconds,
+        )
+        if said.doubt:
+            self._note(f"{host}: not confirmed: {said.doubt}")
+        if said.tasks is None and not said.ids:
+            return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
+        if said.tasks is None:
+            self.receipts[host] = receipt
+        self._feed(ev.ReceiptReceived(time.time(), receipt, said.tasks))
+        self._on_receipt()
+
+    def _note(self, text: str) -> None:
+        self._feed(ev.NoteAdded(time.time(), text))

@@ -1,0 +1,57 @@
+"""Watch of this machine's disk: says so when it takes nothing, and the run goes on without it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from ..run import events as ev
+from ..store.run_writer import RunWriter
+from .outputs import Outputs
+
+_PACE = 0.25
+_SAY_AGAIN_SECONDS = 30.0
+
+
+class DiskWatch:
+    """Knows whether logs and records are being stored."""
+
+    def __init__(
+        self, outputs: Outputs, writer: RunWriter | None, feed: Callable[[ev.Event], None]
+    ) -> None:
+        self._outputs = outputs
+        self._writer = writer
+        self._feed = feed
+        self._said = 0.0
+        self._said_unrecorded = False
+
+    @property
+    def stalled(self) -> bool:
+        """Our disk is full, or does not answer."""
+        return self._outputs.monitor.stalled or bool(self._unrecorded)
+
+    @property
+    def _unrecorded(self) -> str:
+        """Why records wait for the disk, if they do."""
+        return self._writer.trouble if self._writer is not None else ""
+
+    async def watch(self) -> None:
+        """Never ends by itself."""
+        while True:
+            await asyncio.sleep(_PACE)
+            if self._outputs.monitor.stalled:
+                self.complain("the disk does not answer")
+                self._outputs.tell_exits()
+            trouble = self._unrecorded
+            if trouble and not self._said_unrecorded:
+                text = f"events are not stored for now: {trouble}"
+                self._feed(ev.NoteAdded(time.time(), text))
+            self._said_unrecorded = bool(trouble)
+
+    def complain(self, reason: str) -> None:
+        """Says that logs are not stored, but not all the time."""
+        now = time.monotonic()
+        if not self._said or now - self._said > _SAY_AGAIN_SECONDS:
+            self._said = now
+            self._feed(ev.NoteAdded(time.time(), f"log not stored here for now: {reason}"))

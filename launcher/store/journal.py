@@ -1,0 +1,170 @@
+"""Journal of a run: every event of its state machine, one JSON object a line.
+
+A record has `launcher` (who wrote it), `event` (its kind) and the event's fields. Handling the
+events again gives the run back: that is how it is attached to, listed and shown afterwards. Each
+launcher that takes the run up begins with `attached`, which says in `after` how many events it
+has read: whatever an earlier launcher writes later (it was frozen, or its disk was) does not
+count. The last record of a run that has ended is `final`, its snapshot, so that lists need only
+the end of the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ..cluster.spec import Cluster
+from ..errors import TfmuxError
+from ..run import events as ev
+from ..run.run import Run
+from ..run.snapshot import Snapshot
+from ..run.states import InvalidTransition
+from .json_lines import LONGEST, Damage, open_regular, printable_values, stored_records
+from .snapshot_json import decode_snapshot, encode_snapshot
+
+_FINAL = "final"
+_UNSHOWN = ("facts",)
+"""Fields with texts that go back to hosts as they are, and are never shown."""
+_LATER = 1 << 53
+
+
+def _kind(event: type[ev.Event]) -> str:
+    """`HostUp` is written as `host_up`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.__name__).lower()
+
+
+_KINDS: dict[str, type[ev.Event]] = {_kind(one): one for one in ev.Event.__subclasses__()}
+
+
+@cache
+def _form(event: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(event)
+
+
+def encode(event: ev.Event) -> dict[str, Any]:
+    """The event as a record, but for its launcher."""
+    kind: Any = type(event)
+    fields = _form(kind).dump_python(event, mode="json")
+    return {"event": _kind(kind), **fields}
+
+
+def decode(record: dict[str, Any]) -> ev.Event:
+    """Reads a record; its texts are made printable.
+
+    Raises:
+        ValueError: it is no event that this version knows.
+        RecursionError: its values are nested too deeply.
+    """
+    kind = record.get("event")
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise ValueError(f"no event is called {kind!r}")
+    shown = {key: value for key, value in record.items() if key not in _UNSHOWN}
+    kept = {key: value for key, value in record.items() if key in _UNSHOWN}
+    form: Any = _KINDS[kind]
+    event: ev.Event = _form(form).validate_python(printable_values(shown) | kept)
+    return event
+
+
+def as_stored(event: ev.Event) -> ev.Event:
+    """The event as the journal will give it back: texts are printable.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+    return decode(encode(event))
+
+
+def final_record(snapshot: Snapshot) -> dict[str, Any]:
+    """The last record of a run that has ended, but for its launcher."""
+    return {"event": _FINAL, "snapshot": encode_snapshot(snapshot)}
+
+
+@dataclass
+class Journal:
+    """What stands in a journal."""
+
+    events: list[ev.Event] = field(default_factory=list)
+    launcher: str = ""
+    """Who began the last of its lives."""
+    final: Snapshot | None = None
+    """The run at its end, when nobody has taken it up since."""
+    last: float = 0.0
+    """When the last event came."""
+    damage: Damage = field(default_factory=Damage)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing is missing, as far as can be seen."""
+        return bool(self.events) and not self.damage
+
+    def add(self, records: Iterable[dict[str, Any]]) -> None:
+        """Reads records; those of kinds that this version does not know count as damage."""
+        for record in records:
+            try:
+                self._add(record)
+            except (ValueError, RecursionError):
+                self.damage.records += 1
+
+    def _add(self, record: dict[str, Any]) -> None:
+        launcher = record.get("launcher")
+        if not isinstance(launcher, str):
+            raise ValueError("nobody has written it")
+        if record.get("event") == _FINAL:
+            final = decode_snapshot(record.get("snapshot"))
+            if launcher == self.launcher or (final.receipt is not None and final.receipt.clean):
+                self.final = final
+            return
+        event = decode(record)
+        if isinstance(event, ev.Begin | ev.Attached):
+            self.launcher, self.final = launcher, None
+            after = record.get("after", _LATER)
+            if isinstance(after, int) and after >= 0:
+                del self.events[after:]
+        elif not self.launcher:
+            self.launcher = launcher
+            self.damage.records += 1  # its beginning is missing
+        if launcher == self.launcher:
+            self.events.append(event)
+            self.last = event.time
+
+    def replay(self, cluster: Cluster, run_id: str) -> Run:
+        """The run that has handled these events; one that it cannot handle counts as damage."""
+        run = Run(cluster, run_id)
+        for event in self.events:
+            try:
+                run.handle(event)
+            except (InvalidTransition, KeyError, ValueError, TfmuxError):
+                self.damage.records += 1
+        return run
+
+
+def read_journal(path: Path) -> Journal:
+    """Reads a whole journal; one that is not there is empty."""
+    journal = Journal()
+    journal.add(stored_records(path, journal.damage))
+    return journal
+
+
+def read_final(path: Path) -> Snapshot | None:
+    """The snapshot at the end of a journal; None where the last record is another."""
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - LONGEST))
+            line = file.read(LONGEST).rstrip(b"\n").rpartition(b"\n")[2]
+    except OSError:
+        return None  # reading the whole journal will say why
+    with suppress(ValueError, RecursionError):
+        record = json.loads(line)
+        if isinstance(record, dict) and record.get("event") == _FINAL:
+            return decode_snapshot(record.get("snapshot"))
+    return None

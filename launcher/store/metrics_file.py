@@ -1,0 +1,116 @@
+"""Metrics of a run on disk (`metrics.jsonl`), read again as they grow.
+
+One array a line: `[time, task, rate, {name: value}]`, with `rate` in global steps a second or
+null. A value may be NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from ..ids import TaskId
+from ..printable import printable
+from ..run.fields import Time
+from ..run.snapshot import TaskView
+from .json_lines import Damage, Lines, open_regular
+from .metrics import Point, Series
+
+_CHUNK = 1 << 20
+_LARGEST = 1 << 53
+_Row = tuple[Time, TaskId, float | None, Annotated[dict[str, float], Field(max_length=100)]]
+_ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
+
+
+@dataclass(frozen=True)
+class LatestMetrics:
+    """What the metric lines of a task named last."""
+
+    time: float = 0.0
+    values: Mapping[str, float] = field(default_factory=dict)
+    rate: float | None = None
+
+    def updated(
+        self, time: float, values: Mapping[str, float], rate: float | None
+    ) -> LatestMetrics:
+        """With what one more line named."""
+        rate = self.rate if rate is None else rate
+        return LatestMetrics(time, {**self.values, **values}, rate)
+
+    def added_to(self, view: TaskView) -> TaskView:
+        """The task with its latest metrics."""
+        return replace(
+            view,
+            step=step_of(self.values),
+            loss=self.values.get("loss"),
+            rate=self.rate,
+            metrics=self.values,
+            last_output=max(view.last_output or 0.0, self.time),
+        )
+
+
+class MetricsFile:
+    """What a run's metrics file holds; `read` takes in what has been added."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self.damage = Damage()
+        self._lines = Lines(self.damage)
+        self._series: dict[TaskId, Series] = {}
+        self.latest: dict[TaskId, LatestMetrics] = {}
+
+    def series(self, task: TaskId) -> Series:
+        """What the task's metric lines said over time."""
+        return self._series.setdefault(task, Series())
+
+    def read(self) -> bool:
+        """Reads on to the end of the file; True when something was added."""
+        before = self._offset
+        try:
+            with open_regular(self._path) as file:
+                file.seek(self._offset)
+                while chunk := file.read(_CHUNK):
+                    self._offset += len(chunk)
+                    for line in self._lines.feed(chunk):
+                        self._add(line)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.damage.reason = error.strerror or str(error)
+        return self._offset > before
+
+    def _add(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            time, task, rate, named = _ROW.validate_python(json.loads(line))
+        except (ValueError, RecursionError):
+            self.damage.records += 1
+            return
+        values = {printable(name, 200): value for name, value in named.items()}
+        self.series(task).add(Point(time, values))
+        latest = self.latest.get(task, NO_METRICS)
+        self.latest[task] = latest.updated(time, values, rate)
+
+
+NO_METRICS = LatestMetrics()
+
+
+def encode_metrics(
+    time: float, task: TaskId, values: Mapping[str, float], rate: float | None
+) -> list[Any]:
+    """A metric line as a row of the file."""
+    return [time, str(task), rate, dict(values)]
+
+
+def step_of(values: Mapping[str, float]) -> int | None:
+    """The global step among some metrics."""
+    step = values.get("step", math.nan)
+    return int(step) if 0 <= step <= _LARGEST else None

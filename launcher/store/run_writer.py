@@ -1,0 +1,110 @@
+"""Writer of a run's records: `journal.jsonl`, `events.jsonl` and `metrics.jsonl`.
+
+A thread of its own writes them: whoever records something never waits for the disk. What a full
+or hanging disk does not take is kept and tried again; of metrics only so many.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..ids import TaskId
+from ..run.events import Event
+from ..run.snapshot import Snapshot
+from .disk import Disk
+from .journal import encode, final_record
+from .metrics_file import encode_metrics
+from .runs import STALLED_SECONDS, RunFolder
+from .worker import Worker
+
+_AGAIN_SECONDS = 1.0
+_MOST_UNWRITTEN = 10_000
+
+
+class RunWriter:
+    """Appends to the records of one run, for one launcher."""
+
+    def __init__(
+        self, folder: RunFolder, disk: Disk, failed: Callable[[BaseException], None]
+    ) -> None:
+        """`failed` gets what goes wrong here, but for the disk, on the thread."""
+        self.launcher = secrets.token_hex(4)
+        """Names this launcher in the journal."""
+        self._folder = folder
+        self._disk = disk
+        self._trouble = ""
+        files = (folder.journal, folder.public_events, folder.metrics)
+        self._maybe_cut = {path for path in files if path.exists()}
+        """Files in which an earlier launcher, when it was killed, may have cut its last line."""
+        self.unwritten = 0
+        """Records that are not in their file yet."""
+        self.dropped = 0
+        """Metric records that were not kept while the disk did not take them."""
+        self._worker = Worker("records", failed)
+
+    def journal(self, event: Event, *, after: int | None = None) -> None:
+        """Adds an event to the journal; `after`: how many events this launcher has read there."""
+        began = {} if after is None else {"after": after}
+        self._put(self._folder.journal, {"launcher": self.launcher, **began, **encode(event)})
+
+    def final(self, snapshot: Snapshot) -> None:
+        """Adds the last record of a run that has ended to the journal."""
+        self._put(self._folder.journal, {"launcher": self.launcher, **final_record(snapshot)})
+
+    def public(self, record: Mapping[str, Any]) -> None:
+        """Adds a public event."""
+        if record.get("event") != "metric" or self._has_room():
+            self._put(self._folder.public_events, record)
+
+    def metrics(
+        self, time: float, task: TaskId, values: Mapping[str, float], rate: float | None
+    ) -> None:
+        """Adds what a metric line named."""
+        if self._has_room():
+            self._put(self._folder.metrics, encode_metrics(time, task, values, rate))
+
+    @property
+    def trouble(self) -> str:
+        """Why records wait; empty while all is well."""
+        if self._worker.stalled > STALLED_SECONDS:
+            return self._trouble or "the disk does not answer"
+        return ""
+
+    @property
+    def idle(self) -> bool:
+        """All records are in their files, or given up."""
+        return self._worker.idle
+
+    def close(self) -> None:
+        """Takes no more; returns at once."""
+        self._worker.stop()
+
+    def _has_room(self) -> bool:
+        if self.unwritten > _MOST_UNWRITTEN:
+            self.dropped += 1
+            return False
+        return True
+
+    def _put(self, path: Path, record: object) -> None:
+        self.unwritten += 1
+        self._worker.put(lambda: self._append(path, record))
+
+    def _append(self, path: Path, record: object) -> None:
+        text = json.dumps(record, ensure_ascii=False) + "\n"
+        if path in self._maybe_cut:
+            self._maybe_cut.remove(path)
+            text = f"\n{text}"
+        waiting = text.encode(errors="backslashreplace")  # half a surrogate pair, as JSON has it
+        while waiting:
+            try:
+                waiting = waiting[self._disk.write(path, waiting) :]
+            except OSError as error:
+                self._trouble = error.strerror or str(error)
+                if not self._worker.pause(_AGAIN_SECONDS):
+                    return
+        self._trouble = ""
+        self.unwritten -= 1

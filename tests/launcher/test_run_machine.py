@@ -1,0 +1,293 @@
+"""Any sequence of events: the run never contradicts itself, and its journal gives it back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from launcher.cluster.file import loads
+from launcher.ids import TaskId
+from launcher.plan.plan import HostFacts
+from launcher.run import events as ev
+from launcher.run import instructions as do
+from launcher.run.run import Run
+from launcher.run.snapshot import HostReceipt, Receipt, Survivor
+from launcher.run.states import Outcome, RunPhase
+from launcher.run.timers import (
+    LeaseEnd,
+    ReadyDelay,
+    ReadyTimeout,
+    RestartDelay,
+    ShutdownTimeout,
+    TakeoverEnd,
+    Timer,
+)
+from launcher.store.journal import Journal, as_stored, encode
+
+CLUSTER = """
+name = "t"
+[hosts.a]
+ssh = "a"
+[hosts.b]
+ssh = "b"
+[jobs.ps]
+tasks = ["a:2222"]
+[jobs.chief]
+tasks = ["a:2224"]
+[jobs.worker]
+tasks = ["b:2222", "b:auto"]
+[jobs.board]
+tasks = ["b:6006"]
+in_cluster = false
+command = ["y"]
+[start.ready]
+worker = {{ after = 1.0 }}
+[run]
+command = ["x"]
+on_failure = "{on_failure}"
+on_disconnect = "{on_disconnect}"
+success = "{success}"
+max_restarts = 2
+"""
+HOSTS = st.sampled_from(["a", "b"])
+TASKS = st.sampled_from(
+    [TaskId("ps", 0), TaskId("chief", 0), TaskId("worker", 0), TaskId("worker", 1)]
+)
+RARELY = st.integers(0, 9).map(lambda number: number == 9)
+ATTEMPTS = st.integers(0, 3)
+STATUS = st.sampled_from([(0, None), (1, None), (None, "TERM"), (None, None)])
+TEXT = st.sampled_from(["", "no route", "\x1b[2J\n\ud800"])
+RECEIPTS = st.builds(
+    HostReceipt,
+    HOSTS,
+    survivors=st.sampled_from([(), (Survivor(7, "stuck", "D"),)]),
+    confirmed=st.booleans(),
+)
+HELD = st.lists(st.builds(ev.HeldTask, TASKS, ATTEMPTS), max_size=4).map(tuple)
+TIMERS = st.one_of(
+    st.builds(ReadyTimeout, TASKS, ATTEMPTS),
+    st.builds(ReadyDelay, TASKS, ATTEMPTS),
+    st.builds(RestartDelay, TASKS, ATTEMPTS),
+    st.builds(LeaseEnd, HOSTS),
+    st.builds(TakeoverEnd, HOSTS),
+    st.just(ShutdownTimeout()),
+)
+
+
+class RunMachine(RuleBasedStateMachine):
+    """A run whose hosts mostly do what they are told, and sometimes anything."""
+
+    @initialize(
+        on_failure=st.sampled_from(["stop", "keep", "restart"]),
+        on_disconnect=st.sampled_from(["stop", "keep"]),
+        success=st.sampled_from(["chief", "all"]),
+        running=st.integers(0, 5).map(bool),
+    )
+    def begin(self, on_failure: str, on_disconnect: str, success: str, running: bool) -> None:
+        text = CLUSTER.format(on_failure=on_failure, on_disconnect=on_disconnect, success=success)
+        self.cluster = loads(text, "t.toml", Path("/srv"))
+        self.now = 1000.0
+        self.run = Run(self.cluster, "r", self.now)
+        self.lines: list[str] = []
+        self.open: list[do.Instruction] = []
+        """Instructions that nobody has answered."""
+        self.timers: list[Timer] = []
+        self.tell(ev.Begin(self.now))
+        if running:
+            for host in ("a", "b"):
+                self.comes_up(host)
+            while self.open:
+                self.answer(0, ok=True)
+
+    def tell(self, event: ev.Event) -> None:
+        stored = as_stored(event)
+        self.lines.append(json.dumps({"launcher": "me", **encode(stored)}))
+        for instruction in self.run.handle(stored):
+            if isinstance(instruction, do.SetTimer):
+                self.timers.append(instruction.timer)
+            else:
+                self.open.append(instruction)
+
+    def later(self) -> float:
+        self.now += 0.5
+        return self.now
+
+    @invariant()
+    def is_consistent(self) -> None:
+        if hasattr(self, "run"):
+            self.run.validate()
+
+    def teardown(self) -> None:
+        if hasattr(self, "run"):
+            journal = Journal()
+            journal.add(map(json.loads, self.lines))
+            replayed = journal.replay(self.cluster, "r")
+            assert not journal.damage
+            assert replayed == self.run
+            assert replayed.snapshot() == self.run.snapshot()
+
+    # --- hosts that do what they are told -------------------------------------------------
+
+    @rule(host=HOSTS)
+    def comes_up(self, host: str) -> None:
+        views = [view for view in self.run.snapshot().tasks if view.host == host and view.attempt]
+        held = tuple(ev.HeldTask(view.id, view.attempt) for view in views)
+        self.tell(ev.HostUp(self.later(), host, held))
+
+    @precondition(lambda self: bool(getattr(self, "open", None)))
+    @rule(data=st.data(), ok=st.integers(0, 9).map(lambda number: number > 0))
+    def answers(self, data: st.DataObject, ok: bool) -> None:
+        self.answer(data.draw(st.integers(0, len(self.open) - 1)), ok)
+
+    def answer(self, at: int, ok: bool) -> None:
+        now = self.later()
+        match self.open.pop(at):
+            case do.CheckHosts():
+                port = {TaskId("worker", 1): 4711}
+                facts = {"a": HostFacts(home="/h"), "b": HostFacts(home="/h", ports=port)}
+                self.tell(ev.HostsChecked(now, facts))
+            case do.StageHost(host):
+                self.tell(ev.Staged(now, host) if ok else ev.HostRefused(now, host, "disk full"))
+            case do.StartTask(task, attempt):
+                error = "" if ok else "no such file"
+                self.tell(ev.TaskStarted(now, task.id, attempt, 7, 0, error))
+                if ok:
+                    self.tell(ev.TaskReady(now, task.id, attempt))
+            case do.KillHost(host, tasks):
+                for view in self.run.snapshot().tasks:
+                    if view.host == host and (tasks is None or view.id in tasks) and view.attempt:
+                        self.tell(ev.TaskExited(now, view.id, view.attempt, None, "TERM"))
+                survivors = () if ok else (Survivor(7, "stuck", "D"),)
+                receipt = HostReceipt(host, 1, survivors, confirmed=ok)
+                self.tell(ev.ReceiptReceived(now, receipt, tasks))
+            case do.WatchSilence(watched):
+                self.tell(ev.OutputStalled(now, watched, 60.0))
+            case do.LookElsewhere(by):
+                self.tell(ev.LookedElsewhere(now, by, None if ok else Outcome.KILLED, 130))
+            case _:
+                pass
+
+    @precondition(lambda self: bool(getattr(self, "timers", None)))
+    @rule(data=st.data())
+    def fires(self, data: st.DataObject) -> None:
+        at = data.draw(st.integers(0, len(self.timers) - 1))
+        self.tell(ev.TimerFired(self.later(), self.timers.pop(at)))
+
+    @rule(task=TASKS, status=STATUS)
+    def exits(self, task: TaskId, status: tuple[int | None, str | None]) -> None:
+        attempt = self.run.task(task).attempt
+        self.tell(ev.TaskExited(self.later(), task, attempt, *status, tail=("last",)))
+
+    @rule(task=TASKS, total=st.sampled_from([None, 500]))
+    def trains(self, task: TaskId, total: int | None) -> None:
+        self.tell(ev.MetricsSeen(self.later(), task, total))
+
+    # --- people and launchers -------------------------------------------------------------
+
+    @rule(task=TASKS, hard=st.booleans())
+    def is_restarted(self, task: TaskId, hard: bool) -> None:
+        self.tell(ev.Restart(self.later(), task, hard))
+
+    @rule(task=TASKS, name=st.sampled_from(["TERM", "KILL"]))
+    def is_signalled(self, task: TaskId, name: str) -> None:
+        self.tell(ev.SignalTask(self.later(), task, name))
+
+    @rule(rarely=RARELY, by_person=st.booleans())
+    def kill_all(self, rarely: bool, by_person: bool) -> None:
+        if rarely:
+            self.tell(ev.KillAll(self.later(), by_person))
+
+    @rule(rarely=RARELY, complete=st.booleans())
+    def is_attached(self, rarely: bool, complete: bool) -> None:
+        if not rarely and self.run.phase is not RunPhase.ENDED:
+            return
+        self.open.clear()
+        self.timers.clear()
+        self.tell(ev.Attached(self.later(), complete))
+
+    # --- anything -------------------------------------------------------------------------
+
+    @rule(host=HOSTS, reason=TEXT, lease=st.floats(0, 2000))
+    def is_lost(self, host: str, reason: str, lease: float) -> None:
+        self.tell(ev.HostLost(self.later(), host, reason, lease))
+
+    @rule(host=HOSTS, held=HELD, text=TEXT)
+    def comes_up_with(self, host: str, held: tuple[ev.HeldTask, ...], text: str) -> None:
+        self.tell(ev.HostUp(self.later(), host, held, text))
+
+    @rule(rarely=RARELY, host=HOSTS)
+    def is_refused(self, rarely: bool, host: str) -> None:
+        if rarely:
+            self.tell(ev.HostRefused(self.later(), host, "no login"))
+
+    @rule(rarely=RARELY, host=HOSTS)
+    def is_taken_over(self, rarely: bool, host: str) -> None:
+        if rarely:
+            self.tell(ev.Superseded(self.later(), host, "elsewhere:7"))
+
+    @rule(rarely=RARELY, outcome=st.sampled_from([None, *Outcome]), receipt=RECEIPTS)
+    def is_looked_for(self, rarely: bool, outcome: Outcome | None, receipt: HostReceipt) -> None:
+        if rarely:
+            theirs = Receipt((receipt,))
+            self.tell(ev.LookedElsewhere(self.later(), "elsewhere:7", outcome, 4, theirs))
+
+    @rule(task=TASKS, attempt=ATTEMPTS, error=TEXT, holder=TEXT)
+    def starts(self, task: TaskId, attempt: int, error: str, holder: str) -> None:
+        self.tell(ev.TaskStarted(self.later(), task, attempt, 7, 0, error, holder))
+
+    @rule(task=TASKS, attempt=ATTEMPTS, status=STATUS)
+    def ends(self, task: TaskId, attempt: int, status: tuple[int | None, str | None]) -> None:
+        self.tell(ev.TaskReady(self.later(), task, attempt))
+        self.tell(ev.TaskExited(self.later(), task, attempt, *status))
+
+    @rule(receipt=RECEIPTS, tasks=st.none() | st.lists(TASKS, max_size=2).map(tuple))
+    def confirms(self, receipt: HostReceipt, tasks: tuple[TaskId, ...] | None) -> None:
+        self.tell(ev.ReceiptReceived(self.later(), receipt, tasks))
+
+    @rule(task=TASKS)
+    def is_silent(self, task: TaskId) -> None:
+        self.tell(ev.OutputStalled(self.later(), task, 60.0))
+
+    @rule(timer=TIMERS)
+    def times_out(self, timer: Timer) -> None:
+        self.tell(ev.TimerFired(self.later(), timer))
+
+    @rule(host=HOSTS, text=TEXT)
+    def says(self, host: str, text: str) -> None:
+        self.tell(ev.NoteAdded(self.later(), text))
+        self.tell(ev.ResultsMissing(self.later(), host, text, ("/a",)))
+
+    @rule(host=HOSTS)
+    def has_files(self, host: str) -> None:
+        self.tell(ev.Staged(self.later(), host))
+
+    @rule(rarely=RARELY)
+    def launcher_fails(self, rarely: bool) -> None:
+        if rarely:
+            self.tell(ev.LauncherFailed(self.later(), "boom"))
+
+
+def test_any_sequence_of_events() -> None:
+    """After each event the state is consistent; the journal of all gives an equal run."""
+    run_state_machine_as_test(
+        RunMachine,
+        settings=settings(
+            max_examples=150,
+            stateful_step_count=40,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
