@@ -91,8 +91,9 @@ class Tasks:
         if not event.attempt or not data.is_current(task, event.attempt):
             return []
         if event.error:
-            if data.view(task).state is not TaskState.STARTING:
+            if not data.view(task).state.live:
                 return []
+            data.tasks[task].state_before_loss = None
             data.update_task(task, reason=event.error)
             return self._failed(task, event.error, ())
         attempts = data.view(task).attempts
