@@ -9,17 +9,17 @@ from rich.text import Text
 from launcher.run.snapshot import Failure, HostReceipt, Snapshot
 from launcher.run.states import HostState, Outcome
 from launcher.store.hints import Hint, hint_for
+from tui.format import StatusColor, clock
 from tui.standing import explained, standings
-from tui.words import Mood, clock
 
-Colours = dict[Mood, str]
+Colours = dict[StatusColor, str]
 
 
 def headline(snapshot: Snapshot, colours: Colours) -> Text:
     """The outcome, how long it took, which run; and the hosts that would not do."""
     text = Text()
     success = snapshot.outcome is Outcome.SUCCESS
-    style = f"bold {colours[Mood.GOOD if success else Mood.BAD]}"
+    style = f"bold {colours[StatusColor.GOOD if success else StatusColor.BAD]}"
     text.append(f"{'✓' if success else '✗'} {snapshot.outcome or snapshot.state}", style)
     if snapshot.ended is not None:
         text.append(f"  after {clock(snapshot.ended - snapshot.started)}")
@@ -37,14 +37,14 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     failure = snapshot.first_failure
     if failure is None:
         return text
-    bad = f"bold {colours[Mood.BAD]}"
+    bad = f"bold {colours[StatusColor.BAD]}"
     text.append(f"first: {failure.task} @{failure.host} {failure.how}\n", bad)
     for line in failure.tail[-tail:]:
         text.append(f"  {line}\n")
     hint = failure_hint(failure)
     if hint is not None:
         words = explained(hint, failure.task, standings(snapshot))
-        text.append(f"  ◂ {words}\n", f"italic {colours[Mood.BUSY]}")
+        text.append(f"  ◂ {words}\n", f"italic {colours[StatusColor.BUSY]}")
     if failure.others:
         names = ", ".join(str(other) for other in failure.others)
         text.append(f"then, because of it or after it: {names}\n", "dim")
@@ -69,10 +69,10 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
         return Text("no receipt yet", "dim")
     text = Text()
     if receipt.clean:
-        text.append("nothing is left alive", f"bold {colours[Mood.GOOD]}")
+        text.append("nothing is left alive", f"bold {colours[StatusColor.GOOD]}")
         text.append(": every host looked and confirmed it\n")
     else:
-        text.append("not everything is confirmed dead\n", f"bold {colours[Mood.BAD]}")
+        text.append("not everything is confirmed dead\n", f"bold {colours[StatusColor.BAD]}")
     wide = max([len(host.host) for host in receipt.hosts] + [4])
     text.append(f"  {'host':<{wide}}  signalled  left\n", "dim")
     for host in receipt.hosts:
@@ -87,9 +87,9 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
 
 
 def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
-    bad = f"bold {colours[Mood.BAD]}"
+    bad = f"bold {colours[StatusColor.BAD]}"
     if host.confirmed and not host.survivors:
-        return f"none   ✓ confirmed after {host.seconds:.1f} s", colours[Mood.GOOD]
+        return f"none   ✓ confirmed after {host.seconds:.1f} s", colours[StatusColor.GOOD]
     if host.confirmed:
         return f"{len(host.survivors)}      ✗ SURVIVED", bad
     if host.seconds:

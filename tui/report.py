@@ -9,7 +9,7 @@ from pathlib import Path
 from launcher.printable import printable
 from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome
-from tui.words import clock, figure, thousands
+from tui.format import clock, figure, thousands
 
 
 def report(snapshot: Snapshot, folder: Path) -> str:

@@ -16,8 +16,7 @@ from launcher.cluster.paste import entries
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
 from tui.one_line import invisible, visible
-from tui.screens.editor.fields import HOST, JOB, RUN
-from tui.screens.editor.kinds import (
+from tui.screens.editor.cell_codecs import (
     ENV,
     FLAG,
     NUMBER,
@@ -29,7 +28,8 @@ from tui.screens.editor.kinds import (
     line_of,
     words,
 )
-from tui.screens.editor.sheets import HostSheet, JobSheet, RunSheet, Sheet, TaskSheet
+from tui.screens.editor.fields import HOST, JOB, RUN
+from tui.screens.editor.table_models import HostSheet, JobSheet, RunSheet, Sheet, TaskSheet
 
 PATH = Path("/srv/project/cluster.toml")
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2"}

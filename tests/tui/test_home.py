@@ -18,12 +18,12 @@ from launcher.store.runs import RunFolder, Tending
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
+from tui.catalog import ClusterEntry
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import Asker
 from tui.screens.run.screen import RunScreen
 from tui.sessions import Sessions
-from tui.shelf import ClusterEntry
 
 TEXT = """name = "mine"
 [jobs.ps]

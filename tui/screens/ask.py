@@ -21,7 +21,7 @@ class AskText(ModalScreen[str | None]):
     """Asks for a line; says what is wrong with it as it is typed."""
 
     DEFAULT_CSS = """
-    AskText .problem { color: $mood-bad; height: auto; }
+    AskText .problem { color: $status-bad; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", show=False),

@@ -30,15 +30,15 @@ from launcher.preflight import (
 )
 from launcher.session.attach import stored
 from launcher.session.history import summary
+from tui.catalog import RunEntry
+from tui.format import StatusColor
 from tui.screens.kill_living import KillLiving
 from tui.screens.page import Page
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
-from tui.shelf import RunEntry
 from tui.widgets.cell_grid import Cell, CellGrid, Row
-from tui.widgets.colours import mood_colours, theme_colour
+from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.footer import KeyFooter
-from tui.words import Mood
 
 FRAME = 0.1
 CELL = 22
@@ -155,18 +155,20 @@ class PreflightScreen(Page):
     def _show_title(self) -> None:
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"preflight of {self._cluster.name}   ", "bold")
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         found = [each for each in list(self._found) if isinstance(each, Finding)]
         errors = sum(each.severity is Severity.ERROR for each in found)
         warnings = sum(each.severity is Severity.WARN for each in found)
         if self._failed:
-            text.append(f"✗ {self._failed}", colours[Mood.BAD])
+            text.append(f"✗ {self._failed}", colours[StatusColor.BAD])
         elif self._report is None:
-            text.append(f"looking, {time.monotonic() - self._began:.0f} s", colours[Mood.BUSY])
+            text.append(
+                f"looking, {time.monotonic() - self._began:.0f} s", colours[StatusColor.BUSY]
+            )
         elif errors:
-            text.append("✗ a launch would fail", f"bold {colours[Mood.BAD]}")
+            text.append("✗ a launch would fail", f"bold {colours[StatusColor.BAD]}")
         else:
-            text.append("✓ nothing stands in the way", f"bold {colours[Mood.GOOD]}")
+            text.append("✓ nothing stands in the way", f"bold {colours[StatusColor.GOOD]}")
         if errors or warnings:
             text.append(f"   {_count(errors, 'error')}, {_count(warnings, 'warning')}")
         if self._report is not None:
@@ -237,8 +239,8 @@ class PreflightScreen(Page):
     def _tell(self) -> None:
         text = Text()
         for each in self._here():
-            mark, mood = _MARKS[each.severity]
-            text.append(f"{mark} ", theme_colour(self.app, f"mood-{mood}"))
+            mark, color = _MARKS[each.severity]
+            text.append(f"{mark} ", theme_colour(self.app, f"status-{color}"))
             text.append(f"{each.host}: {each.sentence}\n")
             if each.todo:
                 text.append(f"  → {each.todo}", "bold")
@@ -299,16 +301,16 @@ class PreflightScreen(Page):
 def _cell(finding: Finding | None) -> Cell:
     if finding is None:
         return Cell("", "–")
-    mark, mood = _MARKS[finding.severity]
-    return Cell(f"{mark} {finding.brief}", mood=mood)
+    mark, color = _MARKS[finding.severity]
+    return Cell(f"{mark} {finding.brief}", color=color)
 
 
 def _reach(pair: Pair | None) -> Cell:
     if pair is None:
         return Cell("", "–")
-    mark, mood = _REACHED.get(pair.reach, ("✗", "bad"))
+    mark, color = _REACHED.get(pair.reach, ("✗", "bad"))
     brief = f"{pair.seconds * 1000:.0f} ms" if pair.reach is Reach.OK else str(pair.reach)
-    return Cell(f"{mark} {brief}", mood=mood)
+    return Cell(f"{mark} {brief}", color=color)
 
 
 def _count(number: int, word: str) -> str:

@@ -29,7 +29,7 @@ class Cell:
     problem: str = ""
     fixed: bool = False
     """It cannot be edited."""
-    mood: str = ""
+    color: str = ""
     """How it is coloured: `good`, `busy`, `bad`, or not at all."""
 
 
@@ -52,9 +52,9 @@ class CellGrid(ScrollView, can_focus=True):
     CellGrid .cells--row { background: $boost; }
     CellGrid .cells--cursor { background: $primary; color: $text; text-style: bold; }
     CellGrid .cells--default { color: $text-disabled; }
-    CellGrid .cells--problem { color: $mood-bad; }
-    CellGrid .cells--busy { color: $mood-busy; }
-    CellGrid .cells--good { color: $mood-good; }
+    CellGrid .cells--problem { color: $status-bad; }
+    CellGrid .cells--busy { color: $status-busy; }
+    CellGrid .cells--good { color: $status-good; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "cells--title",
@@ -256,9 +256,9 @@ class CellGrid(ScrollView, can_focus=True):
     def _style(self, cell: Cell, line: Style, cursor: bool) -> Style:
         if cursor and self.has_focus:
             return self.get_component_rich_style("cells--cursor")
-        if cell.mood in ("busy", "good"):
-            return line + Style(color=self.get_component_rich_style(f"cells--{cell.mood}").color)
-        if cell.problem or cell.mood:
+        if cell.color in ("busy", "good"):
+            return line + Style(color=self.get_component_rich_style(f"cells--{cell.color}").color)
+        if cell.problem or cell.color:
             return line + Style(
                 color=self.get_component_rich_style("cells--problem").color, bold=True
             )

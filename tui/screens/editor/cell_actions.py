@@ -12,9 +12,9 @@ from launcher.cluster.paste import PasteError
 from tui.screens.editor.completion import Completion, matching
 from tui.screens.editor.fields import Field
 from tui.screens.editor.preview import PlanPreview
-from tui.screens.editor.sheets import candidates
 from tui.screens.editor.shown import PAUSE, ShownDraft
 from tui.screens.editor.table import EditTable
+from tui.screens.editor.table_models import candidates
 from tui.widgets.cell_grid import CellGrid
 
 

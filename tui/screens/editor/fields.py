@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tui.screens.editor.kinds import (
+from tui.screens.editor.cell_codecs import (
     ENV,
     FLAG,
     NUMBER,

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from launcher.cluster.spec import ready_value
 from launcher.errors import Problem
 from launcher.plan.plan import Plan, TaskPlan
-from tui.screens.editor.kinds import READY, line_of
+from tui.screens.editor.cell_codecs import READY, line_of
 from tui.widgets.colours import theme_colour
 
 _MOST_PROBLEMS = 20
@@ -79,7 +79,7 @@ class PlanPreview(Vertical):
             self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
 
     def _wrong(self, problems: Sequence[Problem]) -> Text:
-        colour = theme_colour(self.app, "mood-bad")
+        colour = theme_colour(self.app, "status-bad")
         text = Text("no plan before this is right:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
             text.append(f"⚠ {problem}\n", colour)

@@ -7,8 +7,8 @@ from launcher.cluster.paste import PasteError, entries, hosts, spec
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.ask import AskText
 from tui.screens.editor.completion import Completion
-from tui.screens.editor.sheets import add_missing, paste, undefined_hosts
 from tui.screens.editor.shown import ShownDraft
+from tui.screens.editor.table_models import add_missing, paste, undefined_hosts
 
 JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
 

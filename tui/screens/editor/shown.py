@@ -15,7 +15,8 @@ from launcher.cluster.paste import PasteError, missing_hosts
 from launcher.plan.plan import make_plan
 from tui.screens.editor.file_text import FileText
 from tui.screens.editor.preview import PlanPreview
-from tui.screens.editor.sheets import (
+from tui.screens.editor.table import EditTable
+from tui.screens.editor.table_models import (
     HostSheet,
     JobSheet,
     RunSheet,
@@ -23,7 +24,6 @@ from tui.screens.editor.sheets import (
     TaskSheet,
     undefined_hosts,
 )
-from tui.screens.editor.table import EditTable
 from tui.screens.page import Page
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
@@ -113,13 +113,13 @@ class ShownDraft(Page):
         if now.problems:
             count = len(now.problems)
             text.append(f"   ⚠ {count} problem{'s' if count > 1 else ''}",
-                        f"bold {theme_colour(self.app, 'mood-bad')}")  # fmt: skip
+                        f"bold {theme_colour(self.app, 'status-bad')}")  # fmt: skip
         else:
-            text.append("   ✓", f"bold {theme_colour(self.app, 'mood-good')}")
+            text.append("   ✓", f"bold {theme_colour(self.app, 'status-good')}")
         self.query_one("#title", Static).update(text)
 
     def _show_problems(self, now: Examined) -> None:
-        colour = theme_colour(self.app, "mood-bad")
+        colour = theme_colour(self.app, "status-bad")
         text = Text()
         for problem in now.problems[:8]:
             line = f"line {problem.line}: " if problem.line else ""
@@ -139,7 +139,7 @@ class ShownDraft(Page):
             if cell is not None and (
                 problem := cell.problem or table.body.rows[table.body.row].problem
             ):
-                text.append(f"⚠ {problem}", theme_colour(self.app, "mood-bad"))
+                text.append(f"⚠ {problem}", theme_colour(self.app, "status-bad"))
             elif cell is not None and field is not None and not cell.fixed:
                 text.no_wrap, text.overflow = True, "ellipsis"
                 shown = cell.text or (f"{cell.default} (default)" if cell.default else "not set")

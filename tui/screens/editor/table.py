@@ -44,7 +44,7 @@ class EditTable(Widget):
     EditTable #over { layer: field; position: absolute; height: auto; display: none; }
     EditTable #over Input { background: $primary-muted; color: $text; }
     EditTable #over Static { background: $surface; color: $text-muted; height: auto; padding: 0 1; }
-    EditTable #over Static.wrong { color: $mood-bad; }
+    EditTable #over Static.wrong { color: $status-bad; }
     """
 
     class Typed(Message):

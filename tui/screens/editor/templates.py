@@ -28,7 +28,7 @@ class TemplateDialog(ModalScreen[Path | None]):
 
     DEFAULT_CSS = """
     TemplateDialog Label { width: 1fr; }
-    TemplateDialog .problem { color: $mood-bad; height: auto; }
+    TemplateDialog .problem { color: $status-bad; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", show=False),

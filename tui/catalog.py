@@ -80,7 +80,7 @@ Entry = ClusterEntry | RunEntry | DemoEntry
 
 
 @dataclass
-class Shelf:
+class Catalog:
     """Looks, and looks again at what has changed since. Blocking: for a thread."""
 
     files: Sequence[Path] = ()
