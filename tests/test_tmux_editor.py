@@ -127,6 +127,6 @@ def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
     window.wait_for("worker:3 @tf4")
     window.wait_until(lambda s: s.count("ready") >= 4 or s.count(" r ") >= 4, "four ready tasks")
     window.keys("F9")
-    window.wait_for("nothing is left alive", "confirmed")
+    window.wait_for("nothing is left on any host", "confirmed")
     window.keys("q")
     window.wait_for("EXIT-CODE 130")

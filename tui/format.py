@@ -1,7 +1,8 @@
-"""Figures and states in the words, letters and widths that the screens share."""
+"""Formatting of numbers, sizes, ages and task states, the same everywhere in the interface."""
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 
 from launcher.run.snapshot import TaskView
@@ -61,6 +62,11 @@ def thousands(number: float) -> str:
     return f"{int(number):,}".replace(",", " ")
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 host`, `3 hosts`, `2 processes`."""
+    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
 def figure(number: float) -> str:
     """A loss or a rate in about four characters: `0.4512`, `12.3`, `331`, `1.2e-05`."""
     size = abs(number)
@@ -92,6 +98,11 @@ def clock(seconds: float) -> str:
     whole = max(0, int(seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def time_of_day(seconds: float) -> str:
+    """Time of day of a moment: `18:30:02`."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def size(count: float) -> str:

@@ -133,7 +133,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await pilot.press("x")
             await shows(pilot, "Kill this run")
             await pilot.press("y")
-            await shows(pilot, "nothing is left alive")
+            await shows(pilot, "nothing is left on any host")
             left.wait(20)
             await pilot.press("escape")
             await until(pilot, lambda: pilot.app.screen is screen)
