@@ -71,6 +71,8 @@ class Finding:
     todo: str = ""
     run: str = ""
     """The dead run whose leftovers it is about."""
+    pair: Pair | None = None
+    """The connection that it is about."""
 
     def __post_init__(self) -> None:
         """Words of hosts and of programs there reach no terminal as they are."""
@@ -108,6 +110,11 @@ class Pair:
     reach: Reach
     seconds: float = 0.0
     resolved: str = ""
+
+    @property
+    def by_name(self) -> bool:
+        """The outcome is that of the target's name: the same for all tasks there."""
+        return self.reach in (Reach.UNRESOLVED, Reach.NO_ROUTE)
 
 
 Result = Finding | Pair

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -133,11 +134,10 @@ class _Preflight:
             return
         self._resolved.setdefault(task.host, set()).add(pair.resolved)
         finding = matrix.finding(pair, answer)
-        by_name = pair.reach in (Reach.UNRESOLVED, Reach.NO_ROUTE)
-        said = (source, task.host if by_name else str(task.id), pair.reach)
+        said = (source, task.host if pair.by_name else str(task.id), pair.reach)
         if finding is not None and said not in self._said:
             self._said.add(said)
-            self._tell(finding)
+            self._tell(replace(finding, pair=pair))
 
     async def _connect(
         self, source: HostCheck, name: str, port: int, token: str

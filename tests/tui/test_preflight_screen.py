@@ -42,10 +42,10 @@ async def test_this_machine_is_looked_at() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
         await shows(pilot, "preflight of mine")
         await shows(pilot, "tensorflow")
-        await shows(pilot, "✓ nothing stands in the way")
+        await shows(pilot, "✓ ready to launch")
         # The cursor is on the first finding, and other tests may leave some on this machine.
         await pilot.press(*["up"] * 20)
-        await shows(pilot, "localhost is this machine: nothing to look up")
+        await shows(pilot, "localhost is this machine: no login needed")
         await pilot.press(*["down"] * 7)
         await shows(pilot, "localhost: ")
         await pilot.press("tab")
@@ -109,7 +109,7 @@ async def test_leaving_early_ends_the_look() -> None:
     clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("t")
-        await shows(pilot, "looking")
+        await shows(pilot, "checking")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
 
@@ -124,7 +124,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
     try:
         async with home() as pilot:
             await pilot.press("t")
-            await shows(pilot, "✓ nothing stands in the way")
+            await shows(pilot, "✓ ready to launch")
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
             screen.query_one(CellGrid).go_to(CHECKS.index(Check.LEFTOVERS), 1)
@@ -138,7 +138,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await pilot.press("escape")
             await until(pilot, lambda: pilot.app.screen is screen)
             await until(pilot, lambda: not any(run in row for row in screen_text(app)))
-            await shows(pilot, "✓ nothing stands in the way")  # it has looked again by itself
+            await shows(pilot, "✓ ready to launch")  # it has looked again by itself
     finally:
         left.kill()
         left.wait()

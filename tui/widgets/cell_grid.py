@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -16,31 +15,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-GAP = 2
+from tui.cells import GAP, Cell, Row, cut
+from tui.format import StatusColor
+
 WIDEST = 44
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell: what stands in it, or (dimmed) what holds where nothing stands."""
-
-    text: str
-    default: str = ""
-    problem: str = ""
-    fixed: bool = False
-    """It cannot be edited."""
-    color: str = ""
-    """How it is coloured: `good`, `busy`, `bad`, or not at all."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row; `key` tells it from the others."""
-
-    key: str
-    cells: tuple[Cell, ...]
-    problem: str = ""
-    """What is wrong with none of its cells in particular."""
 
 
 class CellGrid(ScrollView, can_focus=True):
@@ -114,12 +92,12 @@ class CellGrid(ScrollView, can_focus=True):
         self._widths = []
         for number, title in enumerate(self.titles):
             texts = [
-                min(self._widest, cell_len(_shown(row.cells[number]))) for row in self.rows[:200]
+                min(self._widest, cell_len(row.cells[number].shown)) for row in self.rows[:200]
             ]
             self._widths.append(max([cell_len(title), 4, *texts]))
         if self._widths and self.size.width:  # the last column may have what is left
             free = self.size.width - sum(self._widths) - GAP * len(self._widths)
-            last = [cell_len(_shown(row.cells[-1])) for row in self.rows[:200]]
+            last = [cell_len(row.cells[-1].shown) for row in self.rows[:200]]
             self._widths[-1] += max(0, min(free, max([0, *last]) - self._widths[-1]))
         self._lines = []
         for number, row in enumerate(self.rows):
@@ -248,7 +226,7 @@ class CellGrid(ScrollView, can_focus=True):
         here = row == self.row
         line = self.get_component_rich_style("cells--row") if here else base
         cells = [
-            (_shown(cell), self._style(cell, line, here and column == self.column))
+            (cell.shown, self._style(cell, line, here and column == self.column))
             for column, cell in enumerate(self.rows[row].cells)
         ]
         return self._strip(cells, line, width)
@@ -256,7 +234,7 @@ class CellGrid(ScrollView, can_focus=True):
     def _style(self, cell: Cell, line: Style, cursor: bool) -> Style:
         if cursor and self.has_focus:
             return self.get_component_rich_style("cells--cursor")
-        if cell.color in ("busy", "good"):
+        if cell.color in (StatusColor.BUSY, StatusColor.GOOD):
             return line + Style(color=self.get_component_rich_style(f"cells--{cell.color}").color)
         if cell.problem or cell.color:
             return line + Style(
@@ -269,19 +247,9 @@ class CellGrid(ScrollView, can_focus=True):
     def _strip(self, cells: Sequence[tuple[str, Style]], gap: Style, width: int) -> Strip:
         segments = []
         for (text, style), wide in zip(cells, self._widths, strict=True):
-            segments.append(Segment(_cut(text, wide), style))
+            segments.append(Segment(cut(text, wide), style))
             segments.append(Segment(" " * GAP, gap))
         fixed = Strip(segments[:2])
         rest = Strip(segments[2:]).crop(self.scroll_offset.x)
         strip = Strip.join([fixed, rest])
         return strip.extend_cell_length(width, gap).crop(0, width)
-
-
-def _shown(cell: Cell) -> str:
-    return cell.text or cell.default
-
-
-def _cut(text: str, width: int) -> str:
-    if cell_len(text) > width:
-        text = set_cell_size(text, width - 1) + "…"
-    return set_cell_size(text, width)

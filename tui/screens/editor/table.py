@@ -10,8 +10,9 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from tui.cells import GAP
 from tui.screens.editor.completion import Completion
-from tui.widgets.cell_grid import GAP, WIDEST, CellGrid
+from tui.widgets.cell_grid import WIDEST, CellGrid
 from tui.widgets.line_input import LineInput
 
 EDITOR_WIDTH = 60
