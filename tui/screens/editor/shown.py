@@ -17,11 +17,11 @@ from tui.screens.editor.file_text import FileText
 from tui.screens.editor.preview import PlanPreview
 from tui.screens.editor.table import EditTable
 from tui.screens.editor.table_models import (
-    HostSheet,
-    JobSheet,
-    RunSheet,
-    Sheet,
-    TaskSheet,
+    HostTable,
+    JobTable,
+    RunTable,
+    TableModel,
+    TaskTable,
     undefined_hosts,
 )
 from tui.screens.page import Page
@@ -51,10 +51,10 @@ class ShownDraft(Page):
         self._told_disk = Disk.SAME
         self._trial: Examined | None = None
         """The file with what is being typed, as far as it is checked."""
-        self._host = HostSheet()
-        self._job = JobSheet()
-        self._tasks = TaskSheet("")
-        self._run = RunSheet()
+        self._host = HostTable()
+        self._job = JobTable()
+        self._tasks = TaskTable("")
+        self._run = RunTable()
 
     @property
     def draft(self) -> Draft:
@@ -222,8 +222,8 @@ class ShownDraft(Page):
         above = self.focused.ancestors_with_self if self.focused is not None else ()
         return next((widget for widget in above if isinstance(widget, EditTable)), None)
 
-    def _sheet(self, table: EditTable) -> Sheet:
-        sheets: dict[str | None, Sheet] = {
+    def _sheet(self, table: EditTable) -> TableModel:
+        sheets: dict[str | None, TableModel] = {
             "hosts": self._host,
             "jobs": self._job,
             "tasks": self._tasks,

@@ -13,7 +13,8 @@ from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
 from tui.cells import Cell, Row
 from tui.one_line import visible
-from tui.screens.editor.fields import HOST, JOB, RUN, Field
+from tui.screens.editor.cell_codecs import READY, TEXT, WORDS
+from tui.screens.editor.fields import Field, host_fields, job_fields, run_fields
 
 _TENSORBOARD = {
     "in_cluster": False,
@@ -25,7 +26,7 @@ _TENSORBOARD = {
 _LONGEST_DEFAULT = 200
 
 
-class Sheet(Protocol):
+class TableModel(Protocol):
     """One table of the editor. A line that stands for nothing raises `ValueError` or
     `EditError` with the sentence to show."""
 
@@ -53,30 +54,34 @@ class Sheet(Protocol):
         """The cell that a problem is about, if it is one of these."""
 
 
-class HostSheet:
+class HostTable:
     """`[hosts.*]`."""
 
     nothing = "no hosts: all tasks run on this machine. a adds hosts"
-    titles = tuple(field.title for field in HOST)
+
+    @property
+    def titles(self) -> Sequence[str]:
+        """See `TableModel`."""
+        return [field.title for field in host_fields()]
 
     def rows(self, seen: Examined) -> list[Row]:
         """One row a host."""
         assert seen.document is not None
         found = []
         for name, entry in seen.document.table("hosts").items():
-            found.append(_row(name, entry, HOST, ("hosts", name), seen.problems))
+            found.append(_row(name, entry, host_fields(), ("hosts", name), seen.problems))
         return found
 
     def field(self, row: int, column: int) -> Field | None:
         """One of the host's."""
-        return HOST[column]
+        return host_fields()[column]
 
     def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
         """A new value, or a new name."""
         name = list(document.table("hosts"))[row]
         if column:
-            field = HOST[column]
-            return document.put(("hosts", name, *field.path), field.kind.value(line))
+            field = host_fields()[column]
+            return document.put(("hosts", name, *field.path), field.codec.value(line))
         return document.rename_host(name, _named(line, "a host"))
 
     def remove(self, document: ClusterText, row: int) -> ClusterText:
@@ -84,8 +89,8 @@ class HostSheet:
         return document.remove("hosts", list(document.table("hosts"))[row])
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """See `Sheet`."""
-        return _place("hosts", HOST, problem, document)
+        """See `TableModel`."""
+        return _place("hosts", host_fields(), problem, document)
 
     @staticmethod
     def add(document: ClusterText, found: dict[str, str]) -> ClusterText:
@@ -108,11 +113,15 @@ class HostSheet:
         return document.put(("hosts", next_like(names, names[row])), entry)
 
 
-class JobSheet:
+class JobTable:
     """`[jobs.*]`."""
 
     nothing = "no jobs yet. a adds one, p takes a TF_CONFIG"
-    titles = tuple(field.title for field in JOB)
+
+    @property
+    def titles(self) -> Sequence[str]:
+        """See `TableModel`."""
+        return [field.title for field in job_fields()]
 
     def rows(self, seen: Examined) -> list[Row]:
         """One row a job."""
@@ -122,37 +131,37 @@ class JobSheet:
         for name, entry in seen.document.table("jobs").items():
             defaults = {}
             if isinstance(command, list):
-                defaults["command"] = JOB[2].kind.line(command)[:_LONGEST_DEFAULT]
+                defaults["command"] = WORDS.line(command)[:_LONGEST_DEFAULT]
             helper = isinstance(entry, dict) and entry.get("in_cluster") is False
             started = helper or name == "evaluator"
             wait = seen.document.get("start", "ready", name)
             defaults["ready"] = "started" if started else "listening"
             if wait is not None:
-                defaults["ready"] = JOB[5].kind.line(wait)
-            found.append(_row(name, entry, JOB, ("jobs", name), seen.problems, defaults))
+                defaults["ready"] = READY.line(wait)
+            found.append(_row(name, entry, job_fields(), ("jobs", name), seen.problems, defaults))
         return found
 
     def field(self, row: int, column: int) -> Field | None:
         """One of the job's."""
-        return JOB[column]
+        return job_fields()[column]
 
     def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
         """A new value, a new name, or for tasks a whole cluster spec."""
         name = list(document.table("jobs"))[row]
-        field = JOB[column]
+        field = job_fields()[column]
         if not column:
             return document.rename_job(name, _named(line, "a job"))
         if field.title == "tasks" and (found := spec(line)) is not None:
             return paste(document, found)
-        return document.put(("jobs", name, *field.path), field.kind.value(line))
+        return document.put(("jobs", name, *field.path), field.codec.value(line))
 
     def remove(self, document: ClusterText, row: int) -> ClusterText:
         """Without the job."""
         return document.remove("jobs", list(document.table("jobs"))[row])
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """See `Sheet`."""
-        return _place("jobs", JOB, problem, document)
+        """See `TableModel`."""
+        return _place("jobs", job_fields(), problem, document)
 
     @staticmethod
     def add(document: ClusterText, name: str) -> ClusterText:
@@ -175,14 +184,14 @@ class JobSheet:
         return document.put(("jobs", next_like(names, names[row])), entry)
 
 
-class TaskSheet:
+class TaskTable:
     """The tasks of one job, host and port apart."""
 
     nothing = "no tasks. a adds some"
     titles = ("task", "host", "port")
-    _HOST = Field("host", ("host",), JOB[0].kind, "a host of this file, or localhost",
-                  complete="hosts")  # fmt: skip
-    _PORT = Field("port", ("port",), JOB[0].kind, "1 to 65535, or auto: a free one at launch",
+    _HOST = Field("host", ("host",), TEXT, "a host of this file, or localhost",
+                  completion="hosts")  # fmt: skip
+    _PORT = Field("port", ("port",), TEXT, "1 to 65535, or auto: a free one at launch",
                   choices=("auto",))  # fmt: skip
 
     def __init__(self, job: str) -> None:
@@ -221,7 +230,7 @@ class TaskSheet:
         """Another host or port."""
         tasks = self._tasks(document)
         host, port = _halves(str(tasks[row]))
-        value = str(self._HOST.kind.value(line) or "")
+        value = str(self._HOST.codec.value(line) or "")
         if column == 1:
             host = f"[{value}]" if value.count(":") > 1 and "[" not in value else value
         else:
@@ -234,7 +243,7 @@ class TaskSheet:
         return document.remove("jobs", self.job, "tasks", row)
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """See `Sheet`."""
+        """See `TableModel`."""
         match problem.path:
             case ("jobs", self.job, "tasks", int(index), *_):
                 return index, 1
@@ -257,7 +266,7 @@ class TaskSheet:
         return f"{free}:{port}" if free else f"{host}:auto"
 
 
-class RunSheet:
+class RunTable:
     """`name`, `[run]`, `[start]` and `[metrics]`, a key a row."""
 
     nothing = ""
@@ -267,7 +276,7 @@ class RunSheet:
         """One row a key, there or not."""
         assert seen.document is not None
         found = []
-        for field in RUN:
+        for field in run_fields():
             problem = next(
                 (p for p in seen.problems if p.path[: len(field.path)] == field.path), None
             )
@@ -275,7 +284,7 @@ class RunSheet:
             cells = (
                 Cell(field.title, fixed=True),
                 Cell(
-                    field.kind.line(value) if value is not None else "",
+                    field.codec.line(value) if value is not None else "",
                     field.default,
                     problem.message if problem else "",
                 ),
@@ -286,19 +295,19 @@ class RunSheet:
 
     def field(self, row: int, column: int) -> Field | None:
         """The row's key, whichever cell."""
-        return RUN[row]
+        return run_fields()[row]
 
     def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
         """Another value."""
-        return document.put(RUN[row].path, RUN[row].kind.value(line))
+        return document.put(run_fields()[row].path, run_fields()[row].codec.value(line))
 
     def remove(self, document: ClusterText, row: int) -> ClusterText:
         """Back to the default."""
-        return document.put(RUN[row].path, None)
+        return document.put(run_fields()[row].path, None)
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """See `Sheet`."""
-        for number, field in enumerate(RUN):
+        """See `TableModel`."""
+        for number, field in enumerate(run_fields()):
             if problem.path[: len(field.path)] == field.path:
                 return number, 1
         return None
@@ -330,7 +339,7 @@ def undefined_hosts(document: ClusterText) -> dict[str, list[str]]:
 
 def candidates(field: Field, document: ClusterText) -> list[str]:
     """What a field's completion knows."""
-    match field.complete:
+    match field.completion:
         case "ssh":
             return aliases()
         case "hosts":
@@ -363,7 +372,7 @@ def _row(
     for column, field in enumerate(fields[1:], 1):
         value = values.get(field.path[0])
         default = (defaults or {}).get(field.title, field.default)
-        text = "" if value is None else field.kind.line(value)
+        text = "" if value is None else field.codec.line(value)
         cells.append(Cell(text, default, wrong.get(column, "")))
     return Row(name, tuple(cells), rest)
 
