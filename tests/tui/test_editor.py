@@ -64,7 +64,7 @@ async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
     async with editor() as pilot:
         before = text_of(pilot)
         await pilot.press("right", "enter")
-        await shows(pilot, "Enter take it")
+        await shows(pilot, "Enter accept")
         await pilot.press(*":0")
         await shows(pilot, "⚠ the port is out of range: write 1 to 65535")
         await pilot.press("escape")
@@ -94,9 +94,9 @@ async def test_escape_leads_from_the_text_to_the_tables() -> None:
         await pilot.press("4")
         await shows(pilot, "Esc tables")
         await pilot.press("x", "escape")
-        await shows(pilot, "This is not saved")
+        await shows(pilot, "Unsaved changes")
         await pilot.press("escape")
-        await until(pilot, lambda: gone(pilot, "This is not saved"))
+        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: text_of(pilot) == before)
         await pilot.press("escape")
@@ -110,7 +110,7 @@ async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
         await shows(pilot, '⚠ ssh: there are blanks or quotes inside: write "root@tf1x"')
         await shows(pilot, "⚠ 1 problem")
         await pilot.press("5")
-        await shows(pilot, "no plan before this is right")
+        await shows(pilot, "no plan until these problems are fixed")
         await pilot.press("e")
         await shows(pilot, "⚠ there are blanks or quotes inside")  # in full, below the tables
         await pilot.press("ctrl+s")
@@ -164,7 +164,7 @@ async def test_the_plan_follows_what_is_typed() -> None:
     """Beside the tables on a wide screen: command, environment and TF_CONFIG of a task."""
     async with editor(size=(200, 50)) as pilot:
         await pilot.press("3", "down", "enter")
-        await shows(pilot, "Enter take it")
+        await shows(pilot, "Enter accept")
         await pilot.press(*" --batch=7")
         await shows(pilot, "--steps=2000 --batch=7")
         await shows(pilot, "TF_CONFIG")
@@ -177,7 +177,7 @@ async def test_the_text_itself_is_edited_and_kept_readable() -> None:
     async with editor() as pilot:
         saved = clusters.path_of("mission").read_text()
         await pilot.press("4", "ctrl+home", "x", "enter")
-        await shows(pilot, "nobody could read this file")
+        await shows(pilot, "not valid TOML: fix it before saving")
         await pilot.press("ctrl+s")
         await shows(pilot, "Not saved")
         assert clusters.path_of("mission").read_text() == saved
@@ -192,7 +192,7 @@ async def test_a_file_changed_meanwhile_is_noticed() -> None:
     async with editor() as pilot:
         path = clusters.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
-        await shows(pilot, "The file was changed by someone else")
+        await shows(pilot, "The file has changed on disk")
         await pilot.press("r")
         await until(pilot, lambda: "# by another" in text_of(pilot))
         await pilot.press("ctrl+z")
@@ -204,7 +204,7 @@ async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
     async with editor() as pilot:
         path = clusters.path_of("mission")
         path.unlink()
-        await shows(pilot, "the file is gone from the disk")
+        await shows(pilot, "the file was deleted")
         await pilot.press("ctrl+s")
         await until(pilot, path.exists)
 
@@ -230,9 +230,9 @@ async def test_leaving_asks_about_what_is_not_saved() -> None:
     async with editor() as pilot:
         saved = clusters.path_of("mission").read_text()
         await pilot.press("x", "escape")
-        await shows(pilot, "This is not saved")
+        await shows(pilot, "Unsaved changes")
         await pilot.press("escape")
-        await until(pilot, lambda: gone(pilot, "This is not saved"))
+        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
         assert isinstance(pilot.app.screen, EditorScreen)
         await pilot.press("escape", "d")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from launcher.cluster.draft import Examined, examine
 from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import entries
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
 from tui.one_line import invisible, visible
@@ -29,7 +28,9 @@ from tui.screens.editor.cell_codecs import (
     words,
 )
 from tui.screens.editor.fields import host_fields, job_fields, run_fields
-from tui.screens.editor.table_models import HostTable, JobTable, RunTable, TableModel, TaskTable
+from tui.screens.editor.run_model import RunModel
+from tui.screens.editor.table_models import HostModel, JobModel, TableModel
+from tui.screens.editor.task_model import TaskModel
 
 PATH = Path("/srv/project/cluster.toml")
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2"}
@@ -63,11 +64,11 @@ def start() -> Examined:
 
 
 TABLES: list[tuple[str, TableModel, int, int]] = [
-    *((f"host.{f.title}", HostTable(), 0, column) for column, f in enumerate(host_fields())),
-    *((f"job.{f.title}", JobTable(), 1, column) for column, f in enumerate(job_fields())),
-    *((f"run.{f.title}", RunTable(), row, 1) for row, f in enumerate(run_fields())),
-    ("task.host", TaskTable("worker"), 0, 1),
-    ("task.port", TaskTable("worker"), 0, 2),
+    *((f"host.{f.title}", HostModel(), 0, column) for column, f in enumerate(host_fields())),
+    *((f"job.{f.title}", JobModel(), 1, column) for column, f in enumerate(job_fields())),
+    *((f"run.{f.title}", RunModel(), row, 1) for row, f in enumerate(run_fields())),
+    ("task.host", TaskModel("worker"), 0, 1),
+    ("task.port", TaskModel("worker"), 0, 2),
 ]
 
 
@@ -128,7 +129,7 @@ def test_any_line_in_any_field(table: TableModel, row: int, column: int, line: s
 )
 def test_ssh_destinations(line: str, said: str) -> None:
     """The message stands in the cell of the field; valid IPv6 literals are none."""
-    table, document = HostTable(), start().document
+    table, document = HostModel(), start().document
     assert document is not None
     after = examine(table.put(document, 1, 1, line).text, PATH)
     cell = table.rows(after)[1].cells[1]
@@ -151,7 +152,7 @@ def test_ssh_destinations(line: str, said: str) -> None:
 )
 def test_tasks(column: int, line: str, said: str) -> None:
     """Host and port of a task say what is wrong where it stands."""
-    table, document = TaskTable("worker"), start().document
+    table, document = TaskModel("worker"), start().document
     assert document is not None
     after = examine(table.put(document, 0, column, line).text, PATH)
     assert said in " ".join(cell.problem for cell in table.rows(after)[0].cells)
@@ -161,10 +162,10 @@ def test_a_port_taken_twice_names_its_owner() -> None:
     """The second task on a port says whose it is."""
     document = start().document
     assert document is not None
-    table = JobTable()
+    table = JobModel()
     after = examine(table.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
     assert "already belongs to ps:0" in table.rows(after)[1].cells[1].problem
-    assert "already belongs to ps:0" in TaskTable("worker").rows(after)[0].cells[2].problem
+    assert "already belongs to ps:0" in TaskModel("worker").rows(after)[0].cells[2].problem
 
 
 def test_localhost_among_ssh_hosts_with_an_address() -> None:
@@ -172,7 +173,7 @@ def test_localhost_among_ssh_hosts_with_an_address() -> None:
     document = start().document
     assert document is not None
     document = document.put(("hosts", "localhost"), {"address": "10.0.0.9"})
-    after = examine(TaskTable("worker").put(document, 0, 1, "localhost").text, PATH)
+    after = examine(TaskModel("worker").put(document, 0, 1, "localhost").text, PATH)
     assert after.cluster is not None and not after.problems
 
 
@@ -181,7 +182,7 @@ def test_a_pasted_tf_config_becomes_jobs_tasks_and_hosts() -> None:
     document = start().document
     assert document is not None
     line = '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"], "chief": ["a:2"]}}'
-    after = examine(JobTable().put(document, 0, 1, line).text, PATH)
+    after = examine(JobModel().put(document, 0, 1, line).text, PATH)
     assert after.cluster is not None
     assert set(after.cluster.hosts) == {"tf1", "tf2", "a", "b", "c"}
     assert [str(t) for t in after.cluster.jobs["worker"].tasks] == ["b:1", "c:1"]
@@ -191,7 +192,7 @@ def test_five_workers_are_one_line() -> None:
     """`tf[3-7]:2222` adds five tasks."""
     document = start().document
     assert document is not None
-    after = TaskTable("worker").add(document, entries("tf[3-7]:2222"))
+    after = TaskModel("worker").add(document, "tf[3-7]:2222")
     assert len(after.get("jobs", "worker", "tasks")) == 6
 
 
@@ -200,9 +201,9 @@ def test_five_hundred_tasks_are_shown() -> None:
     document = start().document
     assert document is not None
     tasks = ", ".join(f"tf2:{port}" for port in range(3000, 3500))
-    after = examine(JobTable().put(document, 1, 1, tasks).text, PATH)
+    after = examine(JobModel().put(document, 1, 1, tasks).text, PATH)
     assert after.cluster is not None
-    assert len(TaskTable("worker").rows(after)) == 500
+    assert len(TaskModel("worker").rows(after)) == 500
     assert len(make_plan(after.cluster, "RUN").tasks) == 501
 
 
@@ -247,4 +248,4 @@ def test_a_quote_that_is_not_closed_is_explained() -> None:
     """It stands for nothing, and the file is not touched."""
     document = ClusterText('[jobs.w]\ntasks = ["localhost:auto"]\n')
     with pytest.raises(ValueError, match="a quote is not closed"):
-        JobTable().put(document, 0, 2, 'python "train.py')
+        JobModel().put(document, 0, 2, 'python "train.py')

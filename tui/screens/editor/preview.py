@@ -1,4 +1,4 @@
-"""The live preview: the start order, and one task's exact command, environment and TF_CONFIG."""
+"""Plan preview: start order, and the exact command, environment and TF_CONFIG of one task."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class PlanPreview(Vertical):
             yield Static(id="task", markup=False)
 
     def show(self, plan: Plan | None, problems: Sequence[Problem]) -> None:
-        """Takes up a plan; None with the problems that stand in its way."""
+        """Shows a plan, or the problems because of which there is none."""
         self._plan = plan
         tasks = self.query_one(OptionList)
         tasks.display = plan is not None
@@ -65,6 +65,10 @@ class PlanPreview(Vertical):
             tasks.highlighted = min(at or 0, len(names) - 1)
         self._tell()
 
+    def focus_tasks(self) -> None:
+        """Moves the focus to the list of tasks."""
+        self.screen.set_focus(self.query_one(OptionList))
+
     def go_to(self, task: str) -> None:
         """Shows one task, `worker:0`, when it is in the plan."""
         if self._plan is not None:
@@ -80,7 +84,7 @@ class PlanPreview(Vertical):
 
     def _wrong(self, problems: Sequence[Problem]) -> Text:
         colour = theme_colour(self.app, "status-bad")
-        text = Text("no plan before this is right:\n", "dim")
+        text = Text("no plan until these problems are fixed:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
             text.append(f"⚠ {problem}\n", colour)
         return text

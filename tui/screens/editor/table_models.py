@@ -1,20 +1,22 @@
-"""What the editor's tables show of a file, and what a change of a cell does to it."""
+"""Table models of the editor: rows of a cluster file, and edits of the file by cell and row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.draft import Examined
 from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import missing_hosts, next_like, spec
+from launcher.cluster.paste import PasteError, hosts, next_like, spec
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
 from tui.cells import Cell, Row
 from tui.one_line import visible
-from tui.screens.editor.cell_codecs import READY, TEXT, WORDS
-from tui.screens.editor.fields import Field, host_fields, job_fields, run_fields
+from tui.screens.editor.cell_codecs import READY, WORDS
+from tui.screens.editor.document_edits import halves, put_spec
+from tui.screens.editor.fields import Field, host_fields, job_fields
 
 _TENSORBOARD = {
     "in_cluster": False,
@@ -24,37 +26,60 @@ _TENSORBOARD = {
     "env": {"PYTHONSAFEPATH": "1"},  # else a `queue.py` in its directory would be imported
 }  # fmt: skip
 _LONGEST_DEFAULT = 200
+_JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
+
+
+@dataclass(frozen=True)
+class AddPrompt:
+    """Question for the line that `TableModel.add` takes."""
+
+    title: str
+    about: str
+    start: str
+    problem: Callable[[str], str]
+    """What is wrong with a line; empty if nothing is."""
+    candidates: Sequence[str]
+    """Completions."""
 
 
 class TableModel(Protocol):
-    """One table of the editor. A line that stands for nothing raises `ValueError` or
+    """One table of the editor. A line that means nothing raises `ValueError`, `PasteError` or
     `EditError` with the sentence to show."""
 
     @property
     def nothing(self) -> str:
-        """What is shown where there are no rows."""
+        """Text shown while there are no rows."""
 
     @property
     def titles(self) -> Sequence[str]:
-        """The titles of the columns."""
+        """Titles of the columns."""
 
     def rows(self, seen: Examined) -> list[Row]:
-        """All rows, with what is wrong in them."""
+        """All rows with their problems."""
 
     def field(self, row: int, column: int) -> Field | None:
-        """What a cell is; None for one that cannot be edited."""
+        """Field of a cell; None if it cannot be edited."""
 
     def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
-        """The file with another text in a cell."""
+        """Puts a text into a cell."""
 
     def remove(self, document: ClusterText, row: int) -> ClusterText:
-        """The file without a row."""
+        """Removes a row."""
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """The cell that a problem is about, if it is one of these."""
+        """Row and column of the cell that a problem is about, if it is in this table."""
+
+    def add_prompt(self, document: ClusterText) -> AddPrompt | None:
+        """Question for new rows; None if there can be no more."""
+
+    def add(self, document: ClusterText, line: str) -> ClusterText:
+        """Adds the rows that a line stands for."""
+
+    def copy(self, document: ClusterText, row: int) -> ClusterText | None:
+        """Adds one more row like this; None if rows cannot be copied."""
 
 
-class HostTable:
+class HostModel:
     """`[hosts.*]`."""
 
     nothing = "no hosts: all tasks run on this machine. a adds hosts"
@@ -65,7 +90,7 @@ class HostTable:
         return [field.title for field in host_fields()]
 
     def rows(self, seen: Examined) -> list[Row]:
-        """One row a host."""
+        """One row for each host."""
         assert seen.document is not None
         found = []
         for name, entry in seen.document.table("hosts").items():
@@ -73,11 +98,11 @@ class HostTable:
         return found
 
     def field(self, row: int, column: int) -> Field | None:
-        """One of the host's."""
+        """Field of the column."""
         return host_fields()[column]
 
     def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
-        """A new value, or a new name."""
+        """Changes a value, or renames the host."""
         name = list(document.table("hosts"))[row]
         if column:
             field = host_fields()[column]
@@ -85,25 +110,33 @@ class HostTable:
         return document.rename_host(name, _named(line, "a host"))
 
     def remove(self, document: ClusterText, row: int) -> ClusterText:
-        """Without the host; tasks that name it are shown as wrong."""
+        """Removes the host; tasks that name it become problems."""
         return document.remove("hosts", list(document.table("hosts"))[row])
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
         """See `TableModel`."""
         return _place("hosts", host_fields(), problem, document)
 
-    @staticmethod
-    def add(document: ClusterText, found: dict[str, str]) -> ClusterText:
-        """More hosts; those whose name is taken get the next one in its series."""
-        for name, destination in found.items():
+    def add_prompt(self, document: ClusterText) -> AddPrompt:
+        """Asks for SSH destinations."""
+        return AddPrompt(
+            "Add hosts",
+            "SSH destinations: root@tf[1-4], gpu7",
+            "",
+            lambda line: many_problem(line, hosts),
+            aliases(),
+        )
+
+    def add(self, document: ClusterText, line: str) -> ClusterText:
+        """Adds hosts; those whose name is taken get the next one in its series."""
+        for name, destination in hosts(line).items():
             names = list(document.table("hosts"))
             fresh = next_like(names, name) if name in names else name
             document = document.put(("hosts", fresh), {"ssh": destination})
         return document
 
-    @staticmethod
-    def copy(document: ClusterText, row: int) -> ClusterText:
-        """One more like this, its name and destination the next in their series."""
+    def copy(self, document: ClusterText, row: int) -> ClusterText:
+        """Adds a host with the next name and destination in their series."""
         names = list(document.table("hosts"))
         entry = dict(document.table("hosts", names[row]))
         taken = [str(document.get("hosts", name, "ssh")) for name in names]
@@ -113,10 +146,10 @@ class HostTable:
         return document.put(("hosts", next_like(names, names[row])), entry)
 
 
-class JobTable:
+class JobModel:
     """`[jobs.*]`."""
 
-    nothing = "no jobs yet. a adds one, p takes a TF_CONFIG"
+    nothing = "no jobs: a adds one, p pastes a TF_CONFIG"
 
     @property
     def titles(self) -> Sequence[str]:
@@ -124,7 +157,7 @@ class JobTable:
         return [field.title for field in job_fields()]
 
     def rows(self, seen: Examined) -> list[Row]:
-        """One row a job."""
+        """One row for each job."""
         assert seen.document is not None
         found = []
         command = seen.document.get("run", "command")
@@ -142,211 +175,60 @@ class JobTable:
         return found
 
     def field(self, row: int, column: int) -> Field | None:
-        """One of the job's."""
+        """Field of the column."""
         return job_fields()[column]
 
     def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
-        """A new value, a new name, or for tasks a whole cluster spec."""
+        """Changes a value, renames the job, or puts a whole cluster spec given as tasks."""
         name = list(document.table("jobs"))[row]
         field = job_fields()[column]
         if not column:
             return document.rename_job(name, _named(line, "a job"))
         if field.title == "tasks" and (found := spec(line)) is not None:
-            return paste(document, found)
+            return put_spec(document, found)
         return document.put(("jobs", name, *field.path), field.codec.value(line))
 
     def remove(self, document: ClusterText, row: int) -> ClusterText:
-        """Without the job."""
+        """Removes the job."""
         return document.remove("jobs", list(document.table("jobs"))[row])
 
     def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
         """See `TableModel`."""
         return _place("jobs", job_fields(), problem, document)
 
-    @staticmethod
-    def add(document: ClusterText, name: str) -> ClusterText:
-        """One more job, with one task on the first host."""
+    def add_prompt(self, document: ClusterText) -> AddPrompt:
+        """Asks for a name."""
+        free = [name for name in _JOB_NAMES if name not in document.table("jobs")]
+        about = f"its name, such as {', '.join(free[:4]) or 'helper'}"
+        return AddPrompt("Add a job", about, next(iter(free), ""), lambda line: "", free)
+
+    def add(self, document: ClusterText, line: str) -> ClusterText:
+        """Adds a job with one task on the first host."""
+        name = _named(line, "a job")
         if name in document.table("jobs"):
             raise EditError(f"there is already a job {visible(name[:60])}")
         host = next(iter(document.table("hosts")), LOCALHOST)
         entry: dict[str, Any] = {"tasks": [f"{host}:auto"]}
         if name == "tensorboard":
             entry |= _TENSORBOARD
-        return document.put(("jobs", _named(name, "a job")), entry)
+        return document.put(("jobs", name), entry)
 
-    @staticmethod
-    def copy(document: ClusterText, row: int) -> ClusterText:
-        """One more like this, under the next name; fixed ports become free ones."""
+    def copy(self, document: ClusterText, row: int) -> ClusterText:
+        """Adds a job under the next name; fixed ports become `auto`."""
         names = list(document.table("jobs"))
         entry = dict(document.table("jobs", names[row]))
         if isinstance(entry.get("tasks"), list):
-            entry["tasks"] = [f"{_halves(str(task))[0]}:auto" for task in entry["tasks"]]
+            entry["tasks"] = [f"{halves(str(task))[0]}:auto" for task in entry["tasks"]]
         return document.put(("jobs", next_like(names, names[row])), entry)
 
 
-class TaskTable:
-    """The tasks of one job, host and port apart."""
-
-    nothing = "no tasks. a adds some"
-    titles = ("task", "host", "port")
-    _HOST = Field("host", ("host",), TEXT, "a host of this file, or localhost",
-                  completion="hosts")  # fmt: skip
-    _PORT = Field("port", ("port",), TEXT, "1 to 65535, or auto: a free one at launch",
-                  choices=("auto",))  # fmt: skip
-
-    def __init__(self, job: str) -> None:
-        self.job = job
-
-    def _tasks(self, document: ClusterText) -> list[Any]:
-        found = document.get("jobs", self.job, "tasks")
-        return list(found) if isinstance(found, list) else []
-
-    def rows(self, seen: Examined) -> list[Row]:
-        """One row a task."""
-        assert seen.document is not None
-        wrong: dict[int, str] = {}
-        for problem in seen.problems:
-            match problem.path:
-                case ("jobs", self.job, "tasks", int(index), *_):
-                    wrong.setdefault(index, problem.message)
-        found = []
-        for index, task in enumerate(self._tasks(seen.document)):
-            host, port = _halves(str(task))
-            said = wrong.get(index, "")
-            at_port = said.startswith(("a port", "the port", "port "))
-            cells = (
-                Cell(f"{self.job}:{index}", fixed=True),
-                Cell(visible(host), problem="" if at_port else said),
-                Cell(visible(port), problem=said if at_port else ""),
-            )
-            found.append(Row(str(index), cells))
-        return found
-
-    def field(self, row: int, column: int) -> Field | None:
-        """Host or port."""
-        return (None, self._HOST, self._PORT)[column]
-
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
-        """Another host or port."""
-        tasks = self._tasks(document)
-        host, port = _halves(str(tasks[row]))
-        value = str(self._HOST.codec.value(line) or "")
-        if column == 1:
-            host = f"[{value}]" if value.count(":") > 1 and "[" not in value else value
-        else:
-            port = value
-        tasks[row] = f"{host}:{port}"
-        return document.put(("jobs", self.job, "tasks"), tasks)
-
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
-        """Without the task; those after it move up."""
-        return document.remove("jobs", self.job, "tasks", row)
-
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """See `TableModel`."""
-        match problem.path:
-            case ("jobs", self.job, "tasks", int(index), *_):
-                return index, 1
-        return None
-
-    def add(self, document: ClusterText, fresh: list[str]) -> ClusterText:
-        """More tasks, at the end."""
-        return document.put(("jobs", self.job, "tasks"), [*self._tasks(document), *fresh])
-
-    def next(self, document: ClusterText) -> str:
-        """What one more task would be: the next host in the series, if there is one."""
-        tasks = [str(task) for task in self._tasks(document)]
-        if not tasks:
-            return f"{next(iter(document.table('hosts')), LOCALHOST)}:auto"
-        host, port = _halves(tasks[-1])
-        names = list(document.table("hosts"))
-        after = names[names.index(host) + 1 :] if host in names else []
-        used = {_halves(task)[0] for task in tasks}
-        free = next((name for name in after if name not in used), None)
-        return f"{free}:{port}" if free else f"{host}:auto"
-
-
-class RunTable:
-    """`name`, `[run]`, `[start]` and `[metrics]`, a key a row."""
-
-    nothing = ""
-    titles = ("key", "value", "what it is")
-
-    def rows(self, seen: Examined) -> list[Row]:
-        """One row a key, there or not."""
-        assert seen.document is not None
-        found = []
-        for field in run_fields():
-            problem = next(
-                (p for p in seen.problems if p.path[: len(field.path)] == field.path), None
-            )
-            value = seen.document.get(*field.path)
-            cells = (
-                Cell(field.title, fixed=True),
-                Cell(
-                    field.codec.line(value) if value is not None else "",
-                    field.default,
-                    problem.message if problem else "",
-                ),
-                Cell("", field.about, fixed=True),
-            )
-            found.append(Row(field.title, cells))
-        return found
-
-    def field(self, row: int, column: int) -> Field | None:
-        """The row's key, whichever cell."""
-        return run_fields()[row]
-
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
-        """Another value."""
-        return document.put(run_fields()[row].path, run_fields()[row].codec.value(line))
-
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
-        """Back to the default."""
-        return document.put(run_fields()[row].path, None)
-
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
-        """See `TableModel`."""
-        for number, field in enumerate(run_fields()):
-            if problem.path[: len(field.path)] == field.path:
-                return number, 1
-        return None
-
-
-def paste(document: ClusterText, found: dict[str, list[str]]) -> ClusterText:
-    """Jobs with their tasks, and hosts that are nowhere defined, reached by their own name."""
-    for job, tasks in found.items():
-        document = document.put(("jobs", job, "tasks"), tasks)
-    return add_missing(document, found)
-
-
-def add_missing(document: ClusterText, found: dict[str, list[str]]) -> ClusterText:
-    """Defines the hosts that tasks name and that are nowhere defined."""
-    for host in missing_hosts(found, document.table("hosts")):
-        document = document.put(("hosts", host), {"ssh": host})
-    return document
-
-
-def undefined_hosts(document: ClusterText) -> dict[str, list[str]]:
-    """All tasks of the file, by job, for `add_missing`."""
-    found = {}
-    for name, entry in document.table("jobs").items():
-        tasks = entry.get("tasks") if isinstance(entry, dict) else None
-        if isinstance(tasks, list):
-            found[name] = [task for task in tasks if isinstance(task, str)]
-    return found
-
-
-def candidates(field: Field, document: ClusterText) -> list[str]:
-    """What a field's completion knows."""
-    match field.completion:
-        case "ssh":
-            return aliases()
-        case "hosts":
-            return [*document.table("hosts"), LOCALHOST]
-        case "tasks":
-            return [f"{host}:" for host in (*document.table("hosts"), LOCALHOST)]
-    return list(field.choices)
+def many_problem(line: str, parse: Callable[[str], object]) -> str:
+    """What is wrong with a line that stands for many entries; empty if nothing is."""
+    try:
+        parse(line)
+    except PasteError as error:
+        return str(error)
+    return ""
 
 
 def _row(
@@ -396,11 +278,3 @@ def _named(line: str, what: str) -> str:
     if not line.strip():
         raise EditError(f"{what} needs a name")
     return line.strip()
-
-
-def _halves(task: str) -> tuple[str, str]:
-    """Host and port as they stand, however broken."""
-    if task.startswith("[") and "]" in task and not task.rpartition("]")[2]:
-        return task, ""
-    host, colon, port = task.rpartition(":")
-    return (host, port) if colon else (task, "")
