@@ -415,7 +415,7 @@ class Cluster(_Table):
     name: Annotated[
         Name,
         Key(
-            "the cluster's name: letters, digits, `.`, `_`, `-`. It is part of every run's id",
+            "the cluster's name. Letters, digits, `.`, `_` and `-`; it is part of every run's id",
             "the file's name",
         ),
     ]

@@ -40,7 +40,6 @@ class FilePane(Vertical):
 
     DEFAULT_CSS = """
     FilePane { height: 1fr; }
-    FilePane TextArea { height: 1fr; border: none; padding: 0; }
     FilePane #problems { height: auto; max-height: 8; padding: 0 1; background: $surface; }
     """
 
