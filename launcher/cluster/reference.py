@@ -39,6 +39,7 @@ class KeyReference:
     name: str
     about: str
     default: str
+    required: bool
     schema: dict[str, Any]
 
     @property
@@ -65,7 +66,9 @@ def keys(table: str) -> tuple[KeyReference, ...]:
         key = _key(field)
         if key is not None:
             resolved = _resolved(properties[name], schema)
-            found.append(KeyReference(name, key.about, key.default or _default(field), resolved))
+            required = field.is_required() and not key.default
+            default = key.default or _default(field)
+            found.append(KeyReference(name, key.about, default, required, resolved))
     return tuple(found)
 
 
@@ -77,7 +80,8 @@ def markdown(table: str) -> Iterator[str]:
         name = "`[start.ready]`" if (table, key.name) == ("start", "ready") else f"`{key.name}`"
         words = [f'`"{word}"`' for word in key.schema.get("enum", ())]
         values = f"{', '.join(words[:-1])} or {words[-1]}: " if words else ""
-        cells = (text.replace("|", "\\|") for text in (name, values + key.about, key.default))
+        default = "required" if key.required else key.default
+        cells = (text.replace("|", "\\|") for text in (name, values + key.about, default))
         yield f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 

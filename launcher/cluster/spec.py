@@ -192,8 +192,7 @@ class Host(_Table):
         Destination | None,
         Key(
             "`user@host:port`, `host`, or an alias of `~/.ssh/config`. "
-            "IPv6 is written `user@[fd00::1]:22`",
-            "required, except for `localhost`",
+            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it",
         ),
     ] = None
     address: Annotated[
@@ -246,7 +245,6 @@ class Job(_Table):
         Key(
             "list of `host:port`. `host:auto` is a port that is free on that host at the launch, "
             "and picked for nobody else",
-            "required",
         ),
     ]
     command: Annotated[

@@ -158,6 +158,21 @@ def test_tasks(column: int, line: str, said: str) -> None:
     assert said in " ".join(cell.problem for cell in table.rows(after)[0].cells)
 
 
+@pytest.mark.parametrize(
+    ("task", "column"),
+    [("tf2:0", 2), ("tf2:2222x", 2), ("tf2", 2), (":2222", 1), ("tf9:2222", 1), ("t f:0", 1),
+     ("localhost:2222", 1), ("tf1:2222", 2)],
+)  # fmt: skip
+def test_a_task_s_problem_is_in_its_own_column(task: str, column: int) -> None:
+    """Host or port, by what is written there; `e` goes to the same cell. tf1:2222 is the ps."""
+    document, table = start().document, TaskModel("worker")
+    assert document is not None
+    document = document.put(("jobs", "worker", "tasks"), [task])
+    seen = examine(document.text, PATH)
+    assert [bool(cell.problem) for cell in table.rows(seen)[0].cells[1:]].index(True) == column - 1
+    assert [table.place(problem, document) for problem in seen.problems][:1] == [(0, column)]
+
+
 def test_a_port_taken_twice_names_its_owner() -> None:
     """The second task on a port says whose it is."""
     document = start().document

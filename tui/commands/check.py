@@ -40,7 +40,10 @@ def check(file: Path, *, as_json: bool, accept_new: bool) -> int:
     if as_json:
         sys.stdout.write(json.dumps(report.json(), indent=2) + "\n")
     else:
-        render(report, Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False))
+        console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
+        with console.capture() as capture:  # of a broken pipe Rich would make exit code 1
+            render(report, console)
+        sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
 

@@ -1,4 +1,4 @@
-"""Cells in rows, with titles and a cursor; what is wrong stands below its row."""
+"""Grid of cells with titles and a cursor; problems are shown below their row."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIDEST = 44
 
 
 class CellGrid(ScrollView, can_focus=True):
-    """The cells. The title row and the first column stay when the rest scrolls."""
+    """A grid whose title row and first column stay when the rest scrolls."""
 
     DEFAULT_CSS = """
     CellGrid { height: 1fr; background: $background; scrollbar-size: 0 1; }
@@ -64,7 +64,7 @@ class CellGrid(ScrollView, can_focus=True):
         """Enter, or a click on the cell under the cursor."""
 
     def __init__(self, nothing: str, first: int, widest: int = WIDEST) -> None:
-        """`nothing` is shown where there are no rows; `first` is the first column that the
+        """`nothing` is shown while there are no rows; `first` is the first column that the
         cursor goes to; `widest` limits the width of all columns but the last."""
         super().__init__()
         self._widest = widest
@@ -79,7 +79,7 @@ class CellGrid(ScrollView, can_focus=True):
         """Row and problem of each line below the titles; an empty problem is the row itself."""
 
     def show(self, titles: Sequence[str], rows: Sequence[Row]) -> None:
-        """Shows rows; the cursor stays where it was, or on its row's key."""
+        """Shows rows; the cursor stays on its row's key, otherwise where it was."""
         key = self.rows[self.row].key if self.rows else None
         self.titles, self.rows = tuple(titles), tuple(rows)
         keys = [row.key for row in self.rows]
@@ -115,7 +115,7 @@ class CellGrid(ScrollView, can_focus=True):
 
     @property
     def row(self) -> int:
-        """The cursor's row: always one of those that are shown, 0 where there are none."""
+        """The cursor's row, always one that is shown; 0 if there is none."""
         return min(self._row, max(0, len(self.rows) - 1))
 
     @row.setter
@@ -124,7 +124,7 @@ class CellGrid(ScrollView, can_focus=True):
 
     @property
     def column(self) -> int:
-        """The cursor's column: always one of those that are shown."""
+        """The cursor's column, always one that is shown."""
         return max(self._first, min(self._column, len(self.titles) - 1))
 
     @column.setter
@@ -137,7 +137,7 @@ class CellGrid(ScrollView, can_focus=True):
         return self.rows[self.row].cells[self.column] if self.rows else None
 
     def go_to(self, row: int, column: int) -> None:
-        """Puts the cursor somewhere and brings it into sight."""
+        """Moves the cursor to a cell and scrolls it into view."""
         self.row = min(row, len(self.rows) - 1)
         self.column = min(column, len(self.titles) - 1)
         region = self.region_of(self.row, self.column)
@@ -154,13 +154,13 @@ class CellGrid(ScrollView, can_focus=True):
         self.post_message(self.Moved())
 
     def region_of(self, row: int, column: int) -> Region:
-        """Where a cell stands, not scrolled."""
+        """Region of a cell, not scrolled."""
         x = sum(self._widths[:column]) + GAP * column
         y = 1 + next((i for i, line in enumerate(self._lines) if line == (row, "")), 0)
         return Region(x, y, self._widths[column] if self._widths else 0, 1)
 
     def seen_at(self, row: int, column: int) -> tuple[int, int]:
-        """Where a cell is on the widget, as scrolled."""
+        """Offset of a cell within the widget, as scrolled."""
         region = self.region_of(row, column)
         x = region.x - (self.scroll_offset.x if column else 0)
         return x, region.y - self.scroll_offset.y
@@ -174,20 +174,20 @@ class CellGrid(ScrollView, can_focus=True):
         self.go_to(self.row + pages * max(1, self.size.height - 2), self.column)
 
     def action_edge(self, side: int) -> None:
-        """To the first or last column."""
+        """Moves to the first or last column."""
         self.go_to(self.row, 0 if side < 0 else len(self.titles) - 1)
 
     def action_ends(self, side: int) -> None:
-        """To the first or last row."""
+        """Moves to the first or last row."""
         self.go_to(0 if side < 0 else len(self.rows) - 1, self.column)
 
     def action_edit(self) -> None:
-        """Edits the cell."""
+        """Asks for the cell to be edited."""
         if self.rows:
             self.post_message(self.Chosen())
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses a cell, and edits the one that is chosen."""
+        """Moves to a cell; edits it if the cursor is there already."""
         y = event.y + self.scroll_offset.y - 1
         if event.y < 1 or not 0 <= y < len(self._lines):
             return
@@ -206,7 +206,7 @@ class CellGrid(ScrollView, can_focus=True):
             self.go_to(row, column)
 
     def render_line(self, y: int) -> Strip:
-        """One line: titles on top, whatever is scrolled below."""
+        """One line: the titles, or what is scrolled to there."""
         width = self.size.width
         base = self.rich_style
         if y == 0:
