@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from launcher.cluster import clusters
+from launcher.cluster.draft import Disk, Draft
 from launcher.cluster.templates import PS_WORKERS, render
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -197,6 +199,47 @@ async def test_a_file_changed_meanwhile_is_noticed() -> None:
         await until(pilot, lambda: "# by another" in text_of(pilot))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: "# by another" not in text_of(pilot))
+
+
+async def test_the_question_about_a_changed_file_waits_for_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Further looks at the disk neither ask again nor take the question away; `k` keeps the text
+    from here, and saving then overwrites the file without asking."""
+    looks = 0
+    disk = Draft.disk
+
+    def counted(draft: Draft) -> Disk:
+        nonlocal looks
+        looks += 1
+        return disk(draft)
+
+    monkeypatch.setattr("tui.screens.editor.screen.DISK_SECONDS", 0.02)
+    monkeypatch.setattr(Draft, "disk", counted)
+    async with editor() as pilot:
+        path = clusters.path_of("mission")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file has changed on disk")
+        dialog, before = pilot.app.screen, looks
+        await pilot.pause(0.2)
+        assert pilot.app.screen is dialog and looks == before
+        await pilot.press("k")
+        await until(pilot, lambda: looks > before)
+        await pilot.press("ctrl+s")
+        await shows(pilot, "saved in")
+        assert "# by another" not in path.read_text()
+
+
+async def test_leaving_twice_asks_once() -> None:
+    """Escape pressed faster than the question appears."""
+    async with editor() as pilot:
+        await pilot.press("x")
+        screen = screen_of(pilot)
+        screen.action_back()
+        screen.action_back()
+        await shows(pilot, "Unsaved changes")
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is screen)
 
 
 async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
