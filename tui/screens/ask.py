@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 from tui.widgets.line_input import LineInput
+
+Answer = TypeVar("Answer")
+
+
+async def ask(screen: Screen[None], dialog: Screen[Answer | None]) -> Answer | None:
+    """Shows a dialog over a screen and returns its answer; for Textual workers.
+
+    None if it was cancelled, or if another dialog is open already: keys may come faster than the
+    first one appears.
+    """
+    if screen.app.screen is not screen:
+        return None
+    # Not `push_screen_wait`, which lets other tasks run before the dialog is on the stack; a
+    # cancelled worker must not cancel what the dialog answers to.
+    return await asyncio.shield(screen.app.push_screen(dialog, wait_for_dismiss=True))
 
 
 class AskText(ModalScreen[str | None]):

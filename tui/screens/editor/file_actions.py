@@ -13,7 +13,7 @@ from launcher.cluster.draft import Disk
 from launcher.cluster.file import loads
 from launcher.errors import TfmuxError
 from launcher.session.control import RunControl
-from tui.screens.ask import AskText, Choose
+from tui.screens.ask import AskText, Choose, ask
 from tui.screens.editor.state import EditorState
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
@@ -33,7 +33,7 @@ class FileActions:
     async def check_disk(self) -> None:
         """Tells, once, that the file was deleted or changed on disk."""
         disk = self._state.draft.disk()
-        if disk is self._state.reported_disk or not self._screen.is_current:
+        if disk is self._state.reported_disk:
             return
         self._state.reported_disk = disk
         if disk is Disk.GONE:
@@ -48,7 +48,7 @@ class FileActions:
             ("k", f"Keep the text from here, and {keep}"),
         ]
         dialog = Choose("The file has changed on disk", choices)
-        answer = await self._screen.app.push_screen_wait(dialog)
+        answer = await ask(self._screen, dialog)
         draft = self._state.draft
         if answer == "r":
             try:
@@ -83,7 +83,7 @@ class FileActions:
         """Saves under another name among the saved clusters, or in another file."""
         start = clusters.free_name(self._state.draft.path.stem)
         dialog = AskText("Save as", start, _name_problem, "a name, or the path of a .toml file")
-        answer = await self._screen.app.push_screen_wait(dialog)
+        answer = await ask(self._screen, dialog)
         if answer is not None:
             self._write_as(answer)
 
@@ -99,7 +99,7 @@ class FileActions:
         if not self._state.draft.modified:
             return True
         choices = [("s", "Save and leave"), ("d", "Leave without saving")]
-        answer = await self._screen.app.push_screen_wait(Choose("Unsaved changes", choices))
+        answer = await ask(self._screen, Choose("Unsaved changes", choices))
         return answer == "d" or (answer == "s" and self._write())
 
     def launch(self, sessions: Sessions, asker: Asker) -> RunControl | None:

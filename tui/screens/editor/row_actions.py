@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from launcher.cluster.edit import ClusterText
 from launcher.cluster.paste import entries, spec
-from tui.screens.ask import AskText
+from tui.screens.ask import AskText, ask
 from tui.screens.editor.completion import Completion
 from tui.screens.editor.document_edits import add_missing, all_tasks, put_spec
 from tui.screens.editor.state import EDIT_ERRORS, Change, EditorState
@@ -57,7 +57,7 @@ class RowActions:
             prompt.about,
             Completion(lambda _: candidates),
         )
-        line = await self._screen.app.push_screen_wait(dialog)
+        line = await ask(self._screen, dialog)
         if line and self.edit(lambda d: table.model.add(d, line)):
             self._go_to_last(table)
 
@@ -97,7 +97,7 @@ class RowActions:
         about = "a TF_CONFIG, ps=tf1:2222 worker=tf2:2222,tf3:2222, or tasks for "
         about += f"{job}: tf1:2222,tf2:2222"
         dialog = AskText("Paste a cluster", "", _spec_problem, about)
-        line = await self._screen.app.push_screen_wait(dialog)
+        line = await ask(self._screen, dialog)
         if line:
             self.edit(lambda d: _pasted(d, line, job))
 

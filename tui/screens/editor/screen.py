@@ -97,7 +97,7 @@ class EditorScreen(Page):
             return
         self._show()
         self.action_page(self._page)
-        self.set_interval(DISK_SECONDS, self._check_disk)
+        self.set_interval(DISK_SECONDS, self._look_at_disk)
 
     @property
     def draft(self) -> Draft:
@@ -221,12 +221,12 @@ class EditorScreen(Page):
 
     # rows
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_add(self) -> None:
         """Adds hosts, a job, or tasks: many with one line."""
         await self._rows.add()
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_paste(self) -> None:
         """Pastes a cluster spec."""
         await self._rows.paste()
@@ -261,17 +261,21 @@ class EditorScreen(Page):
 
     # the file
 
-    @work(exclusive=True, group="disk")
+    def _look_at_disk(self) -> None:
+        if self.app.screen is self:  # else a question about it may be open
+            self._check_disk()
+
+    @work(group="dialog")
     async def _check_disk(self) -> None:
         await self._files.check_disk()
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_save(self) -> None:
         """Saves; asks first if the file has changed on disk."""
         self._file.commit()
         await self._files.save()
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_save_as(self) -> None:
         """Saves under another name."""
         self._file.commit()
@@ -294,7 +298,7 @@ class EditorScreen(Page):
         else:
             self.app.pop_screen()
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def _leave(self) -> None:
         if await self._files.may_leave():
             self.app.pop_screen()
