@@ -32,3 +32,11 @@ def test_clocks(seconds: float, text: str) -> None:
 def test_sizes(count: float, text: str) -> None:
     """Two figures are enough."""
     assert fmt.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 hosts"), (1, "1 host"), (12_000, "12 000 hosts")]
+)
+def test_counts(count: int, text: str) -> None:
+    """Singular, plural, groups of three."""
+    assert fmt.counted(count, "host") == text

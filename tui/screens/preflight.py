@@ -49,7 +49,7 @@ from tui.widgets.footer import KeyFooter
 
 FRAME = 0.1
 CELL = 22
-"""Cells of width of a column at most; the cell under the cursor is told in full."""
+"""Most cells of width of a column; findings of the cell under the cursor are shown in full."""
 
 
 class PreflightScreen(Page):
@@ -75,7 +75,7 @@ class PreflightScreen(Page):
         self._hosts = list(dict.fromkeys(tasks))
         self._lock = threading.Lock()
         self._found: list[Finding | Pair] = []
-        """What has come; appended to by the preflight's own thread."""
+        """Results so far; appended to by the preflight's own thread."""
         self._results = Results(self._hosts, (), ())
         self._shown = -1
         self._report: Report | None = None
@@ -83,7 +83,7 @@ class PreflightScreen(Page):
         """The report has been shown."""
         self._failed = ""
         self._began = 0.0
-        self._looking: tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]] | None = None
+        self._preflight_task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]] | None = None
 
     def compose(self) -> ComposeResult:
         """From top to bottom."""
@@ -103,7 +103,7 @@ class PreflightScreen(Page):
     def on_unmount(self) -> None:
         self._stop()
 
-    # looking
+    # checking
 
     def action_again(self) -> None:
         """Starts the preflight again."""
@@ -113,10 +113,10 @@ class PreflightScreen(Page):
         self._report, self._failed, self._shown = None, "", -1
         self._over = False
         self._began = time.monotonic()
-        self._look(self._found)
+        self._check_hosts(self._found)
 
     @work(thread=True, exclusive=True, group="preflight", exit_on_error=False)
-    def _look(self, found: list[Finding | Pair]) -> None:
+    def _check_hosts(self, found: list[Finding | Pair]) -> None:
         # A loop of its own: many logins at once must not slow the keys.
         try:
             report = asyncio.run(self._main(found))
@@ -130,14 +130,14 @@ class PreflightScreen(Page):
 
     async def _main(self, found: list[Finding | Pair]) -> Report:
         task = asyncio.create_task(preflight(self._cluster, self._asker, found.append))
-        self._looking = (asyncio.get_running_loop(), task)
+        self._preflight_task = (asyncio.get_running_loop(), task)
         return await task
 
     def _stop(self) -> None:
         """Cancels a running preflight; its agents are sent away."""
-        if self._looking is not None:
-            loop, task = self._looking
-            self._looking = None
+        if self._preflight_task is not None:
+            loop, task = self._preflight_task
+            self._preflight_task = None
             if not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)
 
@@ -149,7 +149,7 @@ class PreflightScreen(Page):
         if count != self._shown:
             self._shown = count
             self._take_found()
-            self._tell()
+            self._show_findings()
         if self._report is not None and not self._over:
             self._over = True
             at_rest = self._checks.has_focus and (self._checks.row, self._checks.column) == (0, 1)
@@ -215,7 +215,7 @@ class PreflightScreen(Page):
         return f"{host} to {what} at {pair.address}{resolved}: {pair.reach}"
 
     @on(CellGrid.Moved)
-    def _tell(self) -> None:
+    def _show_findings(self) -> None:
         text = Text()
         colours = status_colours(self.app)
         for each in self._here():
@@ -228,9 +228,9 @@ class PreflightScreen(Page):
         self.query_one(KeyFooter).show([*keys, ("Esc", "back"), ("F9", "kill all")])
 
     def on_descendant_focus(self) -> None:
-        """The other table's cell is told about."""
+        """Shows the findings of the other table's cell."""
         if self._shown >= 0:
-            self._tell()
+            self._show_findings()
 
     # actions
 

@@ -52,7 +52,7 @@ class PlanPreview(Vertical):
         tasks.display = plan is not None
         order = self.query_one("#order", Static)
         if plan is None:
-            order.update(self._wrong(problems))
+            order.update(self._problems(problems))
             self.query_one("#task", Static).update("")
             return
         order.update(self._order(plan))
@@ -63,7 +63,7 @@ class PlanPreview(Vertical):
             tasks.clear_options()
             tasks.add_options([Option(Text(name, no_wrap=True)) for name in names])
             tasks.highlighted = min(at or 0, len(names) - 1)
-        self._tell()
+        self._show_task()
 
     def focus_tasks(self) -> None:
         """Moves the focus to the list of tasks."""
@@ -77,12 +77,12 @@ class PlanPreview(Vertical):
                 self.query_one(OptionList).highlighted = names.index(task)
 
     @on(OptionList.OptionHighlighted)
-    def _tell(self) -> None:
+    def _show_task(self) -> None:
         at = self.query_one(OptionList).highlighted
         if self._plan is not None and at is not None and at < len(self._plan.tasks):
             self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
 
-    def _wrong(self, problems: Sequence[Problem]) -> Text:
+    def _problems(self, problems: Sequence[Problem]) -> Text:
         colour = theme_colour(self.app, "status-bad")
         text = Text("no plan until these problems are fixed:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
