@@ -1,15 +1,15 @@
-"""What can go wrong, as sentences for the person at the terminal.
+"""Errors whose text is a sentence for the person at the terminal.
 
 TfmuxError                 str() is ready to be shown
 ├── ClusterFileError       the cluster file is wrong (exit 2); holds all its problems
 ├── RunNotFoundError       no run of that name
-└── HostError              something about one host; names it and says why
+└── HostError              one host failed; names it and says why
     ├── UnreachableError   no answer, no route, no such name
     ├── HostKeyError       the host's key is unknown or has changed
     ├── AuthError          every key or password was refused
     ├── InterpreterError   no usable Python there
-    └── AgentError         the agent did not start, or speaks another language
-        └── ProtocolError  the agent said what no agent may say
+    └── AgentError         the agent did not start, or its answer is not an agent's
+        └── ProtocolError  the agent broke a rule of the protocol
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .printable import printable
 
 
 class TfmuxError(Exception):
-    """The base of all errors that are meant for a person; its text is a whole sentence."""
+    """Base of all errors that are meant for a person."""
 
 
 @dataclass(frozen=True)
 class Problem:
     """One thing that is wrong in a cluster file.
 
-    `key` is the place as one would say it (`jobs.ps.tasks[0]`, empty for the file as a whole),
-    `line` counts from 1 and is None where no line can be named, `found` is what stands there
-    (control characters escaped, shortened), `message` is what to write instead. `path` is the
-    key again, for programs.
+    `key` is the place for people (`jobs.ps.tasks[0]`, empty for the file as a whole), `line`
+    counts from 1 and is None where no line can be named, `found` is the value there (shortened,
+    control characters escaped), `message` says what to write instead. `path` is the place for
+    programs: the keys and indices, then `host` or `port` for one half of a task's address.
     """
 
     key: str
@@ -46,7 +46,7 @@ class Problem:
 
 
 class ClusterFileError(TfmuxError):
-    """The cluster file cannot be used; `problems` are in the order of the file's lines."""
+    """The cluster file is not valid; `problems` are in the order of the file's lines."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
@@ -58,22 +58,21 @@ class ClusterFileError(TfmuxError):
 
 
 class RunNotFoundError(TfmuxError):
-    """No run of that id is known here."""
+    """No run has that id."""
 
 
 class HostError(TfmuxError):
-    """Something is wrong with one host.
+    """One host failed.
 
-    `reason` says what is wrong and, after a semicolon, what to do where that is known (`todo`
-    alone; `what` is the part before it). `code` names the kind for programs, as `tfmux check`
-    lists it (`docs/preflight.md`).
+    `what` says what is wrong, `todo` what to do where that is known, `reason` is both. `code` names
+    the kind for programs, as `tfmux check` lists it (`docs/preflight.md`).
     """
 
     code = "host-failed"
 
     def __init__(self, host: str, what: str, *, code: str = "", todo: str = "") -> None:
         self.host = host
-        self.what = what = printable(what)  # hosts and their programs have a say in it
+        self.what = what = printable(what)  # it may have text of the host in it
         self.todo = todo
         self.reason = f"{what}; {todo}" if todo else what
         self.code = code or self.code
@@ -81,19 +80,19 @@ class HostError(TfmuxError):
 
 
 class UnreachableError(HostError):
-    """Nothing answers: no route, refused, unresolved, silent, or not an SSH server."""
+    """The host cannot be reached: no route, refused, unresolved, silent, or no SSH server."""
 
     code = "unreachable"
 
 
 class HostKeyError(HostError):
-    """The host's key is unknown here, or is not the one that is known."""
+    """The host's key is unknown, or differs from the known one."""
 
     code = "key-unknown"
 
 
 class AuthError(HostError):
-    """The host let nobody in with what was offered."""
+    """The host refused every key and password."""
 
     code = "login-refused"
 
@@ -105,14 +104,14 @@ class InterpreterError(HostError):
 
 
 class AgentError(HostError):
-    """The agent did not come up on the host, or what came back was not an agent's."""
+    """The agent did not start on the host, or what answered is not an agent."""
 
     code = "agent-failed"
 
 
 class ProtocolError(AgentError):
-    """The agent broke a rule of the protocol. A host that lies is not connected to again, and
-    nothing of what it says is believed any more."""
+    """The agent broke a rule of the protocol. The host is not connected to again, and nothing
+    that it sent later is used."""
 
     def __init__(self, host: str, rule: str) -> None:
         todo = "not connecting to it again"

@@ -1,4 +1,4 @@
-"""Names of things: a task of the cluster, a run, a process of a run."""
+"""Identifiers of tasks, of runs, and of the processes of a run."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class TaskId:
 
     @property
     def stem(self) -> str:
-        """The name of the task's files (`worker-0`): a colon is no good in a file name."""
+        """The stem of the task's file names, without a colon: `worker-0`."""
         return f"{self.job}-{self.index}"
 
     @classmethod
     def parse(cls, text: str) -> TaskId:
-        """Reads `worker:0`.
+        """Parses `worker:0`.
 
         Raises:
-            ValueError: the text is no `job:index`.
+            ValueError: the text is not `job:index`.
         """
         job, colon, index = text.rpartition(":")
         if not colon or not job or not index.isdecimal():
@@ -39,7 +39,7 @@ class TaskId:
 
 
 def new_run_id(name: str, now: float | None = None) -> str:
-    """A run's id: the cluster's name, the time to the second, and four random hex digits.
+    """Makes a run's id: the cluster's name, the time to the second, and four random hex digits.
 
     Two launches of one file in the same second must not share a folder, hence the digits.
     """
@@ -49,8 +49,8 @@ def new_run_id(name: str, now: float | None = None) -> str:
 
 
 def tag(run_id: str, task: TaskId, attempt: int) -> str:
-    """The value of `TFMUX_TASK` that every process of a task carries.
+    """Makes the value of `TFMUX_TASK` in the environment of every process of a task.
 
-    It ends in a semicolon so that it can be matched whole: `worker:1` must never hit `worker:10`.
+    It ends in a semicolon so that it can be matched whole: `worker:1` must not match `worker:10`.
     """
     return f"{run_id}/{task}/{attempt};"

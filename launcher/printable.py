@@ -1,9 +1,9 @@
-"""Text from elsewhere, made safe to show: what a host, a server, a file or a task has said.
+"""Sanitising of text that comes from hosts, servers, files and tasks.
 
-A terminal acts on escape sequences and control characters; bidirectional controls and
-zero-width characters make a line read differently from what it says; lone surrogates cannot be
-written at all. `printable` is for words in our own messages, `pictured` for text of which
-nothing must be missing, `without_escapes` for text that goes to a program.
+A terminal acts on escape sequences and control characters; bidirectional controls and zero-width
+characters make a line look different from its text; lone surrogates cannot be written at all.
+`printable` is for text inside our own messages, `pictured` for text that must stay complete,
+`without_escapes` for text that goes to a program.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SEQUENCE = re.compile(
 _BEYOND_ASCII = re.compile(r"[^ -~]")
 _ACTED_ON = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _DROPPED = "\u200d\ufeff"
-"""Joiners and byte order marks, which the panes drop, too: emoji are made with them."""
+"""Joiners and byte order marks, which the panes drop as well: emoji are made with them."""
 
 
 def printable(text: str, limit: int = LONGEST) -> str:
-    """One line of at most `limit` characters in which nothing is left that a terminal acts on:
-    escape sequences are gone, every other character that is not printable is a blank."""
+    """Makes one line of at most `limit` characters: escape sequences are removed, every other
+    character that is not printable becomes a blank."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isprintable():
@@ -39,13 +39,13 @@ def printable(text: str, limit: int = LONGEST) -> str:
 
 
 def pictured(text: str) -> str:
-    """The text with a picture for everything that a terminal would act on: ␛ for an escape, ␦
-    for what has no picture of its own; tabs stay."""
+    """Replaces what a terminal would act on by control pictures: ␛ for an escape, ␦ for what has
+    no picture of its own. Tabs stay."""
     return text if text.isprintable() else _BEYOND_ASCII.sub(_picture, text)
 
 
 def without_escapes(text: str) -> str:
-    """The text without escape sequences and control characters; tabs stay."""
+    """Removes escape sequences and control characters. Tabs stay."""
     return _CONTROL.sub("", text)
 
 

@@ -20,7 +20,7 @@ from rich.console import Console
 
 from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
-from launcher.preflight import REPORT_SCHEMA, Pair, Reach, Report
+from launcher.preflight import REPORT_SCHEMA, Reach, Reachability, Report
 from tests.beds import proc
 from tests.beds.inprocess import SshServer
 from tests.command import Up, run, write
@@ -94,7 +94,7 @@ def test_a_large_matrix_shows_what_is_wrong_alone() -> None:
     """Tasks that are reached from everywhere are one line; each table fits the width."""
     hosts = ("one-host", "another")
     pairs = tuple(
-        Pair(host, TaskId("worker", number), "far", f"far:{2000 + number}", Reach.OK)
+        Reachability(host, TaskId("worker", number), "far", f"far:{2000 + number}", Reach.OK)
         for host in hosts
         for number in range(40)
     )
@@ -241,7 +241,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
     try:
         (found,) = left_of(run_id, tmp_path)
         assert found["severity"] == "warn"
-        assert f"worker:0 still live: pid {pid} " in found["sentence"]
+        assert f"processes of worker:0 are running: pid {pid} " in found["sentence"]
         *_, command, name = found["todo"].split()
         assert run(command, name).returncode == 0
         assert proc.wait_gone(daemon, 20)

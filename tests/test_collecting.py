@@ -79,7 +79,7 @@ def test_results_come_back(ssh_server: SshServer, tmp_path: Path, status: int) -
     assert not (here / up.run_id / "pipe").exists()
     assert (here / "table.csv").read_text() == "1,2\n"
     notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
-    assert "nothing to collect at /nowhere/at-all" in notes
+    assert "/nowhere/at-all: no such file or directory" in notes
     assert "outside" in notes
     assert str(here) in notes
     assert list((ssh_server.home / ".local/state/tfmux").iterdir()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.session.wishes import wish
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write

@@ -116,7 +116,7 @@ def test_what_writes_into_the_workdir_runs_at_each_launch(
     for _ in range(2):
         said = up_to_the_end(file)
         assert "+ echo built > built" in said
-        assert any("new at each launch" in line for line in said)
+        assert any("copied at each launch" in line for line in said)
 
 
 def test_on_this_machine_the_workdir_stays(tmp_path: Path) -> None:

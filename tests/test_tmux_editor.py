@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.clusters import path_of
+from launcher.cluster.library import path_of
 from launcher.hosts.host_keys import accepted_keys
 from launcher.store.runs import RunFolder
 from tests.beds.namespaces import Bed

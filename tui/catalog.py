@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher.cluster import clusters
-from launcher.cluster.clusters import Stamp
+from launcher.cluster import library
 from launcher.cluster.file import load
+from launcher.cluster.library import Stamp
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
 from launcher.session.history import RunSummary, summary, unreadable_summary
@@ -92,7 +92,7 @@ class Catalog:
         """Files of the command line, then the saved ones."""
         known = {path.resolve(): None for path in self.files}
         found = [self._cluster(path, saved=False) for path in self.files]
-        rest = (path for path in clusters.saved() if path.resolve() not in known)
+        rest = (path for path in library.saved() if path.resolve() not in known)
         return found + [self._cluster(path, saved=True) for path in rest]
 
     def runs(self) -> list[RunEntry]:

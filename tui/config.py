@@ -13,7 +13,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launcher.homes import config_home
+from launcher.paths import config_home
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", help="print the cluster for another engine")
     export.add_argument("file", type=Path)
-    export.add_argument("engine", choices=("compose", "slurm", "tfjob"))
+    export.add_argument("engine", choices=("compose", "slurm"))
     export.add_argument(
         "--output",
         type=Path,

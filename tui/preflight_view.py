@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from launcher.preflight import CHECKS, Check, Finding, Pair, Reach, Severity
+from launcher.preflight import CHECKS, Check, Finding, Reach, Reachability, Severity
 from tui.cells import Cell, Row
 from tui.format import StatusColor, counted
 
@@ -31,7 +31,7 @@ class Results:
 
     hosts: Sequence[str]
     findings: Sequence[Finding]
-    pairs: Sequence[Pair]
+    pairs: Sequence[Reachability]
 
     def count(self, severity: Severity) -> int:
         """Number of findings of a severity."""
@@ -42,18 +42,11 @@ class Results:
         found = [f for f in self.findings if f.host == host and f.check is check]
         return sorted(found, key=lambda finding: -finding.severity.rank)
 
-    def about_pair(self, pair: Pair) -> list[Finding]:
-        """Findings about a connection. A name that does not resolve is told once for all tasks
-        behind it."""
-        return [
-            finding
-            for finding in self.findings
-            if finding.pair is not None
-            and (finding.pair.source, finding.pair.reach) == (pair.source, pair.reach)
-            and (finding.pair.task == pair.task or _same_name(finding.pair, pair))
-        ]
+    def about_pair(self, pair: Reachability) -> list[Finding]:
+        """Findings about a connection."""
+        return [finding for finding in self.findings if pair.explained_by(finding)]
 
-    def pair(self, source: str, task: str) -> Pair | None:
+    def pair(self, source: str, task: str) -> Reachability | None:
         """The connection from a host to a task, if the cluster needs it and it was tried."""
         found = (p for p in self.pairs if p.source == source and str(p.task) == task)
         return next(found, None)
@@ -63,10 +56,6 @@ class Results:
         """Hosts that connect, in the order of the hosts."""
         connecting = {pair.source for pair in self.pairs}
         return [host for host in self.hosts if host in connecting]
-
-
-def _same_name(told: Pair, pair: Pair) -> bool:
-    return pair.by_name and told.target == pair.target
 
 
 def checks_table(results: Results) -> tuple[list[str], list[Row]]:
@@ -124,7 +113,7 @@ def verdict(results: Results, colours: Colours) -> Text:
     return text
 
 
-def in_order(pairs: Iterable[Pair]) -> list[Pair]:
+def in_order(pairs: Iterable[Reachability]) -> list[Reachability]:
     """Connections in the order of their tasks."""
     return sorted(pairs, key=lambda pair: (pair.task.job, pair.task.index))
 
@@ -136,7 +125,7 @@ def _finding_cell(finding: Finding | None) -> Cell:
     return Cell(f"{mark} {finding.brief}", color=color)
 
 
-def _reach_cell(pair: Pair | None) -> Cell:
+def _reach_cell(pair: Reachability | None) -> Cell:
     if pair is None:
         return _NOTHING
     mark, color = _REACH_MARKS.get(pair.reach, ("✗", StatusColor.BAD))

@@ -1,8 +1,8 @@
-"""Host names, ports and SSH destinations as people write them.
+"""Parser of host names, ports and SSH destinations as people write them.
 
-Everything that is wrong raises `ValueError` with a sentence that says what to write instead;
-where blanks or quotes are all that is wrong, the sentence holds the repaired text. Nothing is
-looked up here.
+What is wrong raises `AddressError` with a sentence that says what to write instead; where blanks
+or quotes are all that is wrong, the sentence has the corrected text. Nothing is looked up on the
+network.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 
 AUTO = "auto"
 LOCALHOST = "localhost"
@@ -19,9 +20,24 @@ _USER = re.compile(r"[^\s:/'\"`$;&|<>(){}\\\x00-\x1f-][^\s:/'\"`$;&|<>(){}\x00-\
 _MAX_NAME = 253  # RFC 1035
 
 
+class AddressPart(StrEnum):
+    """Half of a task's address."""
+
+    HOST = "host"
+    PORT = "port"
+
+
+class AddressError(ValueError):
+    """Text that is not an address; `part` is the half of it that is wrong."""
+
+    def __init__(self, message: str, part: AddressPart = AddressPart.HOST) -> None:
+        super().__init__(message)
+        self.part = part
+
+
 @dataclass(frozen=True)
 class TaskAddress:
-    """Where one task shall run: a host of the cluster file and a port (None = `auto`)."""
+    """Where one task runs: a host of the cluster file and a port (None = `auto`)."""
 
     host: str
     port: int | None
@@ -34,20 +50,21 @@ class TaskAddress:
         """Reads `tf1:2222`, `tf1:auto`, `[fd00::1]:2222`.
 
         Raises:
-            ValueError: it is none of these; says what to write.
+            AddressError: it is none of these.
         """
         host, port = _split(text, "tf1:2222")
         if port is None:
-            raise ValueError(
+            raise AddressError(
                 f'the port is missing: write "{join(host, 2222)}", or "{join(host, None)}" '
-                "for a free port picked on that host"
+                "for a free port picked on that host",
+                AddressPart.PORT,
             )
         return cls(host, None if port == AUTO else _port(port, or_auto=True))
 
 
 @dataclass(frozen=True)
 class SshDestination:
-    """Whom to log in to: `user@host:port`; what is None is left to ssh_config."""
+    """Login at an SSH server, `user@host:port`; what is None is left to ssh_config."""
 
     user: str | None
     host: str
@@ -62,10 +79,10 @@ class SshDestination:
         """Reads `user@host:port`, `host`, an alias of ssh_config, `user@[fd00::1]:22`.
 
         Raises:
-            ValueError: it is none of these; says what to write.
+            AddressError: it is none of these.
         """
         if text.startswith("ssh "):
-            raise ValueError('write the destination alone, such as "root@tf1:22"')
+            raise AddressError('write only the destination, such as "root@tf1:22"')
         user, at, place = text.rpartition("@")
         if _STRAY.search(text):
             repaired = _STRAY.sub("", text)
@@ -73,9 +90,9 @@ class SshDestination:
                 cls.parse(repaired)
             except ValueError:
                 repaired = "root@tf1:22"
-            raise ValueError(f'there are blanks or quotes inside: write "{repaired}"')
+            raise AddressError(f'it contains blanks or quotes: write "{repaired}"')
         if at and not _USER.fullmatch(user):
-            raise ValueError('the part before @ is no user name: write "user@host:port"')
+            raise AddressError('the part before @ is not a user name: write "user@host:port"')
         host, port = _split(place, "root@tf1:22")
         return cls(user or None, host, None if port is None else _port(port))
 
@@ -84,7 +101,7 @@ def parse_jump(text: str) -> str:
     """Checks `user@host:port`, or several of them with commas, as `ssh -J` takes them.
 
     Raises:
-        ValueError: one of them is no destination.
+        AddressError: one of them is not a destination.
     """
     return ",".join(str(SshDestination.parse(hop)) for hop in text.split(","))
 
@@ -95,13 +112,13 @@ def parse_address(text: str) -> str:
     An IPv6 address may have brackets and comes back without.
 
     Raises:
-        ValueError: it is something else; says what to write.
+        AddressError: it is something else.
     """
     if text.count(":") > 1 and "[" not in text and not _STRAY.search(text):
         return check_host(text)
     host, port = _split(text, "tf1")
     if port is not None:
-        raise ValueError(f'write the name alone, "{bracketed(host)}": each task has its own port')
+        raise AddressError(f'write only the name, "{bracketed(host)}": each task has its own port')
     return host
 
 
@@ -116,7 +133,7 @@ def join(host: str, port: int | None) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """The name means *this machine* to whoever uses it, and so names nobody to others."""
+    """Whether the name means *this machine* on every machine, so that it is of no use to others."""
     if host.lower().rstrip(".") in (LOCALHOST, "localhost.localdomain", "ip6-localhost"):
         return True
     try:
@@ -127,51 +144,53 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(host: str) -> str:
-    """Returns `host` when it can be a host's name or IP address.
+    """Returns `host` if it can be a host's name or IP address.
 
     Raises:
-        ValueError: it cannot; says why.
+        AddressError: it cannot.
     """
     if not host:
-        raise ValueError("the host name is missing")
+        raise AddressError("the host name is missing")
     if ":" in host:
         try:
             ipaddress.IPv6Address(host)
         except ValueError:
-            raise ValueError("this is no IPv6 address; one looks like [fd00::1]") from None
+            raise AddressError("not an IPv6 address; write such as [fd00::1]") from None
         if "%" in host and not _NAME.fullmatch(host.partition("%")[2]):
-            raise ValueError("the part after % is no network interface")
+            raise AddressError("the part after % is not a network interface")
         return host
     if not host.isascii():
-        raise ValueError("host names are ASCII: write its xn--… form or its IP address")
+        raise AddressError("a host name must be ASCII: write its xn--… form or its IP address")
     if len(host) > _MAX_NAME:
-        raise ValueError(f"a host name has at most {_MAX_NAME} characters")
+        raise AddressError(f"a host name has at most {_MAX_NAME} characters")
     if host.startswith("-"):
-        raise ValueError("a host name does not begin with '-'")
+        raise AddressError("a host name cannot begin with '-'")
     if not _NAME.fullmatch(host):
-        raise ValueError("a host name has only letters, digits, '.', '-' and '_'")
+        raise AddressError("a host name can contain only letters, digits, '.', '-' and '_'")
     if re.fullmatch(r"[\d.]+", host) and "." in host:
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
-            raise ValueError("this is no IPv4 address; one looks like 10.77.0.1") from None
+            raise AddressError("not an IPv4 address; write such as 10.77.0.1") from None
     return host
 
 
 def _split(text: str, example: str) -> tuple[str, str | None]:
     if not text:
-        raise ValueError(f'it is empty: write such as "{example}"')
+        raise AddressError(f'it is empty: write such as "{example}"')
     if _STRAY.search(text):
-        raise ValueError(_without_strays(text, example))
+        only_port = ":" in text and not _STRAY.search(text.rpartition(":")[0])
+        part = AddressPart.PORT if only_port else AddressPart.HOST
+        raise AddressError(_without_strays(text, example), part)
     if "://" in text:
-        raise ValueError(f'leave out the "{text.partition("://")[0]}://": write "{example}"')
+        raise AddressError(f'leave out the "{text.partition("://")[0]}://": write "{example}"')
     if text.startswith("["):
         inside, bracket, rest = text[1:].partition("]")
         if not bracket or ":" not in inside or (rest and not rest.startswith(":")):
-            raise ValueError('an IPv6 address with a port is written "[fd00::1]:2222"')
+            raise AddressError('an IPv6 address with a port is written "[fd00::1]:2222"')
         return check_host(inside), rest[1:] if rest else None
     if text.count(":") > 1:
-        raise ValueError('an IPv6 address stands in brackets: write "[fd00::1]:2222"')
+        raise AddressError('an IPv6 address needs brackets: write "[fd00::1]:2222"')
     host, colon, port = text.partition(":")
     return check_host(host), port if colon else None
 
@@ -182,14 +201,14 @@ def _without_strays(text: str, example: str) -> str:
         _split(repaired, example)
     except ValueError:
         repaired = example
-    return f'there are blanks or quotes inside: write "{repaired}"'
+    return f'it contains blanks or quotes: write "{repaired}"'
 
 
 def _port(text: str, or_auto: bool = False) -> int:
-    """Raises `ValueError` unless the text is a port."""
     more = " or auto" if or_auto else ""
     if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"a port is a number from 1 to 65535{more}")
+        raise AddressError(f"a port is a number from 1 to 65535{more}", AddressPart.PORT)
     if len(text) > 5 or not 1 <= int(text) <= 65535:
-        raise ValueError(f"the port is out of range: write 1 to 65535{more}")
+        message = f"the port is out of range: write 1 to 65535{more}"
+        raise AddressError(message, AddressPart.PORT)
     return int(text)

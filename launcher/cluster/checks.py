@@ -1,11 +1,11 @@
-"""What must hold between the values of a cluster file, each check with its reason.
+"""Checks between the values of a cluster file.
 
-The models have looked at each value alone. Here are the mistakes that otherwise show up on
-some host minutes later: two tasks on one port, a `localhost` that means another machine to
-every host, a placeholder that stays in a command. Nothing is looked up on the network.
+The models check each value alone. These checks find mistakes that otherwise show up on some host
+minutes later: two tasks on one port, a `localhost` that means another machine on every host, an
+unknown placeholder in a command. Nothing is looked up on the network.
 
-A cluster that was repaired after earlier findings holds `UNKNOWN` hosts: whatever is theirs is
-passed over, so that one mistake is reported once.
+A cluster in which wrong values were patched has `UNKNOWN` hosts. They are skipped, so that one
+mistake is reported once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from .addresses import LOCALHOST, bracketed, check_host, is_loopback, join
+from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .fields import nearest
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RUN_WIDE, Names
 from .spec import Cluster
 
 UNKNOWN = ""
-"""The host of a task or of an SSH destination that was too broken to read."""
+"""The host of a task or of an SSH destination that could not be parsed."""
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LONGEST_JOB = 64
@@ -32,35 +32,39 @@ _NO_LOGDIR = frozenset({"logdir"})
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong: its place, what stands there (None: nothing), what to write."""
+class Violation:
+    """One thing that is wrong: its key, the value there (None: none), and what to write.
+
+    `part` is the half of a task's address that is wrong, where one is.
+    """
 
     path: KeyPath
     found: object
     message: str
+    part: AddressPart | None = None
 
 
-def findings(cluster: Cluster) -> Iterator[Finding]:
-    """Everything that is wrong between the values of a cluster, in no particular order."""
+def violations(cluster: Cluster) -> Iterator[Violation]:
+    """Makes all checks between the values of a cluster; the order is arbitrary."""
     for check in _CHECKS:
         yield from check(cluster)
 
 
-def _hosts(cluster: Cluster) -> Iterator[Finding]:
+def _hosts(cluster: Cluster) -> Iterator[Violation]:
     for name, host in cluster.hosts.items():
         path: KeyPath = ("hosts", name)
         try:
             check_host(name)
         except ValueError as error:
-            yield Finding(path, name, f"{error}; a host's name is such as tf1")
+            yield Violation(path, name, f"{error}; write such as tf1")
         if name == LOCALHOST and host.ssh is not None:
-            yield Finding(
+            yield Violation(
                 (*path, "ssh"),
                 str(host.ssh),
-                "localhost is this machine and needs no ssh: give the host another name",
+                "localhost is this machine and has no ssh: give the host another name",
             )
         elif name != LOCALHOST and host.ssh is None:
-            yield Finding(
+            yield Violation(
                 path,
                 None,
                 f'the host has no ssh: write ssh = "{name}", or "user@host:port" '
@@ -68,45 +72,49 @@ def _hosts(cluster: Cluster) -> Iterator[Finding]:
             )
         for key in ("identity", "jump", "known_hosts"):
             if name == LOCALHOST and getattr(host, key) is not None:
-                yield Finding((*path, key), None, f"this machine needs no {key}: leave it out")
+                yield Violation(
+                    (*path, key), None, f"localhost is this machine and has no {key}: remove it"
+                )
 
 
-def _jobs(cluster: Cluster) -> Iterator[Finding]:
+def _jobs(cluster: Cluster) -> Iterator[Violation]:
     if not cluster.jobs:
-        yield Finding(("jobs",), None, "the file has no jobs: write such as [jobs.worker]")
+        yield Violation(("jobs",), None, "the file has no jobs: write such as [jobs.worker]")
     for name, job in cluster.jobs.items():
         path: KeyPath = ("jobs", name)
         if not _JOB.fullmatch(name) or len(name) > _LONGEST_JOB:
-            yield Finding(
+            yield Violation(
                 path,
                 name,
-                "a job's name has only letters, digits, '_' and '-', a letter first, "
-                f"and at most {_LONGEST_JOB} of them",
+                "a job's name must be a letter followed by letters, digits, '_' and '-', "
+                f"at most {_LONGEST_JOB} characters",
             )
         elif job.in_cluster and "-" in name:
             better = name.replace("-", "_")
-            yield Finding(
+            yield Violation(
                 path,
                 name,
-                f"TensorFlow allows no '-' in the name of a cluster job: write jobs.{better}, "
+                f"TensorFlow does not allow '-' in the name of a cluster job: write jobs.{better}, "
                 "or in_cluster = false",
             )
         if name == PREPARE and (
             cluster.run.prepare or any(j.prepare for j in cluster.jobs.values())
         ):
-            yield Finding(path, name, "the prepare lines run under this name: call the job another")
+            yield Violation(
+                path, name, "this name is used for the prepare lines: give the job another name"
+            )
         if job.command is None and cluster.run.command is None:
-            yield Finding(
+            yield Violation(
                 (*path, "command"),
                 None,
                 "the job has no command: write one here, or in [run] for all jobs, "
                 'such as command = ["{python}", "train.py"]',
             )
         if name == "chief" and job.in_cluster and len(job.tasks) > 1:
-            yield Finding(
+            yield Violation(
                 (*path, "tasks", 1),
                 str(job.tasks[1]),
-                "a cluster has one chief: make the others tasks of worker",
+                "a cluster has one chief: move the other tasks to worker",
             )
         if job.in_cluster:
             for owner, env in (("jobs", job.env), ("run", cluster.run.env)):
@@ -118,23 +126,24 @@ def _jobs(cluster: Cluster) -> Iterator[Finding]:
             yield _own_tf_config(("hosts", name, "env"))
 
 
-def _own_tf_config(table: KeyPath) -> Finding:
-    return Finding(
+def _own_tf_config(table: KeyPath) -> Violation:
+    return Violation(
         (*table, "TF_CONFIG"),
         None,
-        "tfmux sets TF_CONFIG for every cluster job: leave it out, or write it in the env of a "
-        "job with in_cluster = false",
+        "tfmux sets TF_CONFIG for every cluster job: remove it, or move it to the env of a job "
+        "with in_cluster = false",
     )
 
 
-def _tasks(cluster: Cluster) -> Iterator[Finding]:
-    """Hosts that are nowhere defined, and ports that are taken twice."""
+def _tasks(cluster: Cluster) -> Iterator[Violation]:
+    """Hosts that are not defined, and ports that are used twice."""
     taken: dict[tuple[object, int], tuple[TaskId, str]] = {}
     called: dict[str, tuple[TaskId, str]] = {}
     for task, path in _every_task(cluster):
         place = cluster.jobs[task.job].tasks[task.index]
         if place.host != LOCALHOST and place.host not in cluster.hosts:
-            yield Finding(path, str(place), _undefined(cluster, place.host))
+            message = _undefined(cluster, place.host)
+            yield Violation(path, str(place), message, AddressPart.HOST)
             continue
         if place.port is None:
             continue
@@ -146,11 +155,12 @@ def _tasks(cluster: Cluster) -> Iterator[Finding]:
                 if name == place.host
                 else f" ({name} and {place.host} are the same machine, by their ssh)"
             )
-            yield Finding(
+            yield Violation(
                 path,
                 str(place),
-                f"port {place.port} of {name} already belongs to {other}{same}: "
+                f"port {place.port} of {name} is already used by {other}{same}: "
                 f'write another port, or "{join(place.host, None)}"',
+                AddressPart.PORT,
             )
             continue
         address = cluster.address(place.host)
@@ -158,34 +168,35 @@ def _tasks(cluster: Cluster) -> Iterator[Finding]:
             continue
         other, name = called.setdefault(join(address.lower(), place.port), (task, place.host))
         if other != task:
-            yield Finding(
+            yield Violation(
                 path,
                 str(place),
                 f"{task} and {other} would both be {join(address, place.port)} to the cluster, "
                 f"because {name} and {place.host} have the same address: write another port, or "
                 f"address in [hosts.{place.host}]",
+                AddressPart.PORT,
             )
 
 
 def _undefined(cluster: Cluster, host: str) -> str:
     if is_loopback(host):
-        return 'this machine is called localhost here: write such as "localhost:2222"'
+        return 'use localhost for this machine: write such as "localhost:2222"'
     if not cluster.hosts:
         return (
-            f'the host {host} is nowhere defined: add [hosts.{_key(host)}] with ssh = "{host}", '
+            f'the host {host} is not defined: add [hosts.{_key(host)}] with ssh = "{host}", '
             "or write localhost for this machine"
         )
-    hint = nearest(host, cluster.hosts, f"add [hosts.{_key(host)}], or take one of these hosts")
-    return f"the host {host} is nowhere defined: {hint}"
+    hint = nearest(host, cluster.hosts, f"add [hosts.{_key(host)}], or use a defined host")
+    return f"the host {host} is not defined: {hint}"
 
 
 def _key(host: str) -> str:
     return host if re.fullmatch(r"[A-Za-z0-9_-]+", host) else f'"{host}"'
 
 
-def _loopback(cluster: Cluster) -> Iterator[Finding]:
-    """`localhost` in the spec of a cluster of several machines: each host would take it for
-    itself, and wait without end for a task that it thinks is its own."""
+def _loopback(cluster: Cluster) -> Iterator[Violation]:
+    """`localhost` in the spec of a cluster of several machines: each host would connect to itself
+    and wait for ever for a task that runs elsewhere."""
     users = {
         cluster.jobs[task.job].tasks[task.index].host: path
         for task, path in reversed(list(_every_task(cluster)))
@@ -198,11 +209,12 @@ def _loopback(cluster: Cluster) -> Iterator[Finding]:
     entry = cluster.hosts.get(LOCALHOST)
     if LOCALHOST in hosts and (entry is None or entry.address is None):
         place: KeyPath = users[LOCALHOST]
-        yield Finding(
+        yield Violation(
             place,
             LOCALHOST,
-            f"localhost means another machine on {remote[0]}: write what the other hosts call "
-            'this one, [hosts.localhost] address = "its-name"',
+            f"localhost means another machine on {remote[0]}: set the name that the other hosts "
+            'use for this one, [hosts.localhost] address = "its-name"',
+            AddressPart.HOST,
         )
     elsewhere = [host for host in hosts if not is_loopback(cluster.address(host))]
     for host in hosts:
@@ -211,15 +223,15 @@ def _loopback(cluster: Cluster) -> Iterator[Finding]:
         if not elsewhere or address == UNKNOWN or not is_loopback(address):
             continue
         if given or host != LOCALHOST:
-            yield Finding(
+            yield Violation(
                 ("hosts", host, "address" if given else "ssh"),
                 bracketed(address),
-                f"{address} means another machine on {elsewhere[0]}: write what the other hosts "
-                f'call {host}, address = "its-name"',
+                f"{address} means another machine on {elsewhere[0]}: set the name that the other "
+                f'hosts use for {host}, address = "its-name"',
             )
 
 
-def _gpus(cluster: Cluster) -> Iterator[Finding]:
+def _gpus(cluster: Cluster) -> Iterator[Violation]:
     for name, host in cluster.hosts.items():
         wanted = 0
         for task, _ in _every_task(cluster):
@@ -228,32 +240,32 @@ def _gpus(cluster: Cluster) -> Iterator[Finding]:
                 continue
             wanted += job.gpus
             if wanted > host.gpus:
-                yield Finding(
+                yield Violation(
                     ("jobs", task.job, "gpus"),
                     job.gpus,
-                    f"with {task} the tasks on {name} ask for {wanted} GPUs, but it has "
-                    f"{host.gpus}: write fewer",
+                    f"with {task} the tasks on {name} need {wanted} GPUs, but it has "
+                    f"{host.gpus}: write a smaller number",
                 )
                 break
 
 
-def _start(cluster: Cluster) -> Iterator[Finding]:
+def _start(cluster: Cluster) -> Iterator[Violation]:
     named: dict[str, KeyPath] = {}
     for number, stage in enumerate(cluster.start.order or ()):
         for index, entry in enumerate(stage):
             path = ("start", "order", number, index)
             if problem := _no_entry(cluster, entry):
-                yield Finding(path, entry, problem)
+                yield Violation(path, entry, problem)
             elif entry in named:
-                yield Finding(path, entry, f"{entry} is already in the order: leave it out here")
+                yield Violation(path, entry, f"{entry} is already in the order: remove it here")
             named.setdefault(entry, path)
     for job in cluster.start.ready:
         if job not in cluster.jobs:
             jobs = f"the jobs are {', '.join(list(cluster.jobs)[:10])}"
-            yield Finding(
+            yield Violation(
                 ("start", "ready", job),
                 job,
-                f"no job has this name: {nearest(job, cluster.jobs, jobs)}",
+                f"there is no such job: {nearest(job, cluster.jobs, jobs)}",
             )
 
 
@@ -261,7 +273,7 @@ def _no_entry(cluster: Cluster, entry: str) -> str | None:
     job, colon, index = entry.partition(":")
     if job not in cluster.jobs:
         jobs = f"the jobs are {', '.join(list(cluster.jobs)[:10])}"
-        return f"no job or task has this name: {nearest(entry, cluster.jobs, jobs)}"
+        return f"there is no such job or task: {nearest(entry, cluster.jobs, jobs)}"
     size = len(cluster.jobs[job].tasks)
     if not colon or index in map(str, range(size)):
         return None
@@ -270,7 +282,7 @@ def _no_entry(cluster: Cluster, entry: str) -> str | None:
     return f"{job} has no such task: write {job}:0" + (f" to {job}:{size - 1}" if size > 1 else "")
 
 
-def _placeholders(cluster: Cluster) -> Iterator[Finding]:
+def _placeholders(cluster: Cluster) -> Iterator[Violation]:
     names = Names(cluster)
     run = cluster.run
     texts: list[tuple[KeyPath, str]] = [
@@ -286,26 +298,28 @@ def _placeholders(cluster: Cluster) -> Iterator[Finding]:
         texts += [(("jobs", name, "collect", i), path) for i, path in enumerate(job.collect)]
     for path, text in texts:
         for problem in names.problems(text):
-            yield Finding(path, text, problem)
+            yield Violation(path, text, problem)
     for problem in names.problems(run.logdir, without=_NO_LOGDIR):
-        yield Finding(("run", "logdir"), run.logdir, problem)
+        yield Violation(("run", "logdir"), run.logdir, problem)
     for problem in names.problems(run.workdir, without=PLAIN - RUN_WIDE, jobs=False):
-        yield Finding(("run", "workdir"), run.workdir, problem)
+        yield Violation(("run", "workdir"), run.workdir, problem)
 
 
-def _logdir(cluster: Cluster) -> Iterator[Finding]:
-    """A log directory must outlive the run's own folder on a host, which is removed."""
+def _logdir(cluster: Cluster) -> Iterator[Violation]:
+    """A log directory must not be in the run's own folder on a host, which is removed."""
     logdir = cluster.run.logdir
     path: KeyPath = ("run", "logdir")
     if logdir.startswith("~") and not (logdir == "~" or logdir.startswith("~/")):
-        yield Finding(path, logdir, 'another user\'s home is not looked up: write "~/…" or "/…"')
+        yield Violation(
+            path, logdir, 'the home of another user is not supported: write "~/…" or "/…"'
+        )
     elif not logdir.startswith(("/", "~")) and any(
         not cluster.is_local(place.host) for job in cluster.jobs.values() for place in job.tasks
     ):
-        yield Finding(
+        yield Violation(
             path,
             logdir,
-            'on other hosts the log directory must be absolute: write "~/…" or "/…" (the copied '
+            'the log directory must be absolute on other hosts: write "~/…" or "/…" (the copied '
             "workdir is removed after the run)",
         )
 
@@ -318,7 +332,7 @@ def _every_task(cluster: Cluster) -> Iterator[tuple[TaskId, KeyPath]]:
 
 
 def _machine(cluster: Cluster, host: str) -> object:
-    """The same for two names of one machine, as far as the file tells."""
+    """A value that is equal for two names of one machine, as far as the file tells."""
     entry = cluster.hosts.get(host)
     if entry is None or entry.ssh is None:
         return LOCALHOST if host == LOCALHOST else ("unknown", host)
@@ -327,7 +341,7 @@ def _machine(cluster: Cluster, host: str) -> object:
     return (entry.ssh.host.lower(), entry.ssh.port or 22, entry.jump)
 
 
-_CHECKS: tuple[Callable[[Cluster], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _hosts,
     _jobs,
     _tasks,

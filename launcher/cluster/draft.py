@@ -1,7 +1,6 @@
-"""A cluster file while it is being edited: its text, what is wrong with it, undo, and the disk.
+"""Draft of a cluster file that is being edited: its text, its problems, undo, and the file on disk.
 
-The text is the truth. A text that is no TOML can be kept and repaired as a text, but is not
-saved: nobody could read it.
+A text that is not valid TOML can be kept and corrected, but not saved.
 """
 
 from __future__ import annotations
@@ -11,55 +10,55 @@ from enum import StrEnum
 from pathlib import Path
 
 from ..errors import ClusterFileError, Problem
-from .clusters import SaveError, Stamp, write
-from .edit import ClusterText
+from .edit import ClusterDocument
 from .file import loads
+from .library import SaveError, Stamp, write
 from .spec import Cluster
 
 _MOST_STEPS = 500
 
 
-class Disk(StrEnum):
-    """How the file stands to what was last read or written here."""
+class FileStatus(StrEnum):
+    """State of the file on disk since it was last read or written here."""
 
-    SAME = "same"
+    UNCHANGED = "unchanged"
     CHANGED = "changed"
-    GONE = "gone"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True)
-class Examined:
-    """What a text says."""
+class ParsedDraft:
+    """Text of a cluster file with all that was read from it."""
 
     text: str
-    document: ClusterText | None
-    """None: it is no TOML."""
+    document: ClusterDocument | None
+    """None: the text is not valid TOML."""
     cluster: Cluster | None
-    """None: something is wrong with it."""
+    """None: there are problems."""
     problems: tuple[Problem, ...]
 
 
-def examine(text: str, path: Path) -> Examined:
-    """Reads a text as the cluster file `path`."""
+def parse(text: str, path: Path) -> ParsedDraft:
+    """Parses a text as the cluster file `path`."""
     try:
-        document: ClusterText | None = ClusterText(text)
+        document: ClusterDocument | None = ClusterDocument(text)
     except ValueError:
         document = None
     try:
         cluster = loads(text, str(path), path.absolute().parent)
     except ClusterFileError as error:
-        return Examined(text, document, None, error.problems)
-    return Examined(text, document, cluster, ())
+        return ParsedDraft(text, document, None, error.problems)
+    return ParsedDraft(text, document, cluster, ())
 
 
 class Draft:
-    """The text of one file, its past, and what is on disk."""
+    """Text of one file with its history."""
 
     def __init__(self, path: Path) -> None:
         """Reads the file; a missing one is an empty text.
 
         Raises:
-            SaveError: it cannot be read as text.
+            SaveError: the file cannot be read as text.
         """
         self.path = path
         text = _read(path)
@@ -67,9 +66,9 @@ class Draft:
         self._saved: str | None = text
         if text is None:
             self._saved, text = None, ""
-        self.now = examine(text, path)
-        self._past: list[Examined] = []
-        self._future: list[Examined] = []
+        self.now = parse(text, path)
+        self._past: list[ParsedDraft] = []
+        self._future: list[ParsedDraft] = []
         self._kind = ""
 
     @property
@@ -77,8 +76,8 @@ class Draft:
         """The text differs from what was last read or written."""
         return self.now.text != self._saved
 
-    def edit(self, change: Examined, kind: str = "") -> None:
-        """Takes a new text; steps of the same `kind` in a row are undone together."""
+    def edit(self, change: ParsedDraft, kind: str = "") -> None:
+        """Sets a new text; consecutive steps of the same `kind` are undone together."""
         if change.text == self.now.text:
             return
         if not kind or kind != self._kind:
@@ -88,7 +87,7 @@ class Draft:
         self.now = change
 
     def undo(self) -> bool:
-        """Takes the last step back; False when there is none."""
+        """Undoes the last step; False when there is none."""
         if not self._past:
             return False
         self._future.append(self.now)
@@ -97,44 +96,44 @@ class Draft:
         return True
 
     def redo(self) -> bool:
-        """Takes an undone step again; False when there is none."""
+        """Redoes an undone step; False when there is none."""
         if not self._future:
             return False
         self._past.append(self.now)
         self.now = self._future.pop()
         return True
 
-    def disk(self) -> Disk:
-        """Looks whether somebody else has written the file."""
+    def file_status(self) -> FileStatus:
+        """Checks whether another program has written the file."""
         stamp = Stamp.of(self.path)
         if stamp == self._stamp:
-            return Disk.SAME
+            return FileStatus.UNCHANGED
         if stamp is None:
-            return Disk.GONE
+            return FileStatus.DELETED
         try:
             text = _read(self.path)
         except SaveError:
-            return Disk.CHANGED
-        if text == self._saved:  # touched, or written anew as it was
+            return FileStatus.CHANGED
+        if text == self._saved:  # only its times have changed
             self._stamp = stamp
-            return Disk.SAME
-        return Disk.CHANGED
+            return FileStatus.UNCHANGED
+        return FileStatus.CHANGED
 
     def reload(self) -> None:
-        """Takes up what is on disk; undo brings the text from before back.
+        """Reads the file again; undo restores the text from before.
 
         Raises:
-            SaveError: it cannot be read.
+            SaveError: the file cannot be read.
         """
         text = _read(self.path)
         if text is None:
-            raise SaveError(f"{self.path} is not there any more")
-        self.edit(examine(text, self.path))
+            raise SaveError(f"{self.path}: the file no longer exists")
+        self.edit(parse(text, self.path))
         self._saved = text
         self._stamp = Stamp.of(self.path)
 
     def accept_disk(self) -> None:
-        """What is on disk now is known, and the text here is to replace it."""
+        """Accepts the file as it is on disk now; the next `save` will replace it."""
         self._stamp = Stamp.of(self.path)
         self._saved = None
 
@@ -142,17 +141,17 @@ class Draft:
         """Writes the text, to another file when one is given.
 
         Raises:
-            SaveError: nobody could read it, or it cannot be written.
+            SaveError: the text is not valid TOML, or the file cannot be written.
         """
         if self.now.document is None:
             first = self.now.problems[0]
-            raise SaveError(f"nobody could read this file: line {first.line}: {first.message}")
+            raise SaveError(f"not valid TOML: fix line {first.line} before saving: {first.message}")
         target = self.path if path is None else path
         self._stamp = write(target, self.now.text)
         self._saved = self.now.text
         if path is not None:
             self.path = path
-            self.now = examine(self.now.text, path)
+            self.now = parse(self.now.text, path)
 
 
 def _read(path: Path) -> str | None:
@@ -161,6 +160,6 @@ def _read(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except UnicodeDecodeError:
-        raise SaveError(f"{path} is not UTF-8: it can only be changed elsewhere") from None
+        raise SaveError(f"{path} is not UTF-8: convert it to UTF-8 first") from None
     except OSError as error:
         raise SaveError(f"{path} cannot be read: {error.strerror}") from None

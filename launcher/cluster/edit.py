@@ -1,7 +1,7 @@
-"""Editing a cluster file as a text: one value changes, comments and order stay.
+"""Editor of cluster files that changes single values and keeps comments and order.
 
-Every edit is checked by reading the result: it must say exactly what was meant, or the edit is
-refused. So a mistake of ours, or of the library that keeps the comments, costs nobody a file.
+Every edit is verified by parsing the result: if it does not have exactly the intended values, the
+edit is refused. So a bug here, or in the library that keeps the comments, cannot damage a file.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _WIDE = 90
 
 
 class EditError(TfmuxError):
-    """The file is written in a form that this edit cannot keep; nothing was changed."""
+    """The file has a form that this edit cannot keep; nothing was changed."""
 
 
-class ClusterText:
-    """The text of a cluster file and what it says. Immutable: an edit gives another one."""
+class ClusterDocument:
+    """Text of a cluster file with its values. Immutable: an edit returns a new document."""
 
     def __init__(self, text: str) -> None:
-        """Reads the text.
+        """Parses the text.
 
         Raises:
-            ValueError: it is no TOML.
+            ValueError: it is not valid TOML.
         """
         self.text = text
         try:
@@ -48,7 +48,7 @@ class ClusterText:
             raise ValueError("the brackets are nested too deeply") from None
 
     def get(self, *path: str | int) -> Any:
-        """The value at a place, None where there is none."""
+        """Returns the value at a path, None if there is none."""
         value: Any = self.data
         for key in path:
             if isinstance(value, dict) and isinstance(key, str):
@@ -60,12 +60,12 @@ class ClusterText:
         return value
 
     def table(self, *path: str) -> Mapping[str, Any]:
-        """The table at a place, empty where there is none."""
+        """Returns the table at a path, empty if there is none."""
         found = self.get(*path)
         return found if isinstance(found, dict) else {}
 
-    def put(self, path: KeyPath, value: Any) -> ClusterText:
-        """Sets a value; None takes the key out. Tables on the way are made.
+    def put(self, path: KeyPath, value: Any) -> ClusterDocument:
+        """Sets a value; None removes the key. Missing tables are created.
 
         Raises:
             EditError: the file's form does not allow it.
@@ -81,8 +81,8 @@ class ClusterText:
             lambda document: _appended(document, path, value),
         )
 
-    def remove(self, *path: str | int) -> ClusterText:
-        """Takes a key or an element of a list out, with what is below it.
+    def remove(self, *path: str | int) -> ClusterDocument:
+        """Removes a key or an element of a list.
 
         Raises:
             EditError: the file's form does not allow it.
@@ -93,8 +93,8 @@ class ClusterText:
             return self.put(path[:-1], values)
         return self.put(path, None)
 
-    def rename(self, path: tuple[str, ...], name: str) -> ClusterText:
-        """Gives a table another name, where it stands.
+    def rename(self, path: tuple[str, ...], name: str) -> ClusterDocument:
+        """Renames a table in place.
 
         Raises:
             EditError: the name is taken, or the file's form does not allow it.
@@ -114,13 +114,13 @@ class ClusterText:
         for form in _forms(path):
             text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
             if text != self.text and _says(text, meant):
-                return ClusterText(text)
+                return ClusterDocument(text)
         return self._edited(meant, lambda document: _rename(document, path, name))
 
-    # what a cluster is made of
+    # hosts and jobs
 
-    def rename_host(self, old: str, new: str) -> ClusterText:
-        """Gives a host another name, in the tasks too.
+    def rename_host(self, old: str, new: str) -> ClusterDocument:
+        """Renames a host, in the tasks as well.
 
         Raises:
             EditError: see `rename`.
@@ -133,8 +133,8 @@ class ClusterText:
                 result = result.put(("jobs", job, "tasks"), moved)
         return result
 
-    def rename_job(self, old: str, new: str) -> ClusterText:
-        """Gives a job another name, in the order and in placeholders too.
+    def rename_job(self, old: str, new: str) -> ClusterDocument:
+        """Renames a job, in the order and in placeholders as well.
 
         Raises:
             EditError: see `rename`.
@@ -167,22 +167,22 @@ class ClusterText:
 
     def _edited(
         self, meant: dict[str, Any], *ways: Callable[[tomlkit.TOMLDocument], str | None]
-    ) -> ClusterText:
-        """The first way whose result says what is meant."""
+    ) -> ClusterDocument:
+        """Returns the result of the first way that gives the intended values."""
         for way in ways:
             try:
                 document = tomlkit.parse(self.text.removeprefix("\ufeff"))
                 text = way(document) or tomlkit.dumps(document)
             except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError):
-                continue  # an odd but valid form: the next way is coarser
+                continue  # an unusual but valid form: the next way changes more
             for form in (_spaced(text, self.text), text):
                 if _says(form, meant):
-                    return ClusterText(form)
-        raise EditError("the file is written in an unusual form: change it on the File page")
+                    return ClusterDocument(form)
+        raise EditError("the file has an unusual form: make this change on the File page")
 
 
 def _spaced(text: str, before: str) -> str:
-    """A blank line before a table that is new, and before the one after it."""
+    """Adds a blank line before a new table, and before the table after it."""
     known = {line for line in before.splitlines() if _ANY_HEADER.match(line)}
     result: list[str] = []
     fresh = False
@@ -222,7 +222,7 @@ def _put_plain(data: dict[str, Any], path: KeyPath, value: Any) -> None:
 
 
 def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
-    """Changes as little as it can; `whole` writes the value anew as a whole."""
+    """Changes as little as possible; with `whole`, replaces the whole value."""
     table = document
     for depth, key in enumerate(path[:-1]):
         if key not in table:
@@ -264,9 +264,9 @@ def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
 
 
 def _appended(document: tomlkit.TOMLDocument, path: KeyPath, value: Any) -> str:
-    """The text with a new table at its end, for files whose tables have no headers."""
+    """Appends a table to the text, for files whose tables have no headers."""
     if not isinstance(value, dict):
-        raise TypeError("only a table can stand there")
+        raise TypeError("only a table can be appended")
     name = ".".join(_quoted(str(key)) for key in path)
     pairs = (f"{_quoted(key)} = {_item(inner).as_string()}" for key, inner in value.items())
     return "\n".join([tomlkit.dumps(document).rstrip("\n"), "", f"[{name}]", *pairs, ""])
@@ -298,7 +298,7 @@ def _item(value: Any) -> Any:
 
 
 def _lines_of(words: list[str]) -> Any:
-    """A long list of texts on several lines, filled up."""
+    """Makes a long list of strings on several lines."""
     rows: list[list[str]] = [[]]
     for word in words:
         text = tomlkit.item(word).as_string()
@@ -310,7 +310,7 @@ def _lines_of(words: list[str]) -> Any:
 
 
 def _change_list(array: Array, values: list[Any]) -> None:
-    """Changes only the elements that differ: those between equal beginnings and ends."""
+    """Replaces only the elements between the equal ones at both ends."""
     old = [item.unwrap() if hasattr(item, "unwrap") else item for item in array]
     start = 0
     while start < min(len(old), len(values)) and _same(old[start], values[start]):
@@ -329,7 +329,7 @@ def _change_list(array: Array, values: list[Any]) -> None:
 
 
 def _keeps_lines(old: Array, values: list[Any]) -> bool:
-    """It stands on several lines already, or will be short enough for one."""
+    """Whether the list has several lines already, or will fit on one."""
     return "\n" in old.as_string() or len(json.dumps(values, ensure_ascii=False)) <= _WIDE
 
 
@@ -338,8 +338,8 @@ def _same(one: object, other: object) -> bool:
 
 
 def _forms(path: tuple[str, ...]) -> list[re.Pattern[str]]:
-    """Match where a table's name may stand, the name between the two groups: in its header and
-    in those of the tables below it; also in dotted keys; also in keys below another header."""
+    """Makes patterns that find a table's name, between two groups: in its header and in those of
+    the tables below it; also in dotted keys; also in keys below another header."""
     outer = r"\s*\.\s*".join(_any_form(name) for name in path[:-1]) + r"[ \t]*\.[ \t]*"
     name = _any_form(path[-1])
     begins = (rf"\[[ \t]*{outer}", rf"(?:\[[ \t]*)?{outer}", rf"(?:\[?[ \t]*{outer})?")
@@ -356,7 +356,7 @@ def _quoted(name: str) -> str:
 
 
 def _rename(document: Any, path: tuple[str, ...], name: str) -> None:
-    """Takes all entries of the table above out and puts them back, one under its new name."""
+    """Removes all entries of the table above and adds them again, one with its new name."""
     table = document
     for key in path[:-1]:
         table = table[key]
@@ -398,8 +398,10 @@ def _reordered(order: list[Any], old: str, new: str) -> list[Any]:
     return [named(stage) for stage in order]
 
 
-def _replaced(text: ClusterText, path: tuple[str, ...], named: Callable[[str], str]) -> ClusterText:
-    """The texts below a table with their placeholders changed."""
+def _replaced(
+    text: ClusterDocument, path: tuple[str, ...], named: Callable[[str], str]
+) -> ClusterDocument:
+    """Replaces placeholders in all strings below a table."""
     for key, value in text.table(*path).items():
         new = _mapped(value, named)
         if new != value:

@@ -18,7 +18,14 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from .addresses import SshDestination, TaskAddress, parse_address, parse_jump
+from .addresses import (
+    AddressError,
+    AddressPart,
+    SshDestination,
+    TaskAddress,
+    parse_address,
+    parse_jump,
+)
 from .patterns import compile_pattern, group_names
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -41,29 +48,35 @@ class Key:
     default: str = ""
 
 
-def wrong(message: str) -> PydanticCustomError:
-    """An error whose text is `message`, word for word."""
-    return PydanticCustomError("cluster_file", "{message}", {"message": message})
+def wrong(message: str, part: AddressPart | None = None) -> PydanticCustomError:
+    """Makes an error whose text is `message`; `part` is the half of an address that is wrong."""
+    return PydanticCustomError("cluster_file", "{message}", {"message": message, "part": part})
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str:
+    """Finds the nearest of `known`; empty when none is near."""
+    matches = difflib.get_close_matches(word[:200].lower(), list(known), n=1, cutoff=0.5)
+    return matches[0] if matches else ""
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`did you mean "x"?` for the nearest of `known`, else `otherwise`."""
-    matches = difflib.get_close_matches(word[:200].lower(), list(known), n=1, cutoff=0.5)
-    return f'did you mean "{matches[0]}"?' if matches else otherwise
+    """Writes `did you mean "x"?` for the nearest of `known`, else `otherwise`."""
+    found = nearest_word(word, known)
+    return f'did you mean "{found}"?' if found else otherwise
 
 
 def text(value: Any) -> str:
-    """A string that a process can be given."""
+    """Validates a string that can be an argument of a process."""
     if not isinstance(value, str):
-        raise wrong('write a text in quotes, such as "…"')
+        raise wrong('write text in quotes, such as "…"')
     if "\0" in value:
-        raise wrong("a NUL character cannot stand here: no process can be given one")
+        raise wrong("a NUL character is not allowed")
     return value
 
 
 def _words(value: Any) -> str:
     if not text(value).strip():
-        raise wrong("it is empty: write a text, or leave the key out")
+        raise wrong("it is empty: write a value, or remove the key")
     return text(value)
 
 
@@ -73,8 +86,8 @@ def _parsed(parse: Callable[[str], Any], kind: type = str) -> PlainValidator:
             return value
         try:
             return parse(text(value))
-        except ValueError as error:
-            raise wrong(str(error)) from None
+        except AddressError as error:
+            raise wrong(str(error), error.part) from None
 
     return PlainValidator(validate)
 
@@ -135,9 +148,11 @@ def _command(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise wrong('write a list of arguments, such as ["{python}", "train.py"]')
     if not value:
-        raise wrong('the command is empty: write its program first, ["{python}", "train.py"]')
+        raise wrong(
+            'the command is empty: write a program and its arguments, ["{python}", "train.py"]'
+        )
     if isinstance(value[0], str) and not value[0].strip():
-        raise wrong("the first argument is empty: it names the program")
+        raise wrong("the first argument is empty: it must be the program")
     return tuple(value)
 
 
@@ -155,9 +170,11 @@ def _table(value: Any) -> Any:
 def _env_name(value: Any) -> str:
     name = _words(value)
     if not _ENV_NAME.fullmatch(name):
-        raise wrong("a variable's name has only letters, digits and '_', and no digit first")
+        raise wrong(
+            "the name of a variable must have only letters, digits and '_', and no digit first"
+        )
     if name.startswith("TFMUX_"):
-        raise wrong("names that begin with TFMUX_ belong to tfmux: choose another one")
+        raise wrong("names that begin with TFMUX_ are reserved: use another name")
     return name
 
 
@@ -166,7 +183,7 @@ def _env_value(value: Any) -> str:
         return str(value)
     if not isinstance(value, str):
         shown = f'"{str(value).lower()}"' if isinstance(value, bool | float) else 'such as "1"'
-        raise wrong(f"the value of a variable is a text: write it in quotes, {shown}")
+        raise wrong(f"the value of a variable must be text: write it in quotes, {shown}")
     return text(value)
 
 
@@ -180,7 +197,7 @@ def _name(value: Any) -> str:
 
 
 def pattern(value: Any) -> str:
-    """A regular expression for log bytes."""
+    """Validates a regular expression over log bytes."""
     _expression(value)
     return text(value)
 
@@ -202,14 +219,14 @@ def _metrics(value: Any) -> str:
 def _python(value: Any) -> str:
     python = _words(value)
     if "/" in python and not python.startswith(("/", "~/")):
-        raise wrong('write an absolute path, "~/…", or the name alone, such as "python3"')
+        raise wrong('write an absolute path, "~/…", or only the name, such as "python3"')
     if python.startswith(("-", "~")) and not python.startswith("~/"):
         raise wrong('write the interpreter\'s path, such as "/usr/bin/python3"')
     return python
 
 
 def one_of(words: type[StrEnum]) -> BeforeValidator:
-    """A word of an enum; another one is answered with the nearest."""
+    """Makes a validator of an enum's words; its error names the nearest word."""
 
     def validate(value: Any) -> StrEnum:
         known = [str(word) for word in words]

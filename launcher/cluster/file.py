@@ -1,8 +1,8 @@
-"""Reading a cluster file: the text becomes a `Cluster`, or a list of everything wrong in it.
+"""Reader of cluster files: makes a `Cluster` of the text, or a list of all problems in it.
 
-All problems are told at once, each with its key, line, what was found and what to write. To
-find what is wrong between the values although some values are wrong themselves, the bad ones
-are replaced by harmless stand-ins after they have been noted.
+All problems are reported at once, each with its key, line, the value there and what to write. To
+check what must hold between values although some are wrong, the wrong ones are replaced by
+stand-ins first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from ..errors import ClusterFileError, Problem
 from .addresses import SshDestination, TaskAddress
-from .checks import UNKNOWN, Finding, findings
+from .checks import UNKNOWN, Violation, violations
 from .key_lines import KeyLines, KeyPath
 from .spec import Cluster, Host, Job, Metrics, RunSettings, Start
 from .toml_errors import toml_problem
@@ -48,9 +48,9 @@ _STAND_INS: dict[str, Any] = {
 def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> Cluster:
     """Reads a cluster file.
 
-    Relative paths in it start from `base`, or else from where the file lies (a run's own copy
-    of its file lies elsewhere). `for_launch` also looks whether the local files and
-    directories it names are there.
+    Relative paths in it start from `base`, by default the file's directory (a run's own copy of
+    its file is elsewhere). `for_launch` also checks that the local files and directories that it
+    names exist.
 
     Raises:
         ClusterFileError: the file cannot be read, or something in it is wrong.
@@ -72,53 +72,54 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: a number of 5,000 digits, too
-        line, finding = toml_problem(error, text, lines)
-        raise ClusterFileError(source, [_problem(finding, line)]) from None
+        line, violation = toml_problem(error, text, lines)
+        raise ClusterFileError(source, [_problem(violation, line)]) from None
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
     raw.setdefault("name", stem or "cluster")
     cluster, wrong = _read(raw)
     if cluster is not None:
         cluster = cluster.based_on(base)
-        between = [*findings(cluster), *(_missing_paths(cluster) if for_launch else ())]
-        wrong += [finding for finding in between if not _covered(finding, wrong)]
+        between = [*violations(cluster), *(_missing_paths(cluster) if for_launch else ())]
+        wrong += [violation for violation in between if not _covered(violation, wrong)]
     if cluster is None or wrong:
         problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
         raise ClusterFileError(source, sorted(problems, key=lambda p: p.line or 0))
     return cluster
 
 
-def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Finding]]:
-    """The cluster, mended where values are wrong (None: past mending), and what is wrong."""
+def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Violation]]:
+    """Validates the tables: the cluster with patched values (None: impossible), and what is
+    wrong."""
     try:
         return Cluster.model_validate(raw), []
     except ValidationError as error:
         details = error.errors(include_url=False)
-    wrong = [_finding(detail, raw) for detail in details]
+    wrong = [_violation(detail) for detail in details]
     meant = {
         (*f.path[:-1], near)
         for f, detail in zip(wrong, details, strict=True)
         if detail["type"] == "extra_forbidden" and (near := _meant(f.path))
     }
     wrong = [f for f in wrong if f.found is not None or f.path not in meant]
-    mended = _copied(raw, 4)
+    patched = _copied(raw, 4)
     try:
-        for finding in wrong:
-            if len(finding.path) == 1:
-                _rehouse(mended, str(finding.path[0]))
-            _mend(mended, finding.path)
+        for violation in wrong:
+            if len(violation.path) == 1:
+                _move_table(patched, str(violation.path[0]))
+            _patch_value(patched, violation.path)
         for path in meant:
             if len(path) > 1:
-                _mend(mended, path)
-        return Cluster.model_validate(mended), wrong
+                _patch_value(patched, path)
+        return Cluster.model_validate(patched), wrong
     except (ValidationError, KeyError, TypeError, IndexError, AttributeError):
         return None, wrong
 
 
-def _mend(raw: dict[str, Any], path: KeyPath) -> None:
-    """Puts a stand-in where a value is wrong, or leaves its key out.
+def _patch_value(raw: dict[str, Any], path: KeyPath) -> None:
+    """Replaces a wrong value by a stand-in, or removes its key.
 
     Raises:
-        KeyError, TypeError, IndexError: there is nothing that could stand in.
+        KeyError, TypeError, IndexError: there is no stand-in for it.
     """
     first, *rest = path
     if not rest and first in _NAMED:
@@ -145,8 +146,8 @@ def _mend(raw: dict[str, Any], path: KeyPath) -> None:
         table.pop(field, None)
 
 
-def _rehouse(raw: dict[str, Any], table: str) -> None:
-    """Puts a table with a wrong name where it was meant to be."""
+def _move_table(raw: dict[str, Any], table: str) -> None:
+    """Copies a table with a wrong name to the place that was meant."""
     near = _meant((table,))
     if _is_job(raw.get(table)) and table not in _TABLES:
         raw.setdefault("jobs", {}).setdefault(table, raw[table])
@@ -159,37 +160,38 @@ def _is_job(value: object) -> bool:
 
 
 def _copied(value: Any, levels: int) -> Any:
-    """A copy of the outer levels: all that mending touches, however deep the rest is."""
+    """Copies the outer levels, which are all that is patched, however deep the rest is."""
     if levels and isinstance(value, dict):
         return {key: _copied(inner, levels - 1) for key, inner in value.items()}
     return list(value) if levels and isinstance(value, list) else value
 
 
-def _covered(finding: Finding, wrong: list[Finding]) -> bool:
-    """Something at the same place has been noted already, and may well be the cause."""
-    paths = ((finding.path, other.path) for other in wrong)
+def _covered(violation: Violation, wrong: list[Violation]) -> bool:
+    """Something at the same place is wrong already, and may be the cause."""
+    paths = ((violation.path, other.path) for other in wrong)
     return any(mine[: len(its)] == its[: len(mine)] for mine, its in paths)
 
 
-def _finding(detail: ErrorDetails, raw: dict[str, Any]) -> Finding:
+def _violation(detail: ErrorDetails) -> Violation:
     path = tuple(key for key in detail["loc"] if key != "[key]")
     match detail["type"]:
         case "missing" if path[-1] == "tasks":
             message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
-            return Finding(path, None, message)
+            return Violation(path, None, message)
         case "missing":
-            return Finding(path, None, "the file has no jobs: write such as [jobs.worker]")
+            return Violation(path, None, "the file has no jobs: write such as [jobs.worker]")
         case "extra_forbidden":
-            return Finding(path, detail["input"], _unknown(path, detail["input"]))
+            return Violation(path, detail["input"], _unknown(path, detail["input"]))
         case "model_type" | "model_attributes_type" | "dict_type":
-            return Finding(path, detail["input"], f"write a table: [{_dotted(path)}]")
+            return Violation(path, detail["input"], f"write a table: [{_dotted(path)}]")
         case "tuple_type":
-            return Finding(path, detail["input"], "write a list")
-    return Finding(path, detail["input"], detail["msg"])
+            return Violation(path, detail["input"], "write a list")
+    part = detail.get("ctx", {}).get("part")
+    return Violation(path, detail["input"], detail["msg"], part)
 
 
 def _known(table: KeyPath) -> list[str]:
-    """The keys that a table may have."""
+    """Lists the keys that a table may have."""
     if not table:
         return list(Cluster.model_fields)
     return list(_TABLES[str(table[0])].model_fields)
@@ -201,21 +203,21 @@ def _meant(path: KeyPath) -> str:
 
 
 def _unknown(path: KeyPath, value: object) -> str:
-    """What to write in place of an unknown key."""
+    """Says what to write in place of an unknown key."""
     key, table = str(path[-1]), path[:-1]
     if not table and _is_job(value):
         return f"unknown table: a job is written [jobs.{key}]"
-    homes = [name for name, model in _TABLES.items() if key in model.model_fields]
-    if homes and not (table and table[0] in homes):
-        home = homes[0] if homes[0] not in _NAMED else f"{homes[0]}.NAME"
-        return f"unknown key here: {key} belongs in [{home}]"
+    tables = [name for name, model in _TABLES.items() if key in model.model_fields]
+    if tables and not (table and table[0] in tables):
+        right = tables[0] if tables[0] not in _NAMED else f"{tables[0]}.NAME"
+        return f"unknown key here: {key} belongs in [{right}]"
     if near := _meant(path):
         return f'unknown key: did you mean "{near}"?'
     return f"unknown key: the keys here are {', '.join(_known(table))}"
 
 
-def _missing_paths(cluster: Cluster) -> Iterator[Finding]:
-    """Files and directories of this machine that the file names and that are not there."""
+def _missing_paths(cluster: Cluster) -> Iterator[Violation]:
+    """Local files and directories that the file names and that do not exist."""
     run = cluster.run
     folders: list[tuple[KeyPath, str]] = [(("run", "data", i), p) for i, p in enumerate(run.data)]
     if "{" not in run.workdir:
@@ -224,38 +226,35 @@ def _missing_paths(cluster: Cluster) -> Iterator[Finding]:
         folders += [(("jobs", name, "data", i), path) for i, path in enumerate(job.data)]
     for place, path in folders:
         if path and not cluster.local_path(path).is_dir():
-            yield Finding(place, path, f"there is no directory {cluster.local_path(path)}")
+            yield Violation(place, path, f"no such directory: {cluster.local_path(path)}")
     for name, host in cluster.hosts.items():
         for key, file in (("identity", host.identity), ("known_hosts", host.known_hosts)):
             if file and not cluster.local_path(file).is_file():
-                yield Finding(
-                    ("hosts", name, key), file, f"there is no file {cluster.local_path(file)}"
-                )
+                message = f"no such file: {cluster.local_path(file)}"
+                yield Violation(("hosts", name, key), file, message)
 
 
 def _bytes(path: Path) -> bytes:
-    # Not to wait without end for a pipe that nobody writes to.
+    # A named pipe without a writer would block the open for ever.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise ValueError("this is not a file: save the cluster in one")
+            raise ValueError("not a regular file")
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
-        raise ValueError("the file is larger than 16 MiB: this cannot be a cluster file")
+        raise ValueError("larger than 16 MiB: this cannot be a cluster file")
     return data
 
 
 def _why(path: Path, error: OSError | ValueError) -> str:
     if isinstance(error, IsADirectoryError) or (isinstance(error, ValueError) and path.is_dir()):
-        return "this is a directory: name the file in it"
+        return "is a directory: give the file in it"
     if isinstance(error, FileNotFoundError):
         near = difflib.get_close_matches(path.name, _siblings(path), n=1)
-        return "there is no such file" + (
-            f': did you mean "{_printable(near[0])}"?' if near else ""
-        )
+        return "no such file" + (f': did you mean "{_printable(near[0])}"?' if near else "")
     if isinstance(error, PermissionError):
-        return "the file may not be read: look at its permissions"
+        return "permission denied"
     if isinstance(error, OSError):
-        return f"the file cannot be read: {error.strerror}"
+        return f"cannot be read: {error.strerror}"
     return str(error)
 
 
@@ -272,20 +271,21 @@ def _decoded(data: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         found = f"byte 0x{data[error.start]:02x}"
-        message = "the file is not UTF-8: save it as UTF-8"
+        message = "not UTF-8: save the file as UTF-8"
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             message = "the file is UTF-16: save it as UTF-8"
         raise ClusterFileError(source, [Problem("", line, found, message)]) from None
 
 
-def _problem(finding: Finding, line: int | None) -> Problem:
-    found = "" if finding.found is None else _shown(finding.found)
-    key = _printable(_dotted(finding.path))
-    return Problem(key, line, found, _printable(finding.message), finding.path)
+def _problem(violation: Violation, line: int | None) -> Problem:
+    found = "" if violation.found is None else _shown(violation.found)
+    key = _printable(_dotted(violation.path))
+    path = violation.path if violation.part is None else (*violation.path, str(violation.part))
+    return Problem(key, line, found, _printable(violation.message), path)
 
 
 def _shown(found: object) -> str:
-    """What stands in the file, short and harmless to a terminal."""
+    """Formats a value of the file, shortened and without control characters."""
     match found:
         case str():
             quoted = '"' + _printable(found[: _SHOWN + 1]) + '"'
@@ -303,7 +303,7 @@ def _shown(found: object) -> str:
 
 
 def _dotted(path: KeyPath) -> str:
-    """`jobs.ps.tasks[0]`, as one would say it."""
+    """Formats a path of keys: `jobs.ps.tasks[0]`."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -316,6 +316,5 @@ def _dotted(path: KeyPath) -> str:
 
 
 def _printable(text: str) -> str:
-    """Control characters and unpaired surrogates as escapes: a file's text must not steer the
-    terminal that shows it."""
+    """Escapes control characters and unpaired surrogates: a file must not act on the terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,8 +1,8 @@
-"""On which line of a TOML text each key and each element of a list stands.
+"""Line numbers of the keys and list elements of a TOML text.
 
-`tomllib` gives values without places, and tomlkit's items have none either; an error that
-names no line sends people searching. This is no second parser: it walks over a text that
-`tomllib` has accepted, and of a broken one it covers what comes before the break.
+Neither `tomllib` nor tomlkit gives line numbers, which error messages need. This is not a second
+parser: it scans a text that `tomllib` has accepted, and of an invalid text the part before the
+error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 
 class KeyLines:
-    """The places in one text; lines count from 1."""
+    """Line numbers of one text, counted from 1."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -36,15 +36,15 @@ class KeyLines:
         self._lines: dict[KeyPath, int] = {}
         self._repeats: dict[KeyPath, int] = {}
         self.last = 1
-        """The line of the last key or element that was begun."""
+        """The line of the last key or element."""
         self._paths: dict[int, KeyPath] = {}
         try:
             self._document()
-        except (_BrokenOff, RecursionError):
-            pass  # the text is broken there, and tomllib has said so better
+        except (_SyntaxError, RecursionError):
+            pass  # not TOML from here on; tomllib reports it
 
     def of(self, path: KeyPath) -> int | None:
-        """The line of a key, else of the nearest table or list around it."""
+        """Returns the line of a key, else of the nearest table or list around it."""
         while path:
             if path in self._lines:
                 return self._lines[path]
@@ -52,7 +52,7 @@ class KeyLines:
         return None
 
     def on(self, line: int) -> KeyPath:
-        """The last key or element that begins on a line; empty where none does."""
+        """Returns the last key or element that begins on a line; empty if there is none."""
         return self._paths.get(line, ())
 
     def _document(self) -> None:
@@ -131,7 +131,7 @@ class KeyLines:
             self._at += 1
             self._skip(_BLANK)
         elif not self._text.startswith(end, self._at):
-            raise _BrokenOff
+            raise _SyntaxError
 
     def _dotted(self) -> list[str]:
         names = []
@@ -157,18 +157,18 @@ class KeyLines:
     def _take(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)
         if match is None:
-            raise _BrokenOff
+            raise _SyntaxError
         self._at = match.end()
         return match[0]
 
     def _expect(self, sign: str) -> None:
         if not self._text.startswith(sign, self._at):
-            raise _BrokenOff
+            raise _SyntaxError
         self._at += len(sign)
 
 
-class _BrokenOff(Exception):
-    """The text is no TOML from here on."""
+class _SyntaxError(Exception):
+    """The text is not TOML from here on."""
 
 
 def _plain(key: str) -> str:
@@ -179,4 +179,4 @@ def _plain(key: str) -> str:
     try:
         return next(iter(tomllib.loads(f"{key} = 0")))
     except tomllib.TOMLDecodeError:
-        raise _BrokenOff from None
+        raise _SyntaxError from None

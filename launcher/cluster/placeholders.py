@@ -1,7 +1,7 @@
-"""`{python}`, `{port.worker.0}` and their like in the texts of a cluster file.
+"""Placeholders such as `{python}` and `{port.worker.0}` in the texts of a cluster file.
 
-`{{` and `}}` are literal braces. `Names` knows what a cluster can say (for checking, before
-anything is known of the hosts); `expand` puts in what a plan knows.
+`{{` and `}}` are literal braces. `Names` checks texts before anything is known of the hosts;
+`expand` replaces placeholders by the values of a plan.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from .fields import nearest
+from .fields import nearest, nearest_word
 from .spec import Cluster
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _LITERAL = {"{{": "{", "}}": "}"}
 
 RUN_WIDE = frozenset({"name", "run_id"})
-"""What is the same for every task on every host."""
+"""Placeholders with the same value for every task on every host."""
 
 PLAIN = RUN_WIDE | {
     "python", "job", "index", "host", "port", "address", "ps_hosts", "worker_hosts", "cluster",
@@ -27,10 +27,10 @@ _OF_TASK = ("host", "port", "address")
 
 
 def expand(text: str, *values: Mapping[str, str]) -> str:
-    """Puts the values in; the first mapping that has a name wins.
+    """Replaces the placeholders; the first mapping that has a name wins.
 
     Raises:
-        KeyError: a placeholder has no value, or a brace stands alone.
+        KeyError: a placeholder has no value, or a brace has no partner.
     """
     if "{" not in text and "}" not in text:
         return text
@@ -48,7 +48,7 @@ def expand(text: str, *values: Mapping[str, str]) -> str:
 
 
 class Names:
-    """The placeholders that mean something in one cluster."""
+    """The placeholders of one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._sizes = {name: len(job.tasks) for name, job in cluster.jobs.items()}
@@ -56,20 +56,20 @@ class Names:
     def problems(
         self, text: str, without: frozenset[str] = frozenset(), jobs: bool = True
     ) -> Iterator[str]:
-        """What is wrong with the placeholders of a text, a sentence each.
+        """Checks the placeholders of a text; yields a sentence for each that is wrong.
 
-        `without` are names that mean something elsewhere, but not in this text; neither do
-        those that name a job when `jobs` is false.
+        `without` are names that are not allowed in this text; names with a job in them are
+        allowed only with `jobs`.
         """
         for match in _TOKEN.finditer(text):
             if match[0] in _LITERAL:
                 continue
             if match[1] is None:
-                yield f"a single {match[0]} is no placeholder: write {match[0] * 2} for a brace"
+                yield f"single {match[0]}: write {match[0] * 2} for a literal brace"
             elif problem := self._problem(match[1]):
                 yield problem
             elif match[1] in without or ("." in match[1] and not jobs):
-                yield f"{match[0]} has no meaning here: leave it out"
+                yield f"{match[0]} is not available here: remove it"
 
     def _problem(self, name: str) -> str | None:
         if name in PLAIN:
@@ -81,19 +81,18 @@ class Names:
             return self._no_job(name, rest[0]) or self._no_index(name, *rest)
         shown = name if len(name) <= 60 else name[:59] + "…"
         if not re.fullmatch(r"[A-Za-z_][\w.]*", name):
-            return f"{{{shown}}} is no placeholder: write {{{{ and }}}} for braces that stay"
+            return f"{{{shown}}} is not a placeholder: write {{{{ and }}}} for literal braces"
         known = [*PLAIN, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]
         known += [f"{kind}.{job}.0" for kind in _OF_TASK for job in self._sizes]
-        hint = nearest(name, known, "write {{ and }} for braces that stay")
-        if hint.startswith("did"):
-            hint = hint.replace('"', "{", 1).replace('"', "}", 1)
-        return f"the placeholder {{{shown}}} is unknown: {hint}"
+        near = nearest_word(name, known)
+        hint = f"did you mean {{{near}}}?" if near else "write {{ and }} for literal braces"
+        return f"unknown placeholder {{{shown}}}: {hint}"
 
     def _no_job(self, name: str, job: str) -> str | None:
         if job in self._sizes:
             return None
         have = f"the jobs are {', '.join(list(self._sizes)[:10])}"
-        return f"{{{name[:60]}}} names no job: {nearest(job, self._sizes, have)}"
+        return f"{{{name[:60]}}}: there is no job {job[:60]}: {nearest(job, self._sizes, have)}"
 
     def _no_index(self, name: str, job: str, index: str) -> str | None:
         size = self._sizes[job]
@@ -105,4 +104,4 @@ class Names:
         ):
             return None
         last = f"0 to {size - 1}" if size > 1 else "0"
-        return f"{{{name[:60]}}} names no task: the indices of {job} are {last}"
+        return f"{{{name[:60]}}}: there is no such task: the indices of {job} are {last}"

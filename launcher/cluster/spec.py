@@ -1,8 +1,8 @@
-"""What a cluster file says, as typed, frozen models: one model a table, one field a key.
+"""Model of a cluster file: typed and frozen, one class for each table, one field for each key.
 
-The models check each value for itself; what holds between values (a host that is nowhere
-defined, a port used twice) is looked at by `checks`, and `file.load` does both and
-names the lines. A model made in code is therefore well-formed, not necessarily sensible.
+The classes check each value alone; `checks` checks what must hold between values (an undefined
+host, a port used twice); `file.load` does both and finds the lines. A model made in code is
+therefore well-formed, but not necessarily consistent.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ DEFAULT_LOG_LIMIT = 10 * 1024**3
 
 
 class Success(StrEnum):
-    """Whose clean exit makes a run a success."""
+    """Tasks whose exit with status 0 makes a run a success."""
 
     CHIEF = "chief"
     ALL = "all"
 
 
 class OnFailure(StrEnum):
-    """What a task's failure does to the run."""
+    """Effect of a task's failure on the run."""
 
     STOP = "stop"
     KEEP = "keep"
@@ -75,10 +75,18 @@ class OnFailure(StrEnum):
 
 
 class OnDisconnect(StrEnum):
-    """What a host does when its lease has ended without a launcher."""
+    """What a host does with its tasks when its lease has ended without a launcher."""
 
     STOP = "stop"
     KEEP = "keep"
+
+
+class OnHangup(StrEnum):
+    """What happens to a run when the program that launched it disappears without detaching: its
+    terminal was closed, or it was killed."""
+
+    KILL = "kill"
+    DETACH = "detach"
 
 
 @dataclass(frozen=True)
@@ -88,26 +96,26 @@ class Listening:
 
 @dataclass(frozen=True)
 class Started:
-    """Ready as soon as its process runs."""
+    """Ready as soon as the process has been started."""
 
 
 @dataclass(frozen=True)
 class LogMatches:
-    """Ready when a line of its log matches the regular expression (over bytes)."""
+    """Ready when a line of the log matches the regular expression (over bytes)."""
 
     pattern: str
 
 
 @dataclass(frozen=True)
 class After:
-    """Ready that many seconds after its start."""
+    """Ready a number of seconds after the start."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Ready when it has ended well. Not for a cluster file: the `prepare` lines have it."""
+    """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
 
 
 Readiness = Listening | Started | LogMatches | After | Finished
@@ -134,7 +142,7 @@ def _ready(value: Any) -> Readiness:
 
 
 def ready_value(ready: Readiness) -> str | dict[str, str | float]:
-    """A readiness as the cluster file writes it."""
+    """Returns a readiness as a cluster file's value."""
     match ready:
         case Listening():
             return "listening"
@@ -153,7 +161,7 @@ def _order(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         raise wrong(form)
     if any(isinstance(stage, str) for stage in value):
-        raise wrong(f"{form}: every stage stands in brackets of its own")
+        raise wrong(f"{form}: each stage needs brackets of its own")
     return tuple(value)
 
 
@@ -186,7 +194,7 @@ _AS_SSH = "as `ssh` does"
 
 
 class Host(_Table):
-    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this one and has no `ssh`."""
+    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`."""
 
     ssh: Annotated[
         Destination | None,
@@ -300,7 +308,7 @@ class Job(_Table):
 
 
 class RunSettings(_Table):
-    """`[run]`: what holds for every task, and the rules of the run. Times are seconds."""
+    """`[run]`: settings of all tasks, and the rules of the run. Times are seconds."""
 
     command: Annotated[
         Command | None, Key("program and arguments for every job that has no command of its own")
@@ -335,6 +343,14 @@ class RunSettings(_Table):
         one_of(OnDisconnect),
         Key("what a host does when it has lost the launcher"),
     ] = OnDisconnect.STOP
+    on_hangup: Annotated[
+        OnHangup,
+        one_of(OnHangup),
+        Key(
+            "what happens to the run when the program that launched it disappears without "
+            "detaching. Its terminal was closed, or it was killed"
+        ),
+    ] = OnHangup.KILL
     lease: Annotated[
         Lease, Key("seconds for which a host waits for a lost launcher before it acts")
     ] = 600.0
@@ -367,7 +383,7 @@ class RunSettings(_Table):
 
 
 class Start(_Table):
-    """`[start]`: the order of the stages and what a stage waits for."""
+    """`[start]`: the order of the stages, and when a task is ready."""
 
     order: Annotated[
         Order | None,
@@ -385,8 +401,6 @@ class Start(_Table):
             '`"listening"` in the cluster, otherwise `"started"`',
         ),
     ] = field(default_factory=dict)
-    warm: Flag = False
-    """Read and checked, so that a file that has it is valid; nothing depends on it."""
 
 
 class Metrics(_Table):
@@ -406,8 +420,7 @@ class Metrics(_Table):
 class Cluster(_Table):
     """A whole cluster file.
 
-    `base` is the directory that relative paths of the file start from: a property of where the
-    file lies, not a key of it.
+    `base` is the directory that relative paths in the file start from; it is not a key.
     """
 
     name: Annotated[
@@ -426,33 +439,33 @@ class Cluster(_Table):
 
     @property
     def base(self) -> Path:
-        """The directory of the file, absolute."""
+        """The absolute directory that relative paths start from."""
         return self._base
 
     def based_on(self, folder: Path) -> Cluster:
-        """The same cluster, its relative paths starting from `folder`."""
+        """Returns a copy whose relative paths start from `folder`."""
         copy = self.model_copy()
         copy._base = folder.absolute()
         return copy
 
     def local_path(self, path: str) -> Path:
-        """A path of this machine that the file names, absolute; `~` is the user's home."""
+        """Makes a path of this machine absolute; `~` is the user's home."""
         return Path(os.path.normpath(self._base / os.path.expanduser(path)))
 
     def address(self, host: str) -> str:
-        """What other hosts call `host`: its `address`, else its SSH host name."""
+        """Returns the address of `host` for other hosts: `address`, else its SSH host name."""
         entry = self.hosts.get(host)
         if entry is not None and entry.address is not None:
             return entry.address
         return LOCALHOST if entry is None or entry.ssh is None else entry.ssh.host
 
     def is_local(self, host: str) -> bool:
-        """`host` is this machine."""
+        """Whether `host` is this machine."""
         entry = self.hosts.get(host)
         return entry is None or entry.ssh is None
 
     def in_spec(self, job: str) -> bool:
-        """The job stands in the cluster spec: an evaluator has a role but no place in it."""
+        """Whether the job is in the cluster spec; an evaluator is not."""
         return self.jobs[job].in_cluster and job != "evaluator"
 
     @property

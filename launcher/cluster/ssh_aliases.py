@@ -1,6 +1,6 @@
-"""Host names that the user's own SSH configuration knows, for completion.
+"""Host names of the user's SSH configuration, for completion.
 
-Only names are read: what an alias means is asyncssh's business when it logs in.
+Only names are read; the options of a host are read by asyncssh when it logs in.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ _MOST = 2000
 
 
 def aliases(config: Path | None = None) -> list[str]:
-    """The `Host` names of `~/.ssh/config` and the files it includes, in their order.
+    """Lists the `Host` names of `~/.ssh/config` and the files it includes, in their order.
 
-    Patterns (`*`, `?`, `!`) name no host and are left out, and so is what cannot be read.
+    Patterns (`*`, `?`, `!`) and files that cannot be read are skipped.
     """
     start = Path("~/.ssh/config").expanduser() if config is None else config
     found: dict[str, None] = {}
@@ -44,7 +44,7 @@ def _read(path: Path, home: Path, found: dict[str, None], depth: int) -> None:
 
 
 def _words(line: str) -> list[str]:
-    """A line's keyword and arguments; `Keyword=value` is the same as `Keyword value`."""
+    """Splits a line into keyword and arguments; `Keyword=value` is valid as well."""
     keyword, _, rest = line.strip().replace("=", " ", 1).partition(" ")
     try:
         return [keyword, *shlex.split(rest, comments=True)] if keyword[:1] != "#" else []

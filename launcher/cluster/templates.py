@@ -1,6 +1,6 @@
-"""Cluster files to begin with, one for each way that people train.
+"""Templates of cluster files, one for each common way to train.
 
-The texts are files, not models: their comments are half of what they are for.
+They are made as text, not from the model, because they have comments.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from .addresses import LOCALHOST
 
 _ASYNC = """[run]
-# The bundled trainer: put your own program in its place. What stands in braces is filled in.
+# The bundled trainer: replace it by your own program. Placeholders in braces are filled in.
 command = ["{python}", "{trainer}", "async", "--job_name={job}", "--task_index={index}",
            "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--logdir={logdir}",
            "--steps=2000"]
@@ -33,7 +33,7 @@ success = "{success}"
 
 @dataclass(frozen=True)
 class Template:
-    """One way to begin; `remote` templates want hosts."""
+    """One template; `remote` templates need hosts."""
 
     key: str
     title: str
@@ -57,10 +57,10 @@ TEMPLATES = (ONE_MACHINE, PS_WORKERS, PS_STRATEGY, ALL_REDUCE, ANY_SCRIPT)
 
 
 def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path) -> str:
-    """The text of a new cluster file.
+    """Renders the text of a new cluster file.
 
-    `hosts` are names and SSH destinations; without any, the tasks run on this machine.
-    `folder` is where the user's script lies.
+    `hosts` maps names to SSH destinations; without any, the tasks run on this machine. `folder` is
+    the directory of the user's script.
     """
     names = list(hosts) or [LOCALHOST]
     port = "2222" if hosts else "auto"

@@ -1,13 +1,14 @@
-"""Broken TOML explained: where, what stands there, and what to write instead.
+"""Explanations of TOML syntax errors: the line, its text, and what to write instead.
 
-`tomllib` says "Invalid value (at line 3, column 7)" to someone who has forgotten the quotes.
+`tomllib` reports forgotten quotes as "Invalid value (at line 3, column 7)". Its exceptions have no
+other value than that text, so the advice depends on it.
 """
 
 from __future__ import annotations
 
 import re
 
-from .checks import Finding
+from .checks import Violation
 from .key_lines import KeyLines
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -15,10 +16,10 @@ _PAIR = re.compile(r"\s*(?P<key>[\w.\"'-]+)\s*=\s*(?P<value>[^#\n]*)")
 _UNFINISHED = ("Unterminated", "Unclosed", "Expected ']'", "Invalid value")
 
 
-def toml_problem(error: Exception, text: str, lines: KeyLines) -> tuple[int, Finding]:
-    """The line (from 1), and the key, the text of that line, and what to write instead.
+def toml_problem(error: Exception, text: str, lines: KeyLines) -> tuple[int, Violation]:
+    """Finds the line (from 1), and the key, the text of that line, and what to write instead.
 
-    `error` is what `tomllib.loads(text)` raised, `lines` is how far the text could be followed.
+    `error` is what `tomllib.loads(text)` raised, `lines` has the lines before the error.
     """
     said = str(error)
     place = _PLACE.search(said)
@@ -34,48 +35,48 @@ def toml_problem(error: Exception, text: str, lines: KeyLines) -> tuple[int, Fin
     else:
         line = text.rstrip().count("\n") + 1
     found = _line_text(text, line)
-    return line, Finding(lines.on(line)[:4], found, _advice(what, found))
+    return line, Violation(lines.on(line)[:4], found, _advice(what, found))
 
 
 def _advice(what: str, found: str) -> str:
     pair = _PAIR.match(found)
     value = pair["value"].strip() if pair else ""
     if what == "too deep":
-        return "the brackets are nested too deeply: no key needs more than two"
+        return "the brackets are nested too deeply: no key needs more than two levels"
     if what.startswith("Cannot overwrite"):
-        return "this key or table stands twice: keep one of them"
+        return "this key or table is defined twice: keep one of them"
     if what.startswith("Cannot declare"):
         table = found.strip().strip("[]")
-        return f"the table [{table}] stands twice: put its keys into one"
+        return f"the table [{table}] is defined twice: put its keys into one"
     if what.startswith("Exceeds the limit"):
-        return "there is a number with thousands of digits: write a smaller one"
+        return "the number has too many digits"
     if pair and not value:
-        return f'a value is missing: write such as {pair["key"]} = "…"'
+        return f'the value is missing: write such as {pair["key"]} = "…"'
     if value in ("True", "False", "TRUE", "FALSE", "yes", "no", "on", "off"):
         better = "true" if value.lower() in ("true", "yes", "on") else "false"
         return f"write {better}"
     if pair and what.startswith("Invalid value") and re.match(r"[A-Za-z_~/{$%]", value):
         if not value.startswith("{") and '"' not in value:
-            return f'a text stands in quotes: write {pair["key"]} = "{value}"'
+            return f'text needs quotes: write {pair["key"]} = "{value}"'
     if what.startswith("Invalid value") and (
         bare := re.search(r"[\[,]\s*([A-Za-z_][^\s,\]]*)", value)
     ):
-        return f'a text stands in quotes: write "{bare[1]}"'
+        return f'text needs quotes: write "{bare[1]}"'
     if what.startswith("Unescaped '\\'"):
         return "a backslash in double quotes begins an escape: write \\\\, or use single quotes"
     if what.startswith("Illegal character '\\n'") or what.startswith("Unterminated"):
-        return "a text is not closed: its quotes begin here and do not end on this line"
+        return "the closing quote is missing on this line"
     if what.startswith("Illegal character"):
-        return f"{what[0].lower()}{what[1:]}: a text cannot hold it as it is"
+        return f"{what[0].lower()}{what[1:]}: write it as an escape"
     if what.startswith("Unclosed array") or (value.startswith("[") and "]" not in value):
-        return "a list is not closed: a ']' or a comma is missing"
+        return "the list is not closed: a ']' or a comma is missing"
     if what.startswith("Expected '=' after a key"):
-        return 'write key = value; a key with blanks or dots stands in quotes, "such as.this"'
+        return 'write key = value; a key with blanks or dots needs quotes, "such as.this"'
     if what.startswith(("Expected newline", "Invalid statement")):
         return "write one key = value on each line"
     if value.startswith("{") and "}" not in value:
-        return "a table in braces stands on one line: write key = { a = 1, b = 2 }"
-    return f"this is no valid TOML: {what[0].lower()}{what[1:]}"
+        return "a table in braces must be on one line: write key = { a = 1, b = 2 }"
+    return f"not valid TOML: {what[0].lower()}{what[1:]}"
 
 
 def _line_text(text: str, line: int) -> str:

@@ -1,8 +1,8 @@
-"""A cluster's hosts as containers of one machine, each with an SSH server and its GPUs.
+"""Compose file with a container for each host of a cluster: an SSH server and its GPUs.
 
-The Compose file stands alone: the image is described in it, and the one thing that it needs
-beside it is a public key. The cluster file that goes with it is the original one with the
-containers as hosts; comments and order are kept.
+The Compose file is self-contained (the image is described in it) except for one public key that
+must lie beside it. The cluster file that goes with it is the original one with the containers as
+hosts; comments and order are kept.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
+import yaml
 from tomlkit import TOMLDocument
 from tomlkit.items import Table
 
 from ..cluster.addresses import LOCALHOST, join
 from ..cluster.spec import DEFAULT_LOGDIR, Cluster
-from .yaml import dump
 
 FIRST_PORT = 2201
 KEY = "id_ed25519"
 PYTHON = "/usr/local/bin/python3"
 _AUTHORIZED = "/etc/tfmux/authorized_keys"
 
-HEAD = """\
+_HEAD = """\
 # The hosts of the cluster {name!r} as containers, each with an SSH server{gpus}.
 # Beside this file there must be a public key, {key}.pub:
 #     ssh-keygen -t ed25519 -N "" -f {key}
@@ -36,14 +36,14 @@ HEAD = """\
 
 
 def compose(cluster: Cluster, *, gpus: bool = True) -> str:
-    """The Compose file; without `gpus` the containers get none, whatever the cluster says."""
+    """Renders the Compose file; without `gpus` the containers get none."""
     some = gpus and any(host.gpus for host in cluster.hosts.values())
-    head = HEAD.format(name=cluster.name, gpus=" and its GPUs" if some else "", key=KEY)
-    return head + dump(model(cluster, gpus=gpus))
+    head = _HEAD.format(name=cluster.name, gpus=" and its GPUs" if some else "", key=KEY)
+    return head + _dumped(model(cluster, gpus=gpus))
 
 
 def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
-    """What the Compose file says, before it is YAML."""
+    """Builds the Compose file's content."""
     cuda = gpus and any(host.gpus for host in cluster.hosts.values())
     services: dict[str, Any] = {}
     next_gpu = 0
@@ -78,7 +78,7 @@ def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
 
 
 def containers(cluster: Cluster) -> dict[str, tuple[str, int]]:
-    """Each host that has tasks: the service that stands for it, and its SSH port here."""
+    """Maps each host that has tasks to its service and to the service's SSH port here."""
     used = dict.fromkeys(place.host for job in cluster.jobs.values() for place in job.tasks)
     found: dict[str, tuple[str, int]] = {}
     taken: set[str] = set()
@@ -94,7 +94,7 @@ def containers(cluster: Cluster) -> dict[str, tuple[str, int]]:
 
 
 def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
-    """The cluster file for the containers, to be written into `folder`. `text` is the original."""
+    """Rewrites the cluster file `text` for the containers; it will be written into `folder`."""
     document = tomlkit.parse(text)
     names = containers(cluster)
     for name, job in _table(document, "jobs").items():
@@ -122,7 +122,7 @@ def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
 
 
 def guide(cluster: Cluster) -> str:
-    """What to do with the files, as Markdown."""
+    """Renders the instructions for the files, as Markdown."""
     lines = "\n".join(f"| {name} | {port} |" for name, port in containers(cluster).values())
     return f"""\
 # The cluster {cluster.name!r} in containers
@@ -149,8 +149,8 @@ _GREETING = "import socket; socket.create_connection(('127.0.0.1', 22), 2).recv(
 
 
 def _dockerfile(cuda: bool) -> str:
-    """One image for all hosts: TensorFlow as it is here, and sshd. Its host key is made when it
-    is built, so a container that is made anew still has the one that was trusted."""
+    """The image of all hosts: this machine's TensorFlow version and sshd. Its host key is made when
+    it is built, so a recreated container keeps the key that was trusted."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     extra = "[and-cuda]" if cuda else ""
     return f"""\
@@ -165,6 +165,25 @@ CMD ["sh", "-c", "install -D -m 600 {_AUTHORIZED} /root/.ssh/authorized_keys \\
 """
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors, and texts of several lines as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _block(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _block)
+
+
+def _dumped(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+
+
 def _version(package: str, default: str) -> str:
     try:
         return version(package)
@@ -173,7 +192,7 @@ def _version(package: str, default: str) -> str:
 
 
 def _relocate(table: Any, cluster: Cluster, folder: Path, *, workdir: bool = True) -> None:
-    """Local paths, for a file that lies in another folder."""
+    """Rewrites local paths for a file that lies in another folder."""
 
     def moved(path: str) -> str:
         absolute = path.startswith(("/", "~"))

@@ -1,28 +1,39 @@
-"""A cluster as a Slurm batch script: one node a host, the same order, the same rule of success.
+"""Slurm batch script of a cluster: one node per host, the same order, the same rule of success.
 
-The script stands alone. It takes for granted what is usual where Slurm runs: that the workdir is
-on a file system that all nodes share. Each task is a job step; its output goes to a file of its
-own. What Slurm itself does (time limits, killing all when the job is cancelled) is left to it.
+The script is self-contained. It assumes that the workdir is on a file system that all nodes
+share. Each task is a job step with an output file of its own. Time limits and killing all steps
+when the job is cancelled are left to Slurm.
+
+Which nodes, which home and which job number is known only when the script runs: the plan is made
+with stand-ins for them, and `Shell` writes shell variables in their places.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from ..cluster.spec import Cluster, Success
+from ..cluster.addresses import SshDestination, TaskAddress
+from ..cluster.spec import Cluster, Host, Success
 from ..ids import TaskId
 from ..plan.plan import (
     After,
     Finished,
+    HostFacts,
     Listening,
     LogMatches,
     Plan,
     Role,
     TaskPlan,
     installed_trainer,
+    make_plan,
 )
-from .stand_in import HOME, RUN, Shell, plan_of
+
+_HOME = "/tfmux-home-here"
+_RUN = "tfmux-run-here"
+_AUTO_PORT = 20000
 
 _HEAD = r"""
 set -u
@@ -66,28 +77,75 @@ said() {{  # task, its pid, regular expression
 """
 
 
+@dataclass(frozen=True)
+class Shell:
+    """Quotes words for a POSIX shell; `variables` maps stand-ins to names of shell variables."""
+
+    variables: Mapping[str, str]
+
+    def word(self, text: str) -> str:
+        """Quotes one word."""
+        names = sorted(self.variables, key=len, reverse=True)
+        parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
+        quoted = [
+            f'"${{{self.variables[part]}}}"' if part in self.variables else shlex.quote(part)
+            for part in parts
+            if part
+        ]
+        return "".join(quoted) or "''"
+
+    def words(self, *texts: str) -> str:
+        """Quotes several words."""
+        return " ".join(map(self.word, texts))
+
+    def command(self, task: TaskPlan) -> str:
+        """A task's environment and command as one line; `setup` runs in a shell of its own."""
+        env = [f"{name}={value}" for name, value in task.env.items()]
+        argv = [*task.argv]
+        if task.setup:
+            argv = ["/bin/sh", "-c", f'{task.setup}\nexec "$@"', "tfmux", *argv]
+        return self.words("env", *env, *argv)
+
+
 def script(cluster: Cluster) -> str:
-    """The batch script."""
+    """Renders the batch script."""
     names = {place.host: "" for job in cluster.jobs.values() for place in job.tasks}
     stand_ins = {host: f"tfmux-host-{number}-here" for number, host in enumerate(names)}
-    plan = plan_of(
-        cluster,
-        lambda _, host: stand_ins[host],
-        workdir=str(cluster.local_path(cluster.run.workdir or ".")),
-        trainer=installed_trainer(),
-    )
+    workdir = str(cluster.local_path(cluster.run.workdir or "."))
+    plan = _plan(cluster, stand_ins, workdir)
     variables = {name: f"HOST_{number}" for number, name in enumerate(stand_ins.values())}
-    shell = Shell(variables | {HOME: "HOME", RUN: "RUN_ID"})
+    shell = Shell(variables | {_HOME: "HOME", _RUN: "RUN_ID"})
     hosts = "\n".join(
         f"HOST_{number}=${{nodes[{number}]}}  # {host}" for number, host in enumerate(names)
     )
     head = _HEAD.format(
         name=shlex.quote(cluster.name),
         hosts=hosts,
-        workdir=shlex.quote(str(cluster.local_path(cluster.run.workdir or "."))),
+        workdir=shlex.quote(workdir),
         timeout=round(cluster.start.timeout),
     )
     return "".join([*_options(cluster, plan), head, *_tasks(plan, shell), *_end(plan)])
+
+
+def _plan(cluster: Cluster, stand_ins: Mapping[str, str], workdir: str) -> Plan:
+    """The plan with every host under the name that stands in for its node."""
+    hosts: dict[str, Host] = {}
+    for name, stand_in in stand_ins.items():
+        entry = cluster.hosts.get(name) or Host()
+        ssh = SshDestination(None, stand_in, None)
+        python = entry.python or "python3"
+        hosts[stand_in] = Host(ssh=ssh, python=python, gpus=entry.gpus, env=entry.env)
+    jobs = {}
+    number = 0
+    for name, job in cluster.jobs.items():
+        places = []
+        for place in job.tasks:
+            number += 1
+            places.append(TaskAddress(stand_ins[place.host], place.port or _AUTO_PORT + number))
+        jobs[name] = job.model_copy(update={"tasks": tuple(places)})
+    copy = cluster.model_copy(update={"hosts": hosts, "jobs": jobs})
+    facts = HostFacts(home=_HOME, workdir=workdir, trainer=installed_trainer())
+    return make_plan(copy, _RUN, dict.fromkeys(hosts, facts))
 
 
 def _options(cluster: Cluster, plan: Plan) -> Iterator[str]:
@@ -107,15 +165,15 @@ def _tasks(plan: Plan, shell: Shell) -> Iterator[str]:
         yield f"\n# stage {number}: {', '.join(map(str, stage))}\n"
         for task in tasks:
             yield f"srun --nodes=1 --ntasks=1 --overlap --nodelist={shell.word(task.host)} "
-            yield f"--output={task.id.stem}.log \\\n    {_command(task, shell)} &\n"
+            yield f"--output={task.id.stem}.log \\\n    {_command(plan, task, shell)} &\n"
             yield f"{_pid(task.id)}=$!\n"
         for task in tasks:
             yield _gate(task, shell)
 
 
-def _command(task: TaskPlan, shell: Shell) -> str:
-    if task.role is Role.PREPARE:  # one shell, as on a host of ours
-        lines = "\n".join(task.argv[3:])
+def _command(plan: Plan, task: TaskPlan, shell: Shell) -> str:
+    if task.role is Role.PREPARE:  # without the stamps: a batch job runs the lines each time
+        lines = "\n".join(plan.host(task.host).prepare)
         return shell.words("env", *(f"{k}={v}" for k, v in task.env.items()), "sh", "-ec", lines)
     return shell.command(task)
 

@@ -1,1 +1,1 @@
-"""Files to hosts and back: staging by content, and collecting results."""
+"""File transfer: staging of files to hosts by content, and collecting of results."""

@@ -1,9 +1,9 @@
-"""Results brought back at the end of a run: what `collect` names, from every host.
+"""Fetching of results at the end of a run: the paths in `collect`, from every host.
 
-The agent reads the files as one stream over the run's own channel; here they are unpacked as
-they come, never stored twice. After a cut it goes on at the byte where it stopped. A host's
-results count as brought when everything that it announced is here with its size; what could not
-be brought is said, and stays on the host.
+The agent sends the files as one stream over the run's own channel; they are unpacked as they
+arrive, never stored twice. After a lost connection the stream continues at the same byte. A host's
+results are complete when everything that it announced is here with its size; what could not be
+fetched is reported and stays on the host.
 """
 
 from __future__ import annotations
@@ -29,63 +29,63 @@ from ..run import events as ev
 from .unpacking import Announcement, Unpacker, UnpackError, shown
 
 NUMBER = 0xFFFF
-"""The number under which the stream's bytes come; no log has it."""
+"""Number of the results in log frames; no task's log has it."""
 PATIENCE = 60.0
 _READ_SECONDS = 600.0
 _TELL_SECONDS = 0.1
 _WINDOW = 4 << 20
-"""Bytes that may be on their way to the disk: the host is asked for no more."""
-_SAID = 10
+"""Bytes that may be received and not yet written to disk: the host is not asked for more."""
+_MAX_LISTED = 10
 
 
 class Results:
-    """The results of a run: brought from each host at its end, into `folder`/collected/HOST.
+    """Fetches the results of a run from each host at its end, into `folder`/collected/HOST.
 
-    `feed` gets the progress and what there is to say.
+    `feed` gets the progress and notes for the user.
     """
 
     def __init__(self, folder: Path, feed: Callable[[ev.Event], None]) -> None:
         self._folder = folder / "collected"
         self._feed = feed
-        self._work: set[asyncio.Task[Brought]] = set()
+        self._work: set[asyncio.Task[Fetched]] = set()
 
     async def bring(self, host: HostPlan, link: Link) -> bool:
-        """Brings one host's results; False when some could not be brought and stay there."""
+        """Fetches one host's results; False when some could not be fetched and stay there."""
         if host.ssh is None:
-            self._say(f"results stay where they are on this machine: {', '.join(host.collect)}")
+            self._note(f"results on this machine: {', '.join(host.collect)}")
             return True
         folder = self._folder / host.name
 
         def tell(done: int, total: int) -> None:
             self._feed(ev.CollectProgress(time.time(), host.name, done, total))
 
-        work = asyncio.create_task(bring_back(link, host.collect, folder, tell))
+        work = asyncio.create_task(fetch(link, host.collect, folder, tell))
         self._work.add(work)
         try:
             await asyncio.wait([work])
-            brought = work.result()
+            fetched = work.result()
         except asyncio.CancelledError:
-            if not work.cancelled():  # it is we who are to end
+            if not work.cancelled():  # this task itself is cancelled
                 work.cancel()
                 raise
-            return self._missing(host, "nobody waited for them")
-        except Exception as error:  # whatever it is, the host's copy must not go
+            return self._missing(host, "stopped before they were complete")
+        except Exception as error:  # whatever it is, the host's copy must stay
             return self._missing(host, _reason(error))
         finally:
             self._work.discard(work)
-        for path in brought.absent:
-            self._say(f"{host.name}: nothing to collect at {shown(path)}")
-        for refused in brought.refused[:_SAID]:
-            self._say(f"{host.name}: not brought back: {refused}")
-        if brought.files:
-            size = f"{brought.bytes / 1e6:.1f} MB"
-            self._say(f"{host.name}: {brought.files} files ({size}) are in {brought.folder}")
-        if brought.problems:
-            return self._missing(host, "; ".join(map(shown, brought.problems[:_SAID])))
+        for path in fetched.absent:
+            self._note(f"{host.name}: {shown(path)}: no such file or directory, not collected")
+        for refused in fetched.refused[:_MAX_LISTED]:
+            self._note(f"{host.name}: not collected: {refused}")
+        if fetched.files:
+            size = f"{fetched.bytes / 1e6:.1f} MB"
+            self._note(f"{host.name}: {fetched.files} files ({size}) collected in {fetched.folder}")
+        if fetched.problems:
+            return self._missing(host, "; ".join(map(shown, fetched.problems[:_MAX_LISTED])))
         return True
 
     def stop(self) -> None:
-        """Whoever waits has had enough: what has not come stays on its host."""
+        """Stops fetching; what is missing stays on its host."""
         for work in self._work:
             work.cancel()
 
@@ -93,13 +93,13 @@ class Results:
         self._feed(ev.ResultsMissing(time.time(), host.name, reason, host.collect))
         return False
 
-    def _say(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         self._feed(ev.Noted(time.time(), text))
 
 
 @dataclass(frozen=True)
-class Brought:
-    """What came from a host: how much, where it is, what was not there, and what is missing."""
+class Fetched:
+    """Results of one host: how much and where, paths that did not exist, and what is missing."""
 
     folder: Path
     files: int
@@ -107,30 +107,30 @@ class Brought:
     absent: tuple[str, ...]
     problems: tuple[str, ...]
     refused: tuple[str, ...]
-    """Links that lead out of the results; they say nothing here."""
+    """Links that lead out of the results; they would be broken here."""
 
 
-async def bring_back(
+async def fetch(
     link: Link, paths: Sequence[str], folder: Path, progress: Callable[[int, int], None]
-) -> Brought:
-    """Brings paths of a host into `folder`, each under its last part.
+) -> Fetched:
+    """Fetches paths of a host into `folder`, each under its last component.
 
-    `folder` is made when all is there; until then its name ends in `.partial`. `progress` gets
+    The folder's name ends in `.partial` until everything is there. `progress` gets the number of
     bytes and the total, at most ten times a second, and at the end.
 
     Raises:
         AgentError: the host did not come back in time, or its agent refused.
-        UnpackError: what came is not what was announced.
-        OSError: it could not be stored here.
+        UnpackError: the stream is not what was announced.
+        OSError: the files could not be written here.
     """
     host = link.settings.host
     wanted = named(paths)
-    receiving: _Receiving | None = None
+    receiver: _Receiver | None = None
     session = -1
     moved = (0, 0)
     told, heard = 0.0, time.monotonic()
     try:
-        while receiving is None or not receiving.ended.is_set():
+        while receiver is None or not receiver.ended.is_set():
             if link.connected and link.sessions != session:
                 session = link.sessions
                 try:
@@ -139,49 +139,49 @@ async def bring_back(
                 except AgentError:
                     if _connected(link):
                         raise
-                    continue  # cut off once more
+                    continue  # the connection was lost again
                 announced = Announcement(answer.size, answer.files, answer.links, answer.absent)
-                if receiving is None:
-                    receiving = _Receiving(folder, announced)
-                elif announced != receiving.announced:
-                    raise AgentError(host, "the results changed meanwhile")
-                link.receive(NUMBER, receiving.take)
-                opened = {"open": NUMBER, "from": receiving.received}
-                link.send(wire.COLLECT, {**opened, "upto": receiving.more()})
+                if receiver is None:
+                    receiver = _Receiver(folder, announced)
+                elif announced != receiver.announced:
+                    raise AgentError(host, "the results changed while they were fetched")
+                link.receive(NUMBER, receiver.take)
+                opened = {"open": NUMBER, "from": receiver.received}
+                link.send(wire.COLLECT, {**opened, "upto": receiver.more()})
                 heard = time.monotonic()
-            elif receiving is not None and receiving.has_room:
-                link.send(wire.COLLECT, {"upto": receiving.more()})
-            if receiving is None:
+            elif receiver is not None and receiver.has_room:
+                link.send(wire.COLLECT, {"upto": receiver.more()})
+            if receiver is None:
                 await asyncio.sleep(_TELL_SECONDS)
             else:
-                await receiving.wait(_TELL_SECONDS)
-                if moved != (moved := (receiving.received, receiving.stored)):
+                await receiver.wait(_TELL_SECONDS)
+                if moved != (moved := (receiver.received, receiver.stored)):
                     heard = time.monotonic()
                 if time.monotonic() - told >= _TELL_SECONDS:
                     told = time.monotonic()
-                    progress(receiving.stored, receiving.announced.size)
+                    progress(receiver.stored, receiver.announced.size)
             if time.monotonic() - heard > PATIENCE:
-                stalled = receiving is not None and receiving.received > receiving.stored
-                what = "the disk here took nothing" if stalled else "nothing came"
+                stalled = receiver is not None and receiver.received > receiver.stored
+                what = "the disk on this machine stalled" if stalled else "no data received"
                 raise AgentError(host, f"{what} for {PATIENCE:.0f} s")
-        if receiving.error is not None:
-            raise receiving.error
-        announced = receiving.announced
+        if receiver.error is not None:
+            raise receiver.error
+        announced = receiver.announced
         progress(announced.size, announced.size)
         done = await link.ask(wire.COLLECT, {"done": True}, CollectedAnswer)
-        return Brought(
-            receiving.folder,
-            announced.files + announced.links - len(receiving.refused),
+        return Fetched(
+            receiver.folder,
+            announced.files + announced.links - len(receiver.refused),
             announced.size,
             announced.absent,
             done.problems,
-            tuple(receiving.refused),
+            tuple(receiver.refused),
         )
     finally:
         link.receive(NUMBER, None)
-        if receiving is not None:
-            receiving.abandon()
-        link.send(wire.COLLECT, {"done": True, "id": 0})  # it may have more to send than we want
+        if receiver is not None:
+            receiver.abandon()
+        link.send(wire.COLLECT, {"done": True, "id": 0})  # ends a stream that is not at its end
 
 
 def _connected(link: Link) -> bool:
@@ -198,7 +198,7 @@ def _reason(error: BaseException) -> str:
 
 
 def named(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Each path with the name that it gets here: its last part, numbered where that is taken."""
+    """Pairs each path with its name here: its last component, numbered if that is taken."""
     names: dict[str, str] = {}
     for path in paths:
         base = posixpath.basename(posixpath.normpath(path))
@@ -211,17 +211,17 @@ def named(paths: Sequence[str]) -> list[tuple[str, str]]:
     return list(names.items())
 
 
-class _Receiving:
-    """A thread that unpacks the stream, and the bytes on their way to it. The loop never waits
-    for the thread: a disk that hangs holds up nothing but these results."""
+class _Receiver:
+    """Thread that unpacks the stream, with a queue of chunks. The event loop never waits for it: a
+    disk that hangs delays nothing but these results."""
 
     def __init__(self, folder: Path, announced: Announcement) -> None:
         self.announced = announced
         self.folder = folder
-        """Where the results are, when all is there."""
+        """The folder of the results when they are complete."""
         self.received = 0
         self.stored = 0
-        """Bytes that the disk has taken."""
+        """Bytes that have been written to disk."""
         self.refused: list[str] = []
         self.error: Exception | None = None
         self.ended = asyncio.Event()
@@ -233,19 +233,19 @@ class _Receiving:
 
     @property
     def has_room(self) -> bool:
-        """More may be asked for."""
+        """Whether the host may be asked for more."""
         room = self.stored + _WINDOW - self._asked
         return self._asked < self.announced.size and room >= _WINDOW // 2
 
     def more(self) -> int:
-        """The byte up to which the host may send now."""
+        """Returns the offset up to which the host may send now."""
         self._asked = max(self._asked, min(self.announced.size, self.stored + _WINDOW))
         return self._asked
 
     async def take(self, offset: int, chunk: bytes) -> None:
-        """Takes the bytes at `offset`, without waiting for the disk."""
+        """Queues the bytes at `offset`, without waiting for the disk."""
         if offset != self.received or not chunk:
-            return  # what was still on its way from before a cut
+            return  # sent before the connection was lost
         if offset + len(chunk) > self._asked:
             self._fail(UnpackError("the host sent more than was asked for"))
             return
@@ -253,14 +253,14 @@ class _Receiving:
         self._chunks.put(chunk)
 
     async def wait(self, timeout: float) -> None:
-        """Waits until there is something to do, at most so long."""
+        """Waits for progress, at most `timeout` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._news.wait()
         self._news.clear()
 
     def abandon(self) -> None:
-        """No more bytes come."""
+        """Ends the thread."""
         self._chunks.put(b"")
 
     def _fail(self, error: Exception) -> None:
@@ -286,7 +286,7 @@ class _Receiving:
             while self.stored < self.announced.size:
                 chunk = self._chunks.get()
                 if not chunk:
-                    return  # nobody waits for it any longer
+                    return  # abandoned
                 unpacker.feed(chunk)
                 self.stored += len(chunk)
                 if self.stored - told >= _WINDOW // 4:
@@ -295,28 +295,28 @@ class _Receiving:
             unpacker.finish()
             self.folder = _moved(partial, self.folder)
         except OSError as error:
-            raise _About(unpacker.name, error) from error
+            raise _MemberError(unpacker.name, error) from error
         finally:
             unpacker.close()
             with suppress(OSError):
-                partial.rmdir()  # nothing has come
+                partial.rmdir()  # it is empty
         self._tell(self.ended.set)
         self._tell(self._news.set)
 
     def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop has ended: nobody waits
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
-class _About(UnpackError):
-    """A member could not be stored."""
+class _MemberError(UnpackError):
+    """A member could not be written."""
 
     def __init__(self, name: str, error: OSError) -> None:
         super().__init__(f"{shown(name)}: {error.strerror}" if name else str(error.strerror))
 
 
 def _made(folder: Path) -> Path:
-    """Makes the folder, under the next free name where that is taken."""
+    """Makes the folder, under the next free name if it exists."""
     while True:
         try:
             folder = _free(folder)

@@ -1,8 +1,8 @@
-"""What the files of a directory hashed to, so that an unchanged one is not read again.
+"""Cache of the hashes of a directory's files, so that unchanged files are not read again.
 
-Kept in the user's cache, one file a directory. A file is taken for unchanged while its inode,
-size and times are the same; one that was younger than two seconds when it was read may still
-change within the clock's grain and is not believed.
+It is in the user's cache directory, one file per directory. A file counts as unchanged while its
+inode, size and times are the same; the hash of one that was younger than two seconds when it was
+read is not kept, because it may change within the resolution of the clock.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ import os
 import time
 from pathlib import Path
 
-from ..homes import cache_home
+from ..paths import cache_home
 
 _GRAIN_NS = 2_000_000_000
-_Figures = list[int]
+_Stat = list[int]
 
 
 class Hashes:
-    """The SHA-256 of a directory's files as an earlier launch found them."""
+    """SHA-256 hashes of a directory's files from earlier launches."""
 
     def __init__(self, root: Path) -> None:
         name = hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]
         self._file = cache_home() / "hashes" / f"{name}.json"
         self._began = time.time_ns()
-        self._old: dict[str, tuple[_Figures, str]] = {}
-        self._new: dict[str, tuple[_Figures, str]] = {}
+        self._old: dict[str, tuple[_Stat, str]] = {}
+        self._new: dict[str, tuple[_Stat, str]] = {}
         try:
             self._old = json.loads(self._file.read_text())
         except (OSError, ValueError):
             self._old = {}
 
     def known(self, relative: str, info: os.stat_result) -> str | None:
-        """The hash of a file that has not changed since it was learnt."""
+        """Returns the hash of a file that has not changed since it was stored."""
         row = self._old.get(relative)
-        if row is None or row[0] != _figures(info):
+        if row is None or row[0] != _stat_of(info):
             return None
         self._new[relative] = row
         return row[1]
 
     def learn(self, relative: str, info: os.stat_result, digest: str) -> None:
-        """Notes the hash of a file that has just been read."""
+        """Stores the hash of a file that has just been read."""
         if max(info.st_mtime_ns, info.st_ctime_ns) < self._began - _GRAIN_NS:
-            self._new[relative] = (_figures(info), digest)
+            self._new[relative] = (_stat_of(info), digest)
 
     def save(self) -> None:
-        """Writes what is known now. Where that is impossible the next launch reads again."""
+        """Writes the cache. If that fails, the next launch reads the files again."""
         if self._new == self._old:
             return
         new = self._file.with_suffix(f".{os.getpid()}")
@@ -59,5 +59,5 @@ class Hashes:
             new.unlink(missing_ok=True)
 
 
-def _figures(info: os.stat_result) -> _Figures:
+def _stat_of(info: os.stat_result) -> _Stat:
     return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]

@@ -1,8 +1,8 @@
-"""Files for the hosts: what goes, and the contents that a host does not have yet.
+"""Staging: copies directories to a host, sending only contents that the host does not have.
 
-The launcher sends a manifest (paths, modes, SHA-256); the agent answers which contents it
-lacks; those follow as one stream. Where it lacks none it builds at once, so a second launch of
-the same files is one round trip.
+The launcher sends a manifest (paths, modes, SHA-256), the agent answers which contents are
+missing, and these are sent as one stream. When none is missing the agent builds the tree at once,
+so a second launch of the same files takes one round trip.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _TELL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Tree:
-    """A local directory that becomes the folder `name` in a host's stage."""
+    """Local directory that is copied to the folder `name` on hosts."""
 
     name: str
     root: Path
     exclude: tuple[str, ...] = ()
     prefix: str = ""
-    """Put in front of every path: the trainer's package keeps its name."""
+    """Prefix of every path: the trainer's package keeps its name."""
     filtered: bool = True
-    """`.gitignore` files hold, and what is never sent is not."""
+    """Whether `.gitignore` files and the patterns of what is never sent apply."""
     skip: frozenset[str] = frozenset()
-    """Directories that another tree brings."""
+    """Directories that are in another tree."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """All entries of a stage, and where each content lies here."""
+    """All entries of a host's trees, and a local file for each content."""
 
     entries: tuple[Entry, ...]
     sources: dict[str, tuple[Path, int]]
@@ -58,7 +58,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of what a host lacks has gone to it."""
+    """How much of what is missing on a host has been sent."""
 
     bytes: int
     total_bytes: int
@@ -67,13 +67,13 @@ class Progress:
 
 
 class Manifests:
-    """The manifests of a launch; a tree that several hosts get is read once."""
+    """Manifests of a launch; a tree that several hosts need is read once."""
 
     def __init__(self) -> None:
         self._read: dict[Tree, asyncio.Task[Manifest]] = {}
 
     async def of(self, trees: Iterable[Tree]) -> Manifest:
-        """The manifest of these trees.
+        """Makes the manifest of these trees.
 
         Raises:
             TfmuxError: a file cannot be read, or a link points outside its tree.
@@ -90,7 +90,7 @@ class Manifests:
 
 
 def read_tree(tree: Tree) -> Manifest:
-    """Walks and hashes; blocks, so call it in a thread.
+    """Walks a tree and hashes its files; blocks, so call it in a thread.
 
     Raises:
         TfmuxError: a file cannot be read, or a link points outside its tree.
@@ -105,7 +105,7 @@ def read_tree(tree: Tree) -> Manifest:
         except StageError as error:
             raise TfmuxError(f"{tree.root}: {error}") from error
         except OSError as error:
-            raise TfmuxError(f"{path} cannot be staged: {error.strerror}") from error
+            raise TfmuxError(f"{path}: {error.strerror}") from error
         entries.append(entry)
         if entry.kind == "f":
             sources.setdefault(entry.content, (Path(path), entry.size))
@@ -116,14 +116,14 @@ def read_tree(tree: Tree) -> Manifest:
 async def stage(
     link: Link, manifest: Manifest, key: str, progress: Callable[[Progress], None]
 ) -> None:
-    """Brings a manifest to a host; may be called again after a cut, and goes on.
+    """Copies the files of a manifest to a host; called again after a lost connection, it continues.
 
-    `key` names the trees that follow each other there from launch to launch. `progress` is
-    called at most ten times a second, and at the end.
+    `key` is the same for consecutive launches that share files. `progress` is called at most ten
+    times a second, and at the end.
 
     Raises:
         AgentError: the host refused, or cannot be reached.
-        TfmuxError: a file changed or vanished meanwhile.
+        TfmuxError: a file was changed or removed meanwhile.
     """
     link.stage_error = ""
     rows = [list(entry) for entry in manifest.entries]
@@ -137,7 +137,7 @@ async def stage(
     answer = await link.ask(wire.STAGED, body, MissingAnswer, _BUILD_SECONDS)
     missing = answer.missing
     if not manifest.sources.keys() >= set(missing):
-        raise AgentError(link.settings.host, "it lacks files that were not announced to it")
+        raise AgentError(link.settings.host, "it asked for files that are not in the manifest")
     sizes = [manifest.sources[content][1] for content in missing]
     state = Progress(0, sum(sizes), 0, len(sizes))
     progress(state)
@@ -157,12 +157,12 @@ async def stage(
 
 
 def _files(tree: Tree) -> Iterator[tuple[str, str]]:
-    """Directories, files and links below the root but for what is ignored; a directory that is
-    ignored is not entered."""
+    """Yields directories, files and links below the root that are not ignored; an ignored directory
+    is not entered."""
     ignored = _Ignored(tree) if tree.filtered else None
     root = str(tree.root)
     if not os.path.isdir(root):
-        raise TfmuxError(f"{root} is no directory; workdir and data name what is copied to hosts")
+        raise TfmuxError(f"{root}: not a directory; correct workdir or data")
     todo = [""]
     while todo:
         folder = todo.pop()
@@ -187,7 +187,7 @@ def _files(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 class _Ignored:
-    """`.gitignore` files on the way down, the `exclude` patterns, and what is never sent."""
+    """Patterns of `.gitignore` files, of `exclude`, and of what is never sent."""
 
     def __init__(self, tree: Tree) -> None:
         self._root = tree.root
@@ -229,8 +229,8 @@ def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> Entry:
 
 
 def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:
-    """The contents one after the other in chunks of 256 KiB, each with the number of those that
-    are then complete: many small files are one frame."""
+    """Yields the contents one after the other in chunks of 256 KiB (many small files in one), each
+    with the number of contents that are then complete."""
     chunk = bytearray()
     for done, (path, size) in enumerate(contents):
         left = size
@@ -239,12 +239,12 @@ def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:
                 while left:
                     data = file.read(min(_CHUNK - len(chunk), left))
                     if not data:
-                        raise TfmuxError(f"{path} became shorter while it was being sent")
+                        raise TfmuxError(f"{path} was truncated while it was being sent")
                     left -= len(data)
                     chunk += data
                     if len(chunk) == _CHUNK:
                         yield bytes(chunk), done + (not left)
                         chunk.clear()
         except OSError as error:
-            raise TfmuxError(f"{path} cannot be read: {error.strerror}") from error
+            raise TfmuxError(f"{path}: {error.strerror}") from error
     yield bytes(chunk), len(contents)

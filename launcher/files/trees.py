@@ -1,7 +1,8 @@
-"""What is brought to a host: the workdir, its data directories, the trainer, our own tools.
+"""Trees that are copied to a host: workdir, data directories, trainer, remote scripts.
 
-`data` keeps its place when it lies in the workdir, so that one relative path serves the tasks of
-this machine and of every host; from elsewhere it comes into the workdir under its own name.
+A `data` directory inside the workdir keeps its relative path, so that one path is valid for the
+tasks of this machine and of every host; one from elsewhere is put into the workdir under its own
+name.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ TOOLS = "tools"
 
 
 def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
-    """The trees of one host.
+    """Lists the trees of one host.
 
     Raises:
-        TfmuxError: two of its data directories would lie in one place.
+        TfmuxError: two of its data directories would have the same path there.
     """
     places = data_places(host.data, plan.workdir)
     trees = [Tree(WORK, path, prefix=_below(place), filtered=False) for place, path in places]
@@ -40,16 +41,16 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
 
 
 def stage_key(plan: Plan, host: str) -> str:
-    """Names what follows each other on a host from launch to launch of one cluster."""
+    """Makes the key under which consecutive launches of a cluster share files on a host."""
     parts = json.dumps([plan.name, str(plan.workdir), host])
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
 def data_places(data: Sequence[Path], workdir: Path | None) -> list[tuple[str, Path]]:
-    """Where each data directory lies below the host's workdir, and where it lies here.
+    """Pairs each data directory's path below the host's workdir with its path here.
 
     Raises:
-        TfmuxError: two would lie in one place, or one where the workdir has something else.
+        TfmuxError: two would have the same path, or one that of something in the workdir.
     """
     places: dict[str, Path] = {}
     for path in data:
@@ -61,7 +62,7 @@ def data_places(data: Sequence[Path], workdir: Path | None) -> list[tuple[str, P
         if other is not None:
             raise TfmuxError(
                 f"data: {other} and {path} would both be {place!r} in the workdir of a host: "
-                "give one another name"
+                "rename one of them"
             )
         places[place] = path
     return list(places.items())

@@ -1,8 +1,8 @@
-"""Unpacking of results (`agent.collect` describes the stream), from a host that may lie.
+"""Unpacking of results (`agent.collect` describes the stream) from hosts that are not trusted.
 
 Files are made relative to descriptors of their folders, each opened without following links, so
-nothing is written outside the target whatever a name says. Links come last, and only those that
-stay inside. Devices, pipes and hard links do not exist in the stream.
+that no name can lead outside the target. Links are made last, and only those that stay inside.
+There are no devices, pipes or hard links in the stream.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEAD_BYTES = 64 * 1024
 _NAME_BYTES = 255
 _PATH_BYTES = 4095
 _LINK_BYTES = 16 << 20
-"""Names and targets of links that are remembered until all files are there."""
+"""Size of all names and targets of links, which are kept until all files are there."""
 _SHOWN = 200
 _MOST_REFUSED = 100
 _LATEST = 1 << 40
@@ -30,12 +30,12 @@ _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnpackError(TfmuxError):
-    """The stream is not what was announced, or asks for what is refused."""
+    """The stream is not what was announced, or contains something that is not allowed."""
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What a host says will come: bytes of the stream, files, links, and paths without anything."""
+    """Announcement of a host: bytes of the stream, files, links, and paths that do not exist."""
 
     size: int
     files: int
@@ -44,28 +44,28 @@ class Announcement:
 
 
 class Unpacker:
-    """Writes a stream of members into a folder, chunk after chunk."""
+    """Unpacks a stream of members into a folder, chunk by chunk."""
 
     def __init__(self, folder: Path, announced: Announcement) -> None:
-        """`folder` exists and is empty.
+        """Opens `folder`, which exists and is empty.
 
         Raises:
             OSError: it cannot be opened.
         """
         self.refused: list[str] = []
-        """Links that were left out, and why; not more than a hundred."""
+        """Links that were skipped, and why; at most a hundred."""
         self._announced = announced
         self._received = self._files = self._links = 0
         self._link_bytes = 0
         self._head = bytearray()
         self._head_bytes = 0
-        """The length of the member's head that comes; 0 while its length itself comes."""
+        """Length of the next member's head; 0 while that length itself is incomplete."""
         self._ended = False
         self._left = 0
-        """Bytes of the open file that have not come."""
+        """Bytes that are missing of the open file."""
         self._mtime = 0
         self.name = ""
-        """The member that came last."""
+        """The last member."""
         self._file = -1
         self._later: list[tuple[tuple[str, ...], str]] = []
         self._parent: tuple[str, ...] = ()
@@ -73,19 +73,19 @@ class Unpacker:
         self._parent_fd = os.dup(self._root)
 
     def feed(self, data: bytes) -> None:
-        """Takes the next bytes.
+        """Unpacks the next bytes.
 
         Raises:
             UnpackError: they are not what was announced.
-            OSError: they cannot be stored.
+            OSError: they cannot be written.
         """
         self._received += len(data)
         if self._received > self._announced.size:
-            raise UnpackError("more came than was announced")
+            raise UnpackError("received more data than was announced")
         view = memoryview(data)
         while view:
             if self._ended:
-                raise UnpackError("something came behind the end")
+                raise UnpackError("received data after the end")
             if self._file >= 0:
                 view = view[self._write(view[: self._left]) :]
                 if not self._left:
@@ -101,24 +101,24 @@ class Unpacker:
                 self._take_head(raw)
 
     def finish(self) -> None:
-        """Makes the links, and sees that everything that was announced is there.
+        """Makes the links, and checks that everything that was announced is there.
 
         Raises:
             UnpackError: something is missing.
             OSError: a link cannot be made.
         """
         if not self._ended or self._received != self._announced.size:
-            raise UnpackError("less came than was announced")
+            raise UnpackError("received less data than was announced")
         if (self._files, self._links) != (self._announced.files, self._announced.links):
             raise UnpackError(
-                f"{self._files} files and {self._links} links came, "
+                f"received {self._files} files and {self._links} links, but "
                 f"{self._announced.files} and {self._announced.links} were announced"
             )
         for parts, target in self._later:
             self._link(parts, target)
 
     def close(self) -> None:
-        """Closes what is open."""
+        """Closes all descriptors."""
         for fd in (self._file, self._parent_fd, self._root):
             if fd >= 0:
                 os.close(fd)
@@ -131,15 +131,15 @@ class Unpacker:
             (self._head_bytes,) = LENGTH.unpack(raw)
             self._ended = not self._head_bytes
             if self._head_bytes > _HEAD_BYTES:
-                raise UnpackError(f"a member's head of {self._head_bytes} bytes")
+                raise UnpackError(f"the head of a member has {self._head_bytes} bytes")
             return
         self._head_bytes = 0
         try:
             head = json.loads(raw)
         except (ValueError, RecursionError) as error:
-            raise UnpackError("a member's head is no JSON") from error
+            raise UnpackError("the head of a member is not JSON") from error
         if not isinstance(head, dict):
-            raise UnpackError("a member's head is no JSON object")
+            raise UnpackError("the head of a member is not a JSON object")
         self._member(head)
 
     def _member(self, head: dict[str, Any]) -> None:
@@ -151,10 +151,10 @@ class Unpacker:
         elif kind == "file":
             self._files += 1
             if self._files > self._announced.files:
-                raise UnpackError("more files came than were announced")
+                raise UnpackError("received more files than were announced")
             self._left = _number(head, "size")
             if self._left > self._announced.size:
-                raise UnpackError(f"{shown(self.name)} is longer than all that was announced")
+                raise UnpackError(f"{shown(self.name)} is larger than all that was announced")
             self._mtime = min(_number(head, "mtime"), _LATEST)
             mode = _number(head, "mode") & 0o755 | 0o600
             self._file = os.open(parts[-1], _FILE, mode, dir_fd=self._folder(parts))
@@ -165,13 +165,13 @@ class Unpacker:
             target = _text(head, "target")
             self._link_bytes += len(target) + len(self.name)
             if self._links > self._announced.links or self._link_bytes > _LINK_BYTES:
-                raise UnpackError("more links came than were announced or can be remembered")
+                raise UnpackError("received more links than were announced, or too many")
             self._later.append((parts, target))
         else:
-            raise UnpackError(f"{shown(self.name)} is neither a file, a folder nor a link")
+            raise UnpackError(f"{shown(self.name)} is not a file, a folder or a link")
 
     def _folder(self, parts: tuple[str, ...]) -> int:
-        """A descriptor of the folder that a member stands in."""
+        """Returns a descriptor of a member's folder."""
         if parts[:-1] != self._parent:
             fd = self._open(parts[:-1])
             os.close(self._parent_fd)
@@ -179,10 +179,10 @@ class Unpacker:
         return self._parent_fd
 
     def _open(self, parts: tuple[str, ...]) -> int:
-        """A folder, opened step by step without following a link.
+        """Opens a folder, component by component, without following links.
 
         Raises:
-            OSError: it is not there, or is a link.
+            OSError: it does not exist, or is a link.
         """
         fd = os.dup(self._root)
         for part in parts:
@@ -203,7 +203,7 @@ class Unpacker:
         try:
             os.utime(fd, (self._mtime, self._mtime))
         finally:
-            os.close(fd)  # raises what a network file system could not store
+            os.close(fd)  # a network file system reports a failed write here
 
     # --- links ----------------------------------------------------------------------------
 
@@ -218,8 +218,8 @@ class Unpacker:
         os.symlink("/".join(steps) or ".", parts[-1], dir_fd=self._folder(parts))
 
     def _stays_inside(self, parts: tuple[str, ...], steps: list[str]) -> bool:
-        """Every step on the way to the target is a folder of ours and no link: a chain of links
-        could lead anywhere (`a -> .` and `b -> a/..`)."""
+        """Whether every component of the target's path is one of our folders and not a link: a
+        chain of links could lead anywhere (`a -> .` and `b -> a/..`)."""
         if any("\0" in step for step in steps) or sum(map(len, steps)) > _PATH_BYTES // 2:
             return False
         way = list(parts[:-1])
@@ -243,30 +243,30 @@ class Unpacker:
 
 
 def shown(text: str) -> str:
-    """A name from a host, for a person: printable and not too long."""
+    """Makes a name from a host printable and short."""
     return printable(text, _SHOWN)
 
 
 def _text(head: dict[str, Any], key: str) -> str:
     value = head.get(key)
     if not isinstance(value, str):
-        raise UnpackError(f"a member without {key}")
+        raise UnpackError(f"a member has no {key}")
     try:
         os.fsencode(value)
     except UnicodeEncodeError as error:
-        raise UnpackError(f"a member whose {key} is no name: {shown(value)}") from error
+        raise UnpackError(f"a member has an invalid {key}: {shown(value)}") from error
     return value
 
 
 def _number(head: dict[str, Any], key: str) -> int:
     value = head.get(key)
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise UnpackError(f"{key} is no number that can be believed")
+        raise UnpackError(f"a member has an invalid {key}")
     return value
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The components of a member's name.
+    """Splits a member's name into its components.
 
     Raises:
         UnpackError: it is absolute, leads upwards, or is too long.
@@ -276,5 +276,5 @@ def _parts(name: str) -> tuple[str, ...]:
         raise UnpackError(f"the name {shown(name)} is too long")
     for part in parts:
         if part in ("", ".", "..") or "\0" in part or len(os.fsencode(part)) > _NAME_BYTES:
-            raise UnpackError(f"the name {shown(name)!r} is refused")
+            raise UnpackError(f"the name {shown(name)!r} is not allowed")
     return parts

@@ -17,7 +17,7 @@ from typing import Any
 
 import asyncssh
 
-from ..homes import config_home
+from ..paths import config_home
 from .known_hosts import Entry, Marker, read_entries
 from .revoked_keys import RevocationError, RevokedKeys
 

@@ -1,1 +1,1 @@
-"""What a cluster file comes to: each task's exact command and environment, and the stages."""
+"""Plan of a run: each task's exact command and environment, and the stages of the start."""

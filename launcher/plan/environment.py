@@ -1,8 +1,8 @@
-"""The environment of a task: what the file says, and what TensorFlow needs beside it.
+"""Environment of a task: the variables of the file, and those that TensorFlow needs.
 
-Three traps are met here: a proxy variable of the host makes gRPC ask a proxy for the other
-tasks; a ps without work for a GPU still takes all its memory; two workers of one host do so
-with the same GPU.
+Three problems are avoided here: a proxy variable of the host makes gRPC connect to the other tasks
+through a proxy; a ps that does not use a GPU still takes all its memory; two workers of one host do
+so with the same GPU.
 """
 
 from __future__ import annotations
@@ -12,63 +12,62 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from .parts import TaskPlan
+from .model import TaskPlan
 
-_NAMED = 4
-"""Tasks that a note names."""
+_MAX_LISTED = 4
+"""Tasks that a note lists."""
 
 NO_GPU = "-1"
-"""Hides every GPU. CUDA and TensorFlow honour the empty text too, but a variable that is
-empty gets lost in wrappers that drop such."""
+"""Hides every GPU. The empty string does so too, but some wrapper programs drop empty variables."""
 
 EXTENDED = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
-"""Variables that a plan adds to; a host's own values of them are kept in front."""
+"""Variables to which a plan appends; a host's own values come first."""
 
 
 @dataclass(frozen=True)
 class GpuShare:
-    """The GPUs of one task, by index on its host; `shared` with another task."""
+    """GPUs of one task, by index on its host; `shared` if another task has one of them as well."""
 
     gpus: tuple[int, ...]
     shared: bool = False
 
     @property
     def env(self) -> dict[str, str]:
-        """The variables that make TensorFlow see these GPUs alone."""
+        """The variables with which TensorFlow sees only these GPUs."""
         env = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.gpus)) or NO_GPU}
-        if self.shared:  # TensorFlow takes all memory of a GPU at once unless told to grow
+        if self.shared:  # by default TensorFlow takes all memory of a GPU at once
             env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
         return env
 
 
 @dataclass(frozen=True)
-class GpuWish:
-    """What one task asks of its host: a number of GPUs, or (None) a share of what is left."""
+class GpuRequest:
+    """A task's request: a number of GPUs, or (None) a share of those that are left."""
 
     task: TaskId
     count: int | None
     trains: bool
-    """A chief or a worker; others get none unless they ask."""
+    """A chief or a worker; other tasks get GPUs only by a number."""
 
 
-def split_gpus(wishes: Sequence[GpuWish], supply: int) -> dict[TaskId, GpuShare]:
-    """Deals a host's GPUs out: numbers asked for first, the rest evenly among who trains.
+def split_gpus(requests: Sequence[GpuRequest], supply: int) -> dict[TaskId, GpuShare]:
+    """Divides a host's GPUs: first the requested numbers, the rest evenly among training tasks.
 
-    With fewer GPUs than training tasks they are shared in turn, with growing memory. A task
-    that is missing in the answer sees what the host shows it: the host has no GPU, or it is
-    not known whether it has (`supply` 0).
+    With fewer GPUs than training tasks they are shared, with growing memory. A task that is not
+    in the result sees all GPUs of the host: there are none, or their number is not known
+    (`supply` 0).
     """
     shares: dict[TaskId, GpuShare] = {}
     used = 0
-    for wish in wishes:
-        if wish.count is not None:
-            # A number is believed: whether the host has as many is the preflight's business.
-            shares[wish.task] = GpuShare(tuple(range(used, used + wish.count)))
-            used += wish.count
-        elif not wish.trains:
-            shares[wish.task] = GpuShare(())
+    for request in requests:
+        if request.count is not None:
+            # Whether the host has that many is checked by the preflight.
+            shares[request.task] = GpuShare(tuple(range(used, used + request.count)))
+            used += request.count
+        elif not request.trains:
+            shares[request.task] = GpuShare(())
     rest = range(min(used, supply), supply)
-    sharers = [wish.task for wish in wishes if wish.trains and wish.count is None]
+    sharers = [request.task for request in requests if request.trains and request.count is None]
     if not supply or not sharers:
         return shares
     if not rest:
@@ -87,18 +86,18 @@ def split_gpus(wishes: Sequence[GpuWish], supply: int) -> dict[TaskId, GpuShare]
 
 
 def tf_config(cluster_spec: Mapping[str, Sequence[str]], task: TaskId) -> str:
-    """The value of `TF_CONFIG`. It says `type` where the rest of TensorFlow says job name."""
+    """Makes the value of `TF_CONFIG`, in which the job's name is called `type`."""
     return json.dumps({"cluster": cluster_spec, "task": {"type": task.job, "index": task.index}})
 
 
-def extended(
-    env: dict[str, str], own: Mapping[str, str], trainer: str, bypass: str
+def with_tf_env(
+    env: dict[str, str], own: Mapping[str, str], trainer: str, no_proxy_hosts: str
 ) -> dict[str, str]:
-    """Adds the trainer's folder to `PYTHONPATH` and the cluster's hosts, the comma-separated
-    `bypass`, to `no_proxy`.
+    """Appends the trainer's folder to `PYTHONPATH`, and the cluster's hosts, the comma-separated
+    `no_proxy_hosts`, to `no_proxy`.
 
-    `env` is what the file says, `own` the host's own environment (of which only `EXTENDED` is
-    looked at). Both spellings of `no_proxy` get the same value: curl reads one, gRPC the other.
+    `env` has the variables of the file, `own` those of the host (only `EXTENDED` are used). Both
+    spellings of `no_proxy` get the same value: curl reads one, gRPC the other.
     """
     result = dict(env)
     python_path = [env.get("PYTHONPATH", own.get("PYTHONPATH", "")), trainer]
@@ -106,10 +105,10 @@ def extended(
         result["PYTHONPATH"] = ":".join(filter(None, python_path))
     before = [v for n in ("no_proxy", "NO_PROXY") if (v := env.get(n, own.get(n, "")))]
     for name in ("no_proxy", "NO_PROXY"):
-        result[name] = _merged(*before, bypass)
+        result[name] = _merged(*before, no_proxy_hosts)
     grpc = env.get("no_grpc_proxy", own.get("no_grpc_proxy"))
-    if grpc is not None:  # where it is set, gRPC looks at no other
-        result["no_grpc_proxy"] = _merged(grpc, bypass)
+    if grpc is not None:  # where it is set, gRPC reads no other
+        result["no_grpc_proxy"] = _merged(grpc, no_proxy_hosts)
     return result
 
 
@@ -123,8 +122,8 @@ def _merged(*lists: str) -> str:
 def unset_names(
     tasks: Iterable[TaskPlan], environ: Mapping[str, str]
 ) -> dict[str, tuple[TaskId, ...]]:
-    """The names in `env_from` that are not set in the launcher's environment, each with the tasks
-    that were to get them."""
+    """Finds the names in `env_from` that are not set in the launcher's environment, with the tasks
+    that need them."""
     found: dict[str, tuple[TaskId, ...]] = {}
     for task in tasks:
         for name in task.env_from:
@@ -134,7 +133,7 @@ def unset_names(
 
 
 def unset_note(name: str, tasks: Sequence[TaskId]) -> str:
-    """A sentence about a name in `env_from` that is not set."""
-    more = f" and {len(tasks) - _NAMED} more" if len(tasks) > _NAMED else ""
-    named = ", ".join(str(task) for task in tasks[:_NAMED])
+    """Writes a sentence about a name in `env_from` that is not set."""
+    more = f" and {len(tasks) - _MAX_LISTED} more" if len(tasks) > _MAX_LISTED else ""
+    named = ", ".join(str(task) for task in tasks[:_MAX_LISTED])
     return f"{name} (env_from) is not set in the launcher's environment: {named}{more}"

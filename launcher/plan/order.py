@@ -1,7 +1,7 @@
-"""Who starts when: the stages of a launch, each of which waits for the one before.
+"""Start order: the stages of a launch, each of which waits for the one before.
 
-The default is ps, then chief, then everybody else. A stage never waits for training progress:
-without device filters a chief's session waits for all workers, so that would be a deadlock.
+The default is ps, then chief, then all others. A stage never waits for training progress: without
+device filters a chief's session waits for all workers, so that would be a deadlock.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from ..ids import TaskId
 
 
 def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
-    """The tasks of each stage, every task once; tasks that `order` leaves out come last.
+    """Lists the tasks of each stage, every task once; tasks that are not in `order` come last.
 
-    A job in `order` stands for those of its tasks that are named nowhere in it, so that
+    A job in `order` means those of its tasks that are not in `order` themselves, so that
     `[["worker:0"], ["worker"]]` is the chief and then the others.
     """
     order = cluster.start.order
@@ -23,7 +23,7 @@ def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
     named = {entry for stage in wanted for entry in stage if ":" in entry}
     seen: set[TaskId] = set()
     result: list[tuple[TaskId, ...]] = []
-    for stage in (*wanted, tuple(_by_duty(cluster))):
+    for stage in (*wanted, tuple(_cluster_jobs_first(cluster))):
         tasks = [task for entry in stage for task in _tasks(cluster, entry, named)]
         fresh = tuple(dict.fromkeys(task for task in tasks if task not in seen))
         seen.update(fresh)
@@ -33,15 +33,15 @@ def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
 
 
 def default_order(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
-    """ps → chief → every other job, as entries of `[start] order`."""
+    """Makes the entries of `[start] order` for ps → chief → every other job."""
     chief = cluster.chief
     first = ("ps",) if "ps" in cluster.jobs and cluster.jobs["ps"].in_cluster else ()
     second = () if chief is None else (str(chief),)
-    return (first, second, tuple(job for job in _by_duty(cluster) if job not in first))
+    return (first, second, tuple(job for job in _cluster_jobs_first(cluster) if job not in first))
 
 
-def _by_duty(cluster: Cluster) -> Sequence[str]:
-    """Jobs with a place in the cluster spec before those that only look on."""
+def _cluster_jobs_first(cluster: Cluster) -> Sequence[str]:
+    # The evaluator and helpers watch what the others do.
     return sorted(cluster.jobs, key=lambda job: not cluster.in_spec(job))
 
 

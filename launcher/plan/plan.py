@@ -1,8 +1,8 @@
-"""The plan: each task's exact command and environment, and the order of the start.
+"""Planner: makes the plan of a run from a cluster file.
 
-Pure but for two looks at this machine (its home, where the trainer is installed): no network,
-nothing started. `tfmux plan` shows a plan made without facts; a launch makes it again with the
-facts that the hosts' agents have told (home, GPUs, free ports for `auto`).
+Pure except for this machine's home, environment and the folder of the installed trainer: no
+network, nothing is started. `tfmux plan` shows a plan made without facts; a launch makes it again
+with the facts that the hosts' agents report (home, GPUs, free ports for `auto`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from ..cluster.spec import (
 )
 from ..ids import TaskId
 from . import environment
-from .environment import GpuShare, GpuWish
+from .environment import GpuRequest, GpuShare
+from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan
 from .order import stages
-from .parts import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan
 
 __all__ = [
     "After",
@@ -64,15 +64,15 @@ def make_plan(
     facts: Mapping[str, HostFacts] = MappingProxyType({}),
     resume: str | None = None,
 ) -> Plan:
-    """Works out the plan of a cluster that `cluster.file` has found sensible.
+    """Makes the plan of a cluster that `cluster.file` has checked.
 
-    Under `resume` the log directory is that run's, and the tasks are told so.
+    With `resume`, the log directory is that run's, and the tasks have its id in `TFMUX_RESUME`.
     """
     return _Planner(cluster, run_id, facts, resume).plan()
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:
-    """The answer of `tfmux plan --json`, the same for every run of a file.
+    """Makes the output of `tfmux plan --json`, the same for every run of a file.
 
     ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
     "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
@@ -99,7 +99,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
 
 class _Planner:
-    """The work of `make_plan`: what is the same for all tasks is worked out once."""
+    """State of `make_plan`: values that all tasks share are computed once."""
 
     def __init__(
         self, cluster: Cluster, run_id: str, facts: Mapping[str, HostFacts], resume: str | None
@@ -114,7 +114,7 @@ class _Planner:
             self._on.setdefault(self._host_of(task), []).append(task)
         prepared = [host for host in self._on if self._prepare_lines(host)]
         self._prepare = {TaskId(PREPARE, at): host for at, host in enumerate(prepared)}
-        self._facts = {host: self._known(host, facts.get(host)) for host in self._on}
+        self._facts = {host: self._complete(host, facts.get(host)) for host in self._on}
         self._ports = {task: self._port(task) for stage in self._stages for task in stage}
         self._spec = {
             job: [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
@@ -123,7 +123,7 @@ class _Planner:
         }
         self._shared = self._shared_values()
         self._gpus = self._gpu_shares()
-        self._bypass = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
+        self._no_proxy_hosts = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
 
     def plan(self) -> Plan:
         cluster, run = self._cluster, self._cluster.run
@@ -173,7 +173,8 @@ class _Planner:
         )
 
     def _prepare_task(self, task: TaskId) -> TaskPlan:
-        """The `prepare` lines of a host as a task, so that log, pane and kill are any task's."""
+        """Makes a task of a host's `prepare` lines, so that it has a log and a pane, and can be
+        killed, like any other."""
         cluster, run, host = self._cluster, self._cluster.run, self._prepare[task]
         values = self._values(task)
         values["logdir"] = self._logdir(host, values)
@@ -186,7 +187,8 @@ class _Planner:
             host=host,
             port=None,
             address=bracketed(cluster.address(host)),
-            argv=(values["python"], script, kind, *self._prepare_lines(host)),
+            # -I: a queue.py of the user's on PYTHONPATH is not Python's
+            argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
             env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
             ready=Finished(),
             in_cluster=False,
@@ -206,13 +208,13 @@ class _Planner:
 
     def _env(self, task: TaskId, values: Mapping[str, str]) -> dict[str, str]:
         cluster, host = self._cluster, self._host_of(task)
-        job = cluster.jobs.get(task.job)  # none: it prepares the host
+        job = cluster.jobs.get(task.job)  # None: a `prepare` task
         share = self._gpus.get(task)
         env = {"PYTHONUNBUFFERED": "1"} | (share.env if share else {})
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: expand(value, values, self._shared) for name, value in table.items()}
         facts = self._facts[host]
-        env = environment.extended(env, facts.environ, facts.trainer, self._bypass)
+        env = environment.with_tf_env(env, facts.environ, facts.trainer, self._no_proxy_hosts)
         if job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec, task)
         env["TFMUX_RUN_ID"] = self._run_id
@@ -225,7 +227,9 @@ class _Planner:
         tables: list[RunSettings | Job] = [cluster.run, *self._jobs_on(name)]
         facts = self._facts[name]
         collect = {
-            os.path.join(facts.workdir, _at_home(expand(path, values, self._shared), facts.home))
+            os.path.join(
+                facts.workdir, _expand_home(expand(path, values, self._shared), facts.home)
+            )
             for task in self._on[name]
             for values in [self._with_logdir(name, task)]
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
@@ -259,8 +263,8 @@ class _Planner:
             known_hosts=self._file(entry.known_hosts),
         )
 
-    def _known(self, host: str, facts: HostFacts | None) -> HostFacts:
-        """The facts of a host, with what a plan may take for granted where they are silent."""
+    def _complete(self, host: str, facts: HostFacts | None) -> HostFacts:
+        """Completes the facts of a host with what is known without its agent."""
         facts = facts or HostFacts()
         if self._cluster.is_local(host):
             own = {n: os.environ[n] for n in environment.EXTENDED if n in os.environ}
@@ -296,9 +300,9 @@ class _Planner:
         return None if path is None else str(self._cluster.local_path(path))
 
     def _logdir(self, host: str, values: Mapping[str, str]) -> str:
-        """The host's log directory; under `resume` the one of the run that goes on."""
+        """The host's log directory; with `resume`, that of the resumed run."""
         run_id = {"run_id": self._resume or self._run_id}
-        path = _at_home(
+        path = _expand_home(
             expand(self._cluster.run.logdir, run_id, values, self._shared), self._facts[host].home
         )
         return str(self._cluster.local_path(path)) if self._cluster.is_local(host) else path
@@ -334,13 +338,13 @@ class _Planner:
     def _gpu_shares(self) -> dict[TaskId, GpuShare]:
         shares: dict[TaskId, GpuShare] = {}
         for host, tasks in self._on.items():
-            wishes = [
-                GpuWish(task, self._cluster.jobs[task.job].gpus, self._trains(task))
+            requests = [
+                GpuRequest(task, self._cluster.jobs[task.job].gpus, self._trains(task))
                 for task in tasks
             ]
             given = self._entry(host).gpus
             supply = self._facts[host].gpus if given is None else given
-            shares |= environment.split_gpus(wishes, supply)
+            shares |= environment.split_gpus(requests, supply)
         return shares
 
     def _trains(self, task: TaskId) -> bool:
@@ -364,7 +368,7 @@ class _Planner:
     def _python(self, host: str) -> str:
         local = self._cluster.is_local(host)
         default = (sys.executable if local else "") or "python3"
-        return _at_home(self._entry(host).python or default, self._facts[host].home)
+        return _expand_home(self._entry(host).python or default, self._facts[host].home)
 
     def _entry(self, host: str) -> Host:
         return self._cluster.hosts.get(host) or Host()
@@ -385,18 +389,18 @@ class _Planner:
         return join(self._cluster.address(self._host_of(task)), self._ports[task])
 
 
-def _at_home(path: str, home: str) -> str:
-    """`~` replaced by a home that is known; a shell is never asked to do it."""
+def _expand_home(path: str, home: str) -> str:
+    """Replaces `~` by the host's home, without a shell."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
 def installed_tools() -> str:
-    """The folder with our scripts that run beside the tasks."""
-    return str(Path(__file__).resolve().parents[1] / "hosted")
+    """The folder with the scripts that run on hosts."""
+    return str(Path(__file__).resolve().parents[1] / "remote_scripts")
 
 
 def installed_trainer() -> str:
-    """The folder with the trainer package that came with this program: beside the launcher's.
-    It is neither imported nor searched for: a folder of the user's may have its name."""
+    """The folder of the bundled trainer package, beside the launcher's. It is neither imported nor
+    searched for: a folder of the user's may have the same name."""
     folder = Path(__file__).resolve().parents[2]
     return str(folder) if (folder / "trainer" / "__main__.py").exists() else ""

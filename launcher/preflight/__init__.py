@@ -1,19 +1,19 @@
-"""The preflight: everything that would go wrong minutes after a launch, found before it.
+"""Preflight: checks of all hosts of a cluster that find what would fail after a launch.
 
-    run       `preflight`: all hosts at once, findings as they come, one report
-    host      the questions to one host, and what its answers mean there
-    visit     an agent on a host for as long as the questions take; nothing of it stays
-    judge     pure functions: an agent's answers become findings
-    matrix    which host must reach which task, and what a connection's end means
-    across    what only shows beside the other hosts: versions, a log directory that is not shared
-    findings  the words: severities, checks, findings, pairs
-    report    all of it together, and as JSON
+    run            `preflight`: checks all hosts at once, reports each finding when it is made
+    host           the checks of one host
+    probe_session  connection to an agent that runs on a host only while it is being checked
+    evaluate       pure functions that turn an agent's answers into findings
+    reachability   which host must reach which task, and what the outcome of a connection means
+    cross_host     checks that compare hosts: versions, a log directory that is not shared
+    findings       severities, checks, findings, outcomes of connections
+    report         all results together, and as JSON
 
-Nothing is started but tfmux's own agent, which is gone afterwards, its folder included.
+Nothing is started but tfmux's own agent, which is removed afterwards, its folder included.
 `docs/preflight.md` lists the codes.
 """
 
-from .findings import CHECKS, LOGIN_CHECKS, Check, Finding, Pair, Reach, Severity
+from .findings import CHECKS, LOGIN_CHECKS, Check, Finding, Reach, Reachability, Severity
 from .report import REPORT_SCHEMA, Report
 from .run import preflight
 
@@ -23,8 +23,8 @@ __all__ = [
     "REPORT_SCHEMA",
     "Check",
     "Finding",
-    "Pair",
     "Reach",
+    "Reachability",
     "Report",
     "Severity",
     "preflight",

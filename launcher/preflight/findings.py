@@ -1,4 +1,4 @@
-"""What a preflight says: findings about hosts, and how each pair of host and task fares."""
+"""Results of a preflight: findings about hosts, and whether each host reaches each task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OK = "ok"
 
 
 class Severity(StrEnum):
-    """How bad it is. Only an error stands in the way of a launch."""
+    """Severity of a finding. Only an error stops a launch."""
 
     OK = "ok"
     WARN = "warn"
@@ -21,12 +21,12 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """The worse, the higher."""
+        """A number that grows with the severity."""
         return (Severity.OK, Severity.WARN, Severity.ERROR).index(self)
 
 
 class Check(StrEnum):
-    """What is looked at, in the order in which it can be."""
+    """The checks, in the order in which they can be made; each is a row of the table."""
 
     NAME = "name"
     TCP = "tcp"
@@ -51,15 +51,16 @@ class Check(StrEnum):
 
 CHECKS = tuple(Check)
 LOGIN_CHECKS = (Check.NAME, Check.TCP, Check.SSH, Check.KEY, Check.LOGIN)
-"""Those that this machine itself does not need."""
+"""Checks of the way to a host, which this machine itself does not need."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found on one host.
+    """Result of one check on one host, passed or not.
 
-    `code` names its kind for programs (`ok` where nothing is wrong), `brief` is for a table's
-    cell, `sentence` says it in full, `todo` what to do about it (empty where nothing is to do).
+    `host` and `check` name its cell in the table of checks. `code` names its kind for programs
+    (`ok` where nothing is wrong), `brief` is for the cell, `sentence` says it in full, `todo` what
+    to do about it (empty where nothing is to do).
     """
 
     severity: Severity
@@ -69,19 +70,22 @@ class Finding:
     brief: str
     sentence: str
     todo: str = ""
+    task: TaskId | None = None
+    """The task that it is about; None: no single one."""
+    other: str = ""
+    """The host at the other end of a connection from `host`. Without a `task`, the finding is
+    about the connections to all tasks of that host."""
     run: str = ""
     """The dead run whose leftovers it is about."""
-    pair: Pair | None = None
-    """The connection that it is about."""
 
     def __post_init__(self) -> None:
-        """Words of hosts and of programs there reach no terminal as they are."""
+        # Text of hosts and of programs there must not act on the terminal.
         for name in ("brief", "sentence", "todo"):
             object.__setattr__(self, name, printable(getattr(self, name)))
 
 
 class Reach(StrEnum):
-    """How a connection from a host to a task's address went."""
+    """Outcome of a connection from a host to a task's address."""
 
     OK = "ok"
     SLOW = "slow"
@@ -92,15 +96,20 @@ class Reach(StrEnum):
     STRANGER = "stranger"
     FAILED = "failed"
     UNKNOWN = "unknown"
-    """Not tried: one of the two has no agent, or the port cannot be listened on."""
+    """Not tried: one of the hosts has no agent, or the port cannot be listened on."""
+
+    @property
+    def by_name(self) -> bool:
+        """The outcome depends on the host's name alone, so it is the same for all its tasks."""
+        return self in (Reach.UNRESOLVED, Reach.NO_ROUTE)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """One connection that the cluster needs, tried by the name and port of its spec.
+class Reachability:
+    """Whether a host reaches a task, by the name and port of the cluster spec.
 
-    `source` is the host that connects, `target` the one that runs `task`; `resolved` is the
-    address that the name led to there, `seconds` what name and connection took together.
+    `source` is the host that connects, `target` the host of `task`; `resolved` is the address
+    that the name resolved to there, `seconds` the time for name and connection together.
     """
 
     source: str
@@ -111,29 +120,48 @@ class Pair:
     seconds: float = 0.0
     resolved: str = ""
 
-    @property
-    def by_name(self) -> bool:
-        """The outcome is that of the target's name: the same for all tasks there."""
-        return self.reach in (Reach.UNRESOLVED, Reach.NO_ROUTE)
+    def explained_by(self, finding: Finding) -> bool:
+        """The finding is about this connection, alone or with others."""
+        if finding.check is not Check.REACH or finding.host != self.source:
+            return False
+        if finding.task is not None:
+            return finding.task == self.task
+        return finding.other == self.target and self.reach.by_name
 
 
-Result = Finding | Pair
+Result = Finding | Reachability
 
 
 def passed(check: Check, host: str, brief: str, sentence: str = "") -> Finding:
-    """A check that found nothing wrong."""
+    """Makes the finding of a check that found nothing wrong."""
     return Finding(Severity.OK, check, OK, host, brief, sentence or f"{check}: {brief}")
 
 
 def warning(
-    check: Check, code: str, host: str, brief: str, sentence: str, todo: str = ""
+    check: Check,
+    code: str,
+    host: str,
+    brief: str,
+    sentence: str,
+    todo: str = "",
+    *,
+    task: TaskId | None = None,
+    other: str = "",
 ) -> Finding:
-    """Something that a person should know and that stops nothing."""
-    return Finding(Severity.WARN, check, code, host, brief, sentence, todo)
+    """Makes a finding that does not stop a launch."""
+    return Finding(Severity.WARN, check, code, host, brief, sentence, todo, task, other)
 
 
 def blocking(
-    check: Check, code: str, host: str, brief: str, sentence: str, todo: str = ""
+    check: Check,
+    code: str,
+    host: str,
+    brief: str,
+    sentence: str,
+    todo: str = "",
+    *,
+    task: TaskId | None = None,
+    other: str = "",
 ) -> Finding:
-    """Something with which a launch would fail."""
-    return Finding(Severity.ERROR, check, code, host, brief, sentence, todo)
+    """Makes a finding that stops a launch."""
+    return Finding(Severity.ERROR, check, code, host, brief, sentence, todo, task, other)

@@ -1,4 +1,4 @@
-"""The questions to one host: each with its deadline, all at once, each answer told as it comes."""
+"""Checks of one host: all made at once, each with a deadline of its own."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from ..ids import TaskId
 from ..plan.environment import EXTENDED
 from ..plan.plan import HostPlan, Plan, TaskPlan
 from ..store.runs import RunFolder
-from . import judge
+from . import evaluate
 from .findings import Check, Finding, Severity, passed
-from .visit import Visit
+from .probe_session import ProbeSession
 
 QUICK = 10.0
 SLOW = 35.0
-"""For what starts a program there: longer than the agent's own patience with it."""
+"""For checks that start a program there: longer than the agent's own timeout."""
 
 Tell = Callable[[Finding], None]
 
 
 @dataclass(frozen=True)
-class Open:
-    """What the others may try to reach on a host."""
+class TaskPorts:
+    """Ports of a host's tasks, to which the other hosts may try to connect."""
 
     ports: Mapping[TaskId, int] = field(default_factory=dict)
-    """The tasks' ports, picked ones too."""
+    """The ports of all tasks, including those picked for `auto`."""
     tokens: Mapping[TaskId, str] = field(default_factory=dict)
-    """What our listener says on the port; empty where somebody else listens there."""
+    """What our listener sends on the port; empty where another process listens on it."""
 
 
 @dataclass(frozen=True)
 class LogFolder:
-    """A task's log directory as the host has it: `base` is the part of it that is there,
-    `above` how many parts are not."""
+    """A task's log directory on its host: `base` is the part of the path that exists, `above` the
+    number of parts that do not."""
 
     path: str
     base: str
@@ -48,18 +48,26 @@ class LogFolder:
 
 
 class HostCheck:
-    """Asks one host everything that concerns it alone.
+    """All checks of one host.
 
-    `open` is set when the others may connect, to None when they cannot; `folder` and
-    `tensorflow` hold what is compared with other hosts.
+    `listening` is set when the other hosts may connect, to None when they cannot; `folder` and
+    `tensorflow` are compared with those of other hosts.
     """
 
     def __init__(
-        self, cluster: Cluster, plan: Plan, host: HostPlan, visit: Visit, tell: Tell, mark: str
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        host: HostPlan,
+        session: ProbeSession,
+        tell: Tell,
+        mark: str,
     ) -> None:
         self.name = host.name
-        self.visit = visit
-        self.open: asyncio.Future[Open | None] = asyncio.get_running_loop().create_future()
+        self.session = session
+        self.listening: asyncio.Future[TaskPorts | None] = (
+            asyncio.get_running_loop().create_future()
+        )
         self.folder: LogFolder | None = None
         self.tensorflow = ""
         self.answered = False
@@ -71,17 +79,17 @@ class HostCheck:
         self._mark = mark
 
     async def run(self, *, keep_mark: bool) -> None:
-        """Asks everything; `keep_mark` leaves the mark in the log directory for the others."""
+        """Makes all checks; `keep_mark` leaves the mark in the log directory for other hosts."""
         try:
             began = time.monotonic()
             try:
-                await self.visit.arrive()
+                await self.session.arrive()
             except HostError as error:
-                self._tell(judge.failure(error))
+                self._tell(evaluate.failure(error))
                 return
             took = time.monotonic() - began
             self.answered = True
-            sentence = f"tfmux's agent was up {took:.1f} s after the first look"
+            sentence = f"tfmux's agent started within {took:.1f} s"
             self._tell(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
             await asyncio.gather(
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
@@ -94,30 +102,30 @@ class HostCheck:
                 self._asked(Check.LOGDIR, Severity.ERROR, lambda: self._logdirs(keep_mark)),
             )
         finally:
-            if not self.open.done():
-                self.open.set_result(None)
+            if not self.listening.done():
+                self.listening.set_result(None)
 
     async def connect(self, address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
-        """Lets the host connect to an address of the cluster spec.
+        """Makes the host connect to an address of the cluster spec.
 
         Raises:
-            AgentError: it did not answer.
+            AgentError: the host did not answer.
         """
         patience = 3 * seconds + QUICK
-        return await self.visit.ask(
+        return await self.session.ask(
             "connect", patience, host=address, port=port, token=token, seconds=seconds
         )
 
     async def sees(self, chief: LogFolder, mark: str) -> bool:
-        """Whether the mark in the chief's log directory lies in this host's, too.
+        """Whether the mark in the chief's log directory is in this host's as well.
 
         Raises:
-            AgentError: it did not answer.
+            AgentError: the host did not answer.
         """
         path = self._task_paths()[0]
         for _ in range(chief.above):
             path = posixpath.dirname(path)
-        answer = await self.visit.ask("seen", QUICK, path=posixpath.join(path, mark))
+        answer = await self.session.ask("seen", QUICK, path=posixpath.join(path, mark))
         return bool(answer["seen"])
 
     async def _asked(
@@ -126,72 +134,71 @@ class HostCheck:
         try:
             await question()
         except AgentError as error:
-            self._tell(judge.unanswered(check, severity, error))
+            self._tell(evaluate.unanswered(check, severity, error))
 
     async def _ports(self) -> None:
         fixed = {task.id: task.port for task in self._tasks if task.port is not None}
         free = [task.id for task in self._tasks if task.port is None]
-        answer = await self.visit.ports(list(fixed.values()), len(free), QUICK)
+        answer = await self.session.ports(list(fixed.values()), len(free), QUICK)
         every = fixed | dict(zip(free, answer.picked, strict=True))
         held = {each.port for each in answer.held}
         ours = [port for port in every.values() if port not in held]
         token = f"{self._mark}:{self.name}"[:200]
-        listening = await self.visit.ask("listen", QUICK, ports=ours, token=token)
+        listening = await self.session.ask("listen", QUICK, ports=ours, token=token)
         failed = listening["failed"]
         tokens = {
             task: "" if port in held else token
             for task, port in every.items()
             if str(port) not in failed
         }
-        self.open.set_result(Open(every, tokens))
-        found = judge.ports(self.name, list(fixed.values()), answer.held, failed)
-        self._tell_all(found)
+        self.listening.set_result(TaskPorts(every, tokens))
+        self._tell_all(evaluate.ports(self.name, fixed, answer.held, failed))
 
     async def _account(self) -> None:
-        answer = await self.visit.ask("account", QUICK)
-        self._tell_all(judge.shell(self.name, answer, self.visit.noise))
+        answer = await self.session.ask("account", QUICK)
+        self._tell_all(evaluate.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
-        self._tell(judge.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
+        self._tell(evaluate.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
 
     async def _python(self) -> None:
         task = self._pythonic()
         python = task.argv[0] if task is not None else self._host.python
-        answer = await self.visit.ask(
+        answer = await self.session.ask(
             "python",
             SLOW,
             python=python,
             env=self._public_env(task),
             setup="" if task is None else task.setup,
         )
-        self._tell(judge.interpreter(self.name, python, answer))
+        self._tell(evaluate.interpreter(self.name, python, answer))
         if "failed" in answer:
             return
         self.tensorflow = str(answer["tensorflow"])
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
-        self._tell(judge.tensorflow(self.name, python, answer, needed=needed))
+        self._tell(evaluate.tensorflow(self.name, python, answer, needed=needed))
 
     async def _gpus(self) -> None:
-        answer = await self.visit.ask("gpus", SLOW)
-        wishes = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
-        promised = self._host.gpus if self._host.gpus is not None else sum(wishes)
-        self._tell(judge.gpus(self.name, answer, promised))
+        answer = await self.session.ask("gpus", SLOW)
+        asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
+        promised = self._host.gpus if self._host.gpus is not None else sum(asked)
+        self._tell(evaluate.gpus(self.name, answer, promised))
 
     async def _room(self) -> None:
-        answer = await self.visit.ask("room", QUICK, paths=self._task_paths())
-        self._tell_all(judge.disks(self.name, answer))
-        self._tell(judge.memory(self.name, answer, len(self._tasks)))
+        answer = await self.session.ask("room", QUICK, paths=self._task_paths())
+        self._tell_all(evaluate.disks(self.name, answer))
+        self._tell(evaluate.memory(self.name, answer, len(self._tasks)))
 
     async def _clock(self) -> None:
         before, began = time.time(), time.monotonic()
-        answer = await self.visit.ask("clock", QUICK)
+        answer = await self.session.ask("clock", QUICK)
         round_trip = time.monotonic() - began
         offset = float(answer["time"]) - (before + round_trip / 2)
-        self._tell(judge.clock(self.name, offset, round_trip))
+        self._tell(evaluate.clock(self.name, offset, round_trip))
 
     async def _leftovers(self) -> None:
-        answer = await self.visit.ask("leftovers", QUICK)
+        answer = await self.session.ask("leftovers", QUICK)
         known = {folder.run_id for folder in RunFolder.all()}
-        self._tell_all(judge.leftovers(self.name, answer["found"], known))
+        self._tell_all(evaluate.leftovers(self.name, answer["found"], known))
 
     async def _logdirs(self, keep_mark: bool) -> None:
         for number, path in enumerate(self._task_paths()):
@@ -199,25 +206,25 @@ class HostCheck:
             mark = f"{self._mark}-{self.name}-{number}"
             if keep:
                 mark = self._mark
-            answer = await self.visit.ask("logdir", QUICK, path=path, mark=mark, keep=keep)
+            answer = await self.session.ask("logdir", QUICK, path=path, mark=mark, keep=keep)
             if number == 0 and not answer["why"]:
                 self.folder = LogFolder(answer["path"], answer["base"], answer["above"])
-            self._tell_all(judge.logdir(self.name, answer))
+            self._tell_all(evaluate.logdir(self.name, answer))
 
     def _task_paths(self) -> list[str]:
-        """The log directories of the host's tasks, those of the cluster's first."""
+        """The log directories of the host's tasks, those of cluster jobs first."""
         ordered = sorted(self._tasks, key=lambda task: not task.in_cluster)
         return list(dict.fromkeys(task.logdir for task in ordered))[:8]
 
     def _pythonic(self) -> TaskPlan | None:
-        """The first task that runs a Python, those of the cluster before others."""
+        """The first task that runs Python, tasks of cluster jobs before others."""
         for task in sorted(self._tasks, key=lambda task: not task.in_cluster):
             if task.argv and posixpath.basename(task.argv[0]).startswith("python"):
                 return task
         return None
 
     def _public_env(self, task: TaskPlan | None) -> dict[str, str]:
-        """A task's variables; the plan has filled in some of them without knowing the host."""
+        """A task's variables, without those that the plan fills in differently on the host."""
         if task is None:
             return {}
         tables = (self._cluster.run.env, self._host.env, self._cluster.jobs[task.id.job].env)
@@ -239,7 +246,7 @@ class HostCheck:
 
 
 def _runs_trainer(argv: tuple[str, ...]) -> bool:
-    """The task runs the trainer that comes with tfmux, which needs TensorFlow."""
+    """The task runs the bundled trainer, which needs TensorFlow."""
     script = next((word for word in argv[1:] if not word.startswith("-")), "")
     pairs = itertools.pairwise(argv)
     return script.endswith("/trainer") or any(pair == ("-m", "trainer") for pair in pairs)

@@ -1,4 +1,4 @@
-"""All findings of a preflight together, and their one JSON form."""
+"""Report of a preflight: all results, and their JSON form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..hosts.host_keys import ShownKey
-from .findings import Check, Finding, Pair, Reach, Severity
+from .findings import Check, Finding, Reach, Reachability, Severity
 
 _TEXT = {"type": "string"}
 
@@ -25,7 +25,7 @@ REPORT_SCHEMA: dict[str, Any] = {
     "title": "tfmux check --json",
     **_object(
         name=_TEXT,
-        ok={"type": "boolean", "description": "nothing stands in the way of a launch"},
+        ok={"type": "boolean", "description": "no errors: a launch may go ahead"},
         seconds={"type": "number", "minimum": 0},
         hosts={"type": "array", "items": _TEXT},
         findings={
@@ -38,6 +38,8 @@ REPORT_SCHEMA: dict[str, Any] = {
                 brief=_TEXT,
                 sentence=_TEXT,
                 todo=_TEXT,
+                task={"type": "string", "description": "the task it is about; empty: none"},
+                other={"type": "string", "description": "the host at the connection's other end"},
             ),
         },
         reach={
@@ -66,23 +68,22 @@ REPORT_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Report:
-    """What a preflight found: findings in the order of hosts and checks."""
+    """Results of a preflight; the findings are in the order of hosts and checks."""
 
     name: str
     hosts: tuple[str, ...]
     findings: tuple[Finding, ...]
-    pairs: tuple[Pair, ...]
+    reachability: tuple[Reachability, ...]
     accepted: tuple[tuple[str, ShownKey], ...]
     seconds: float
 
     @property
     def ok(self) -> bool:
-        """Nothing stands in the way of a launch."""
+        """No finding is an error."""
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
     def worst(self, host: str, check: Check) -> Finding | None:
-        """What a table's cell shows: the worst finding, the first of several; None where
-        nothing was looked at."""
+        """The finding that a cell shows: the first of the worst; None: not checked."""
         found = [f for f in self.findings if f.host == host and f.check is check]
         return max(found, key=lambda finding: finding.severity.rank, default=None)
 
@@ -102,6 +103,8 @@ class Report:
                     "brief": finding.brief,
                     "sentence": finding.sentence,
                     "todo": finding.todo,
+                    "task": "" if finding.task is None else str(finding.task),
+                    "other": finding.other,
                 }
                 for finding in self.findings
             ],
@@ -115,7 +118,7 @@ class Report:
                     "resolved": pair.resolved,
                     "seconds": round(pair.seconds, 4),
                 }
-                for pair in self.pairs
+                for pair in self.reachability
             ],
             "accepted": [
                 {

@@ -1,4 +1,4 @@
-"""All hosts at once: nobody waits for anybody but for those whom it must reach."""
+"""Preflight of a cluster: checks all hosts at the same time and makes one report."""
 
 from __future__ import annotations
 
@@ -16,22 +16,33 @@ from ..cluster.spec import Cluster
 from ..errors import AgentError
 from ..hosts.host_keys import ShownKey
 from ..hosts.ssh import Ask, Logins
-from ..ids import new_run_id
+from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan
-from . import across, judge, matrix
-from .findings import CHECKS, OK, Check, Finding, Pair, Reach, Result, Severity, passed, warning
+from . import cross_host, evaluate, reachability
+from .findings import (
+    CHECKS,
+    OK,
+    Check,
+    Finding,
+    Reach,
+    Reachability,
+    Result,
+    Severity,
+    passed,
+    warning,
+)
 from .host import HostCheck
+from .probe_session import ProbeSession
 from .report import Report
-from .visit import Visit
 
 PROBES_AT_ONCE = 32
 _STEPS = {
-    Check.NAME: "its name resolves to",
-    Check.TCP: "it answers in",
-    Check.SSH: "its SSH server is",
-    Check.KEY: "its host key:",
-    Check.LOGIN: "we log in",
+    Check.NAME: "name resolves to",
+    Check.TCP: "connected in",
+    Check.SSH: "SSH server:",
+    Check.KEY: "host key:",
+    Check.LOGIN: "logged in",
 }
 
 
@@ -42,19 +53,16 @@ async def preflight(
     *,
     accept_new: bool = False,
 ) -> Report:
-    """Looks at every host of a cluster; starts nothing.
+    """Checks every host of a cluster; starts nothing.
 
-    Each finding and each pair of the matrix goes to `on_result` as soon as it is known, on this
-    loop; a later finding of the same host and check stands beside the earlier one. `ask`
-    answers what only a person can (`credentials.Question`), `accept_new` trusts unknown host
-    keys. Cancelled, it still sends its agents away.
+    Each result goes to `on_result` as soon as it is known, on this loop; there may be several
+    findings of one host and check. `ask` answers what only a person can (`credentials.Question`),
+    `accept_new` trusts unknown host keys. The agents are removed even when it is cancelled.
     """
     return await _Preflight(cluster, ask, on_result, accept_new).run()
 
 
 class _Preflight:
-    """One preflight."""
-
     def __init__(
         self,
         cluster: Cluster,
@@ -66,10 +74,10 @@ class _Preflight:
         self._plan: Plan = make_plan(cluster, new_run_id("check"))
         self._on_result = on_result
         self._findings: list[Finding] = []
-        self._pairs: dict[tuple[str, str], Pair] = {}
+        self._pairs: dict[tuple[str, str], Reachability] = {}
         self._accepted: list[tuple[str, ShownKey]] = []
         self._resolved: dict[str, set[str]] = {}
-        self._said: set[tuple[str, str, Reach]] = set()
+        self._told_reach: set[tuple[str, str, TaskId | None, Reach]] = set()
         self._logins = Logins(
             ask,
             accept_new=accept_new,
@@ -81,85 +89,89 @@ class _Preflight:
 
     async def run(self) -> Report:
         began = time.monotonic()
-        chief, others, why = across.sharers(self._plan)
+        chief, others, why = cross_host.sharers(self._plan)
         self._tell_unset()
         try:
-            async with AsyncExitStack() as visits:
-                checks = await self._visit_all(visits)
+            async with AsyncExitStack() as sessions:
+                checks = self._open_all(sessions)
                 async with asyncio.TaskGroup() as group:
                     for name, check in checks.items():
                         keep = name == chief and bool(others)
                         group.create_task(check.run(keep_mark=keep))
-                    for source in matrix.sources(self._plan):
-                        for task in matrix.targets(self._plan, source):
+                    for source in reachability.sources(self._plan):
+                        for task in reachability.targets(self._plan, source):
                             group.create_task(self._reach(checks, source, task))
                 await self._compare(checks, chief, others, why)
         finally:
             await self._logins.aclose()
         return self._report(time.monotonic() - began)
 
-    async def _visit_all(self, visits: AsyncExitStack) -> dict[str, HostCheck]:
-        """A visit to each host; they end together, side by side."""
+    def _open_all(self, sessions: AsyncExitStack) -> dict[str, HostCheck]:
+        """The checks of each host; their sessions will be closed at the same time."""
         mark = f".{self._plan.run_id}"
         checks = {}
         for host in self._plan.hosts:
-            visit = Visit(host, self._plan.run_id, self._logins)
-            checks[host.name] = HostCheck(self._cluster, self._plan, host, visit, self._tell, mark)
+            session = ProbeSession(host, self._plan.run_id, self._logins)
+            check = HostCheck(self._cluster, self._plan, host, session, self._tell, mark)
+            checks[host.name] = check
 
-        async def leave() -> None:
-            await asyncio.gather(*(check.visit.aclose() for check in checks.values()))
+        async def close_all() -> None:
+            await asyncio.gather(*(check.session.aclose() for check in checks.values()))
 
-        visits.push_async_callback(leave)
+        sessions.push_async_callback(close_all)
         return checks
 
     async def _reach(self, checks: dict[str, HostCheck], source: str, task: TaskPlan) -> None:
-        """One connection, as soon as both of its ends are ready."""
+        """Tries one connection, as soon as both of its ends are ready."""
         name = self._cluster.address(task.host)
-        ready = await checks[task.host].open
+        ready = await checks[task.host].listening
         port = task.port if ready is None else ready.ports[task.id]
         address = join(name, port)
-        here = await checks[source].open
+        here = await checks[source].listening
         answer = None
         if ready is not None and here is not None and task.id in ready.tokens and port:
-            connect = partial(self._connect, checks[source], name, port, ready.tokens[task.id])
+            connect = partial(self._connect, checks[source], task, port, ready.tokens[task.id])
             answer = await connect()
             if answer is not None and answer["outcome"] == Reach.REFUSED:
                 # The name may lead to another host, which is found out when it listens, too.
-                await asyncio.gather(*(check.open for check in checks.values()))
+                await asyncio.gather(*(check.listening for check in checks.values()))
                 answer = await connect()
-        pair = matrix.pair(source, task, address, answer)
+        pair = reachability.outcome(source, task, address, answer)
         self._pairs[source, str(task.id)] = pair
         self._on_result(pair)
         if answer is None:
             return
         self._resolved.setdefault(task.host, set()).add(pair.resolved)
-        finding = matrix.finding(pair, answer)
-        said = (source, task.host if pair.by_name else str(task.id), pair.reach)
-        if finding is not None and said not in self._said:
-            self._said.add(said)
-            self._tell(replace(finding, pair=pair))
+        finding = reachability.finding(pair, answer)
+        if finding is not None:
+            about = (finding.host, finding.other, finding.task, pair.reach)
+            if about not in self._told_reach:
+                self._told_reach.add(about)
+                self._tell(finding)
 
     async def _connect(
-        self, source: HostCheck, name: str, port: int, token: str
+        self, source: HostCheck, task: TaskPlan, port: int, token: str
     ) -> dict[str, Any] | None:
+        name = self._cluster.address(task.host)
         gate = self._gates.setdefault(source.name, asyncio.Semaphore(PROBES_AT_ONCE))
         try:
             async with gate:
-                return await source.connect(name, port, token, matrix.CONNECT_SECONDS)
+                return await source.connect(name, port, token, reachability.CONNECT_SECONDS)
         except AgentError as error:
-            self._tell(judge.unanswered(Check.REACH, Severity.ERROR, error))
+            finding = evaluate.unanswered(Check.REACH, Severity.ERROR, error)
+            self._tell(replace(finding, task=task.id, other=task.host))
             return None
 
     async def _compare(
         self, checks: dict[str, HostCheck], chief: str, others: tuple[str, ...], why: str
     ) -> None:
         found = {name: check.tensorflow for name, check in checks.items() if check.tensorflow}
-        for finding in across.versions(found):
+        for finding in cross_host.versions(found):
             self._tell(finding)
-        for name in matrix.sources(self._plan):
+        for name in reachability.sources(self._plan):
             self._tell_reach(name)
             address = self._cluster.address(name)
-            public = judge.address(name, address, sorted(self._resolved.get(name, set()) - {""}))
+            public = evaluate.address(name, address, sorted(self._resolved.get(name, set()) - {""}))
             if public is not None:
                 self._tell(public)
         folder = checks[chief].folder if others else None
@@ -172,42 +184,42 @@ class _Preflight:
             try:
                 seen = await check.sees(folder, f".{self._plan.run_id}")
             except AgentError as error:
-                self._tell(judge.unanswered(Check.LOGDIR, Severity.WARN, error))
+                self._tell(evaluate.unanswered(Check.LOGDIR, Severity.WARN, error))
                 continue
-            self._tell(across.sharing(name, chief, check.folder.path, why, seen=seen))
+            self._tell(cross_host.sharing(name, chief, check.folder.path, why, seen=seen))
 
     def _tell_unset(self) -> None:
-        """Variables that the tasks of a host would not get from this shell."""
+        """Warns of variables that the tasks of a host would not get from this shell."""
         for host in self._plan.hosts:
             unset = unset_names(self._plan.on_host(host.name), os.environ)
             for name, tasks in unset.items():
                 sentence = f"{unset_note(name, tasks)} would start without it"
-                todo = f"export {name} before the launch, or take it out of env_from"
+                todo = f"export {name} before the launch, or remove it from env_from"
                 brief = f"{name} is not set"
                 self._tell(warning(Check.SHELL, "env-unset", host.name, brief, sentence, todo))
 
     def _tell_reach(self, source: str) -> None:
-        """A host that reaches all it must."""
+        """Reports a host that reaches every task that it must reach."""
         pairs = [pair for pair in self._pairs.values() if pair.source == source]
         fine = [pair for pair in pairs if pair.reach in (Reach.OK, Reach.SLOW)]
         if pairs and len(fine) == len(pairs):
             brief = f"all {len(pairs)}" if len(pairs) > 1 else "reached"
-            self._tell(passed(Check.REACH, source, brief, f"reaches all {len(pairs)} tasks"))
+            self._tell(passed(Check.REACH, source, brief, f"{source} reaches {len(pairs)} tasks"))
 
     def _tell(self, finding: Finding) -> None:
         self._findings.append(finding)
         self._on_result(finding)
 
     def _step(self, host: str, step: str, found: str) -> None:
-        """A step of a login; one that is taken again after a dropped connection is told once."""
+        """Reports a step of a login; one repeated after a dropped connection is reported once."""
         check = Check(step)
         finding = passed(check, host, found, f"{_STEPS[check]} {found}")
         if not any(f.host == host and f.code == OK and f.check is check for f in self._findings):
             self._tell(finding)
 
     def _note(self, host: str, note: str) -> None:
-        """Something odd in a known_hosts file; told once, for the first host that met it."""
-        todo = "remove the line, or correct it"
+        """Warns of a line in a known_hosts file, for the first host that came across it."""
+        todo = "remove or correct the line"
         self._tell(
             Finding(Severity.WARN, Check.KEY, "known-hosts-odd", host, "odd line", note, todo)
         )
@@ -225,10 +237,10 @@ class _Preflight:
             name=self._cluster.name,
             hosts=hosts,
             findings=tuple(findings),
-            pairs=tuple(
+            reachability=tuple(
                 self._pairs[source, str(task.id)]
-                for source in matrix.sources(self._plan)
-                for task in matrix.targets(self._plan, source)
+                for source in reachability.sources(self._plan)
+                for task in reachability.targets(self._plan, source)
             ),
             accepted=tuple(self._accepted),
             seconds=seconds,

@@ -7,7 +7,7 @@ from pathlib import Path
 from ..cluster.file import load
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError
-from ..homes import runs_home
+from ..paths import runs_home
 from ..plan.plan import HostFacts, Plan, make_plan
 from ..store.logs import LogStore
 from ..store.replay import Replay

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..homes import runs_home
 from ..ids import TaskId
+from ..paths import runs_home
 from ..run.snapshot import Receipt, Snapshot
 from ..run.states import Outcome, RunState, TaskState
 from ..store.logs import LogStore

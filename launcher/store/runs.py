@@ -23,7 +23,7 @@ from typing import Any, Self
 from ..agent.folders import FolderError, private
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
-from ..homes import runs_home
+from ..paths import runs_home
 from .disk import Disk, OwnDisk
 from .stored_events import Damage, stored_records
 from .worker import Worker

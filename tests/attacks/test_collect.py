@@ -24,7 +24,7 @@ from launcher.agent import wire
 from launcher.agent.collect import LENGTH, Archive
 from launcher.errors import AgentError
 from launcher.files import collecting
-from launcher.files.collecting import Results, bring_back
+from launcher.files.collecting import Results, fetch
 from launcher.files.unpacking import Announcement, Unpacker, UnpackError
 from launcher.hosts.link import Link
 from launcher.hosts.messages import Answer
@@ -139,9 +139,9 @@ class Host:
             await asyncio.sleep(0)
 
 
-def bring(host: Host, target: Path) -> collecting.Brought:
+def bring(host: Host, target: Path) -> collecting.Fetched:
     """Brings the results of a host."""
-    work = bring_back(cast(Link, host), PATHS, target, lambda done, total: None)
+    work = fetch(cast(Link, host), PATHS, target, lambda done, total: None)
     return asyncio.run(work)
 
 
@@ -479,7 +479,7 @@ def test_a_disk_that_hangs_holds_up_nothing_else(
         copy = disk.mountpoint / "run/far/out/big"
         assert copy.read_bytes() == (source / "big").read_bytes()
         monkeypatch.setattr(collecting, "PATIENCE", 0.5)
-        with pytest.raises(AgentError, match="the disk here took nothing"):
+        with pytest.raises(AgentError, match="the disk on this machine stalled"):
             asyncio.run(_bring_frozen(Host.of(source), disk, thaw=False))
         disk.thaw()
         deadline = time.monotonic() + 60
@@ -492,9 +492,7 @@ async def _bring_frozen(host: Host, disk: FreezableDisk, *, thaw: bool) -> float
     """Brings to a frozen disk; the longest time between two turns of the loop."""
     disk.freeze()
     target = disk.mountpoint / "run/far"
-    work = asyncio.create_task(
-        bring_back(cast(Link, host), PATHS, target, lambda done, total: None)
-    )
+    work = asyncio.create_task(fetch(cast(Link, host), PATHS, target, lambda done, total: None))
     longest, last = 0.0, time.monotonic()
     for _ in range(100):
         await asyncio.sleep(0.01)

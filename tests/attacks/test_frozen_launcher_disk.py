@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import load
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.run.states import RunState
 from launcher.session.session import Session
 from tests.beds.frozen import FreezableDisk

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from launcher.homes import runs_home
 from launcher.ids import TaskId
+from launcher.paths import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.history import summary
 from launcher.session.viewing import Viewer

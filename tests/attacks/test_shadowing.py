@@ -13,11 +13,12 @@ import pytest
 
 from launcher.cluster.file import load
 from launcher.cluster.templates import TEMPLATES, render
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.plan.plan import installed_trainer, make_plan
 from launcher.store.runs import RunFolder
 from tests.beds.serving import client, serving
 from tests.command import DEADLINE, run, write
+from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import wait_until
 
 MODULES = ("queue", "asyncio", "re", "random", "signal", "selectors", "json")
@@ -194,6 +195,26 @@ def test_new_clusters_run_the_bundled_trainer(tmp_path: Path) -> None:
             assert "-m" not in task.argv
             if "train.py" not in task.argv:
                 assert task.argv[1].endswith("/trainer")
+
+
+def test_no_demo_looks_into_the_working_directory() -> None:
+    """Each runs the bundled trainer by its folder, or has PYTHONSAFEPATH set."""
+    for file in sorted((REPOSITORY / "tui" / "demos").glob("*.toml")):
+        for task in make_plan(load(file), "run-1").tasks:
+            bundled = task.argv[1] == f"{installed_trainer()}/trainer"
+            assert bundled or task.env.get("PYTHONSAFEPATH"), (file.name, task.argv)
+
+
+def test_prepare_lines_do_not_import_from_the_users_folders(folder: Path) -> None:
+    """The script that runs them imports neither from the workdir nor from PYTHONPATH; what it
+    runs has the user's environment."""
+    text = CLUSTER.replace(TICKER, "print('alive')").replace("-P", "-I")
+    settings = f'prepare = ["echo $PYTHONPATH"]\nenv = {{ PYTHONPATH = "{folder}" }}\n'
+    text = text.replace("[run]\n", f"[run]\n{settings}")
+    done = tfmux(folder, "up", str(write(folder, text)), "--headless")
+    assert done.returncode == 0, done.stderr
+    assert f"prepare:0 | {folder}:" in done.stdout
+    assert not imported(folder)
 
 
 def test_an_own_trainer_is_run_where_the_file_says_so(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.beds import proc

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.beds import faults, guard, proc
 from tests.beds.frozen import FreezableDisk

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.faults.scene import Scene, confirmed, last_states, notes, ready
 from tests.launcher.agent_client import wait_until

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.beds import faults
 from tests.command import Up

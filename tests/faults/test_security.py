@@ -13,7 +13,7 @@ import pytest
 from launcher.agent.stage import StageError, check
 from launcher.agent.tree import Entry
 from launcher.errors import TfmuxError
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import python_task, write

@@ -13,10 +13,10 @@ import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.file import loads
 
-from .clusters import cluster_tables
+from .cluster_strategies import cluster_tables
 
 FILE = """# the whole
 name = "x"  # its name
@@ -50,7 +50,7 @@ worker = "started"
 """
 COMMENTS = re.compile(r"#.*")
 BASE = Path("/srv/project")
-Edit = Callable[[ClusterText], ClusterText]
+Edit = Callable[[ClusterDocument], ClusterDocument]
 Meaning = Callable[[dict[str, Any]], object] | None
 
 
@@ -65,29 +65,29 @@ def keys(value: Any) -> Any:
 
 def test_a_value_changes_and_nothing_else() -> None:
     """Of the text only the value is another one."""
-    text = ClusterText(FILE).put(("hosts", "tf1", "ssh"), "root@tf1:2200").text
+    text = ClusterDocument(FILE).put(("hosts", "tf1", "ssh"), "root@tf1:2200").text
     assert text == FILE.replace('"root@10.77.0.1"', '"root@tf1:2200"')
 
 
 def test_elements_of_a_list_keep_their_comments() -> None:
     """A task changed and three added: the others' comments and the list's lines stay."""
     fresh = ["tf1:2222", "b.c:7", "tf1:3", "tf1:4", "tf1:5"]
-    text = ClusterText(FILE).put(("jobs", "ps", "tasks"), fresh).text
+    text = ClusterDocument(FILE).put(("jobs", "ps", "tasks"), fresh).text
     assert '    "tf1:2222",  # the old one\n    "b.c:7",\n' in text
-    assert ClusterText(text).get("jobs", "ps", "tasks") == fresh
+    assert ClusterDocument(text).get("jobs", "ps", "tasks") == fresh
     assert comments(text) == comments(FILE)
 
 
 def test_a_new_table_stands_with_its_like_and_apart() -> None:
     """A host is put after the last host, with blank lines around it."""
-    text = ClusterText(FILE).put(("hosts", "tf9"), {"ssh": "tf9"}).text
+    text = ClusterDocument(FILE).put(("hosts", "tf9"), {"ssh": "tf9"}).text
     assert '\nssh = "b"\n\n[hosts.tf9]\nssh = "tf9"\n\n[jobs.ps]' in text
     assert comments(text) == comments(FILE)
 
 
 def test_keys_come_and_go() -> None:
     """A key put and taken out again leaves what was said before."""
-    put = ClusterText(FILE).put(("jobs", "worker", "gpus"), 1).put(("metrics", "total"), 5)
+    put = ClusterDocument(FILE).put(("jobs", "worker", "gpus"), 1).put(("metrics", "total"), 5)
     assert put.get("metrics") == {"total": 5}
     out = put.put(("jobs", "worker", "gpus"), None).remove("metrics")
     assert out.data == tomllib.loads(FILE)
@@ -96,20 +96,20 @@ def test_keys_come_and_go() -> None:
 
 def test_a_host_is_renamed_everywhere() -> None:
     """Header, tasks, and only whole names; comments and order stay."""
-    text = ClusterText(FILE).rename_host("tf1", "big one")
+    text = ClusterDocument(FILE).rename_host("tf1", "big one")
     assert list(text.table("hosts")) == ["big one", "b.c"]
     assert text.get("jobs", "ps", "tasks") == ["big one:2222", "b.c:2222"]
     assert text.get("jobs", "worker", "tasks") == ["big one:1", "big one:auto"]
     assert '[hosts."big one"]  # near the window' in text.text
     assert comments(text.text) == comments(FILE)
-    dotted = ClusterText(FILE).rename_host("b.c", "tf2")
+    dotted = ClusterDocument(FILE).rename_host("b.c", "tf2")
     assert "[hosts.tf2]" in dotted.text
     assert dotted.get("jobs", "ps", "tasks") == ["tf1:2222", "tf2:2222"]
 
 
 def test_a_job_is_renamed_everywhere() -> None:
     """Order, readiness and placeholders follow; its sub-tables too."""
-    text = ClusterText(FILE).rename_job("worker", "chief")
+    text = ClusterDocument(FILE).rename_job("worker", "chief")
     assert text.get("start", "order") == [["ps"], ["chief:0"], ["chief"]]
     assert text.get("start", "ready") == {"chief": "started"}
     assert text.get("run", "command")[1:] == [
@@ -117,13 +117,15 @@ def test_a_job_is_renamed_everywhere() -> None:
         "--first={address.chief.0}",
     ]
     assert comments(text.text) == comments(FILE)
-    assert ClusterText(FILE).rename_job("ps", "server").get("jobs", "server", "env") == {"A": "1"}
+    assert ClusterDocument(FILE).rename_job("ps", "server").get("jobs", "server", "env") == {
+        "A": "1"
+    }
 
 
 def test_a_taken_name_is_refused() -> None:
     """Renaming never swallows another table."""
     with pytest.raises(EditError, match="already a host"):
-        ClusterText(FILE).rename_host("tf1", "b.c")
+        ClusterDocument(FILE).rename_host("tf1", "b.c")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +152,7 @@ def test_every_form_of_a_table(text: str) -> None:
         (lambda t: t.put(("name",), "n"), lambda d: d.update(name="n")),
     ]
     for change, meaning in changes:
-        before = ClusterText(text)
+        before = ClusterDocument(text)
         meant = tomllib.loads(text.removeprefix("\ufeff"))
         after = change(before)
         if meaning is not None:
@@ -163,10 +165,10 @@ def test_every_form_of_a_table(text: str) -> None:
 @settings(max_examples=25, deadline=None)
 def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> None:
     """What the model says, put into the file value by value, reads as the same model."""
-    text = ClusterText(tomlkit.dumps(tables))
+    text = ClusterDocument(tomlkit.dumps(tables))
     cluster = loads(text.text, "cluster.toml", BASE)
     said = cluster.model_dump(mode="json", exclude_none=True)
-    fresh = ClusterText("# made by hand\n")
+    fresh = ClusterDocument("# made by hand\n")
     for table in ("hosts", "jobs"):
         for name, entry in said.pop(table).items():
             for key, value in entry.items():
@@ -188,7 +190,7 @@ def test_edits_keep_comments_and_order(tables: dict[str, Any], data: st.DataObje
     if any('"""' in line or "'''" in line for line in lines):
         return
     text = "\n".join(f"{line}  # c{i}" for i, line in enumerate(lines))
-    before = ClusterText(text)
+    before = ClusterDocument(text)
     path: list[str] = []
     value: Any = before.data
     while isinstance(value, dict) and value:
@@ -211,7 +213,7 @@ def test_edits_keep_comments_and_order(tables: dict[str, Any], data: st.DataObje
 def test_five_hundred_tasks() -> None:
     """A cluster of 500 tasks is edited and keeps its lines."""
     tasks = [f"tf{i}:2222" for i in range(500)]
-    text = ClusterText("[jobs.worker]\ntasks = []\n").put(("jobs", "worker", "tasks"), tasks)
+    text = ClusterDocument("[jobs.worker]\ntasks = []\n").put(("jobs", "worker", "tasks"), tasks)
     assert max(map(len, text.text.splitlines())) <= 100
     changed = text.put(("jobs", "worker", "tasks"), [*tasks[:-1], "other:1"])
     assert changed.text == text.text.replace("tf499:2222", "other:1")

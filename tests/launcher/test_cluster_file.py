@@ -92,10 +92,10 @@ BAD = {
     "non-ASCII host": ("tf1:2222", "rëchner:1", "jobs.ps.tasks[0]", 11, "xn--"),
     "a URL": ("tf1:2222", "grpc://tf1:1", "jobs.ps.tasks[0]", 11, 'leave out the "grpc://"'),
     "bare IPv6": ("tf1:2222", "fd00::1:2222", "jobs.ps.tasks[0]", 11, '"[fd00::1]:2222"'),
-    "broken IPv6": ("tf1:2222", "[fd00::g]:22", "jobs.ps.tasks[0]", 11, "no IPv6 address"),
-    "broken IPv4": ("10.77.0.2", "10.77.0.256", "hosts.tf2.ssh", 8, "no IPv4 address"),
+    "broken IPv6": ("tf1:2222", "[fd00::g]:22", "jobs.ps.tasks[0]", 11, "not an IPv6 address"),
+    "broken IPv4": ("10.77.0.2", "10.77.0.256", "hosts.tf2.ssh", 8, "not an IPv4 address"),
     "undefined host": ("tf1:2222", "tf1a:2222", "jobs.ps.tasks[0]", 11, 'did you mean "tf1"'),
-    "loopback by number": ("tf1:2222", "127.0.0.1:1", "jobs.ps.tasks[0]", 11, "localhost here"),
+    "loopback by number": ("tf1:2222", "127.0.0.1:1", "jobs.ps.tasks[0]", 11, "use localhost"),
     "tasks as one text": (
         '["tf2:2222", "tf2:auto"]',
         '"tf2:2222,tf2:auto"',
@@ -107,14 +107,14 @@ BAD = {
     "a task as a number": ('["tf1:2222"]', "[2222]", "jobs.ps.tasks[0]", 11, "in quotes"),
     "no tasks": ('["tf1:2222"]', "[]", "jobs.ps.tasks", 11, "no tasks"),
     "tasks missing": ('tasks = ["tf1:2222"]', "", "jobs.ps.tasks", 10, "no tasks"),
-    "port twice": ("tf2:auto", "tf2:2222", "jobs.worker.tasks[1]", 14, "belongs to worker:0"),
+    "port twice": ("tf2:auto", "tf2:2222", "jobs.worker.tasks[1]", 14, "used by worker:0"),
     "localhost among others": ("tf1:2222", "localhost:1", "jobs.ps.tasks[0]", 11, "[hosts.loc"),
-    "loopback as address": ('"tf1"', '"127.0.0.1"', "hosts.tf1.address", 5, "call tf1"),
-    "port in an address": ('"tf1"', '"tf1:22"', "hosts.tf1.address", 5, "the name alone"),
-    "ssh command": ("root@10.77.0.1:22", "ssh root@h", "hosts.tf1.ssh", 4, "destination alone"),
+    "loopback as address": ('"tf1"', '"127.0.0.1"', "hosts.tf1.address", 5, "use for tf1"),
+    "port in an address": ('"tf1"', '"tf1:22"', "hosts.tf1.address", 5, "only the name"),
+    "ssh command": ("root@10.77.0.1:22", "ssh root@h", "hosts.tf1.ssh", 4, "only the destination"),
     "ssh URL": ("root@10.77.0.1:22", "ssh://root@h", "hosts.tf1.ssh", 4, "user@host"),
     "blank in ssh": ("root@10.77.0.1:22", "root @h", "hosts.tf1.ssh", 4, 'write "root@h"'),
-    "flag as user": ("root@10.77.0.1:22", "-oX@h", "hosts.tf1.ssh", 4, "no user name"),
+    "flag as user": ("root@10.77.0.1:22", "-oX@h", "hosts.tf1.ssh", 4, "not a user name"),
     "ssh port": ("10.77.0.1:22", "10.77.0.1:ssh", "hosts.tf1.ssh", 4, "1 to 65535"),
     "host without ssh": ('ssh = "root@10.77.0.2"', "", "hosts.tf2", 7, 'ssh = "tf2"'),
     "localhost with ssh": (
@@ -122,7 +122,7 @@ BAD = {
         '[hosts.localhost]\nssh = "tf3"\n[jobs.ps]',
         "hosts.localhost.ssh",
         11,
-        "no ssh",
+        "has no ssh",
     ),
     "host as a text": (
         '[hosts.tf2]\nssh = "root@10.77.0.2"',
@@ -151,7 +151,7 @@ BAD = {
         '[jobs."p s"]\ntasks = ["tf1:9"]\n[jobs.ps]',
         'jobs."p s"',
         10,
-        "only letters",
+        "a letter followed by",
     ),
     "job name with a dash": (
         "[jobs.ps]",
@@ -184,14 +184,14 @@ BAD = {
         'logdir = "/logs/{logdir}" #',
         "run.logdir",
         18,
-        "no meaning here",
+        "not available here",
     ),
     "task's placeholder in workdir": (
         "success = ",
         'workdir = "w/{job}" #',
         "run.workdir",
         18,
-        "no meaning here",
+        "not available here",
     ),
     "relative log directory": ("success = ", 'logdir = "logs" #', "run.logdir", 18, "absolute"),
     "another user's home": ("success = ", 'logdir = "~bob/x" #', "run.logdir", 18, "~/"),
@@ -220,6 +220,7 @@ BAD = {
         18,
         "tfmux sets",
     ),
+    "a key that there was once": ("order =", "warm = true #", "start.warm", 21, "unknown key"),
     "unknown in the order": ('["ps"]', '["pss"]', "start.order[0][0]", 21, 'did you mean "ps"'),
     "task out of the order": ("worker:0", "worker:2", "start.order[1][0]", 21, "worker:0 to wo"),
     "twice in the order": ('["ps"]', '["ps", "ps"]', "start.order[0][1]", 21, "already"),
@@ -237,7 +238,7 @@ BAD = {
         "ready.ps = { log = '(' } #",
         "start.ready.ps",
         21,
-        "no regular expression",
+        "not a regular expression",
     ),
     "readiness by a look-ahead": (
         "order = ",
@@ -276,13 +277,13 @@ BAD = {
     ),
     "metrics total": ("[start]\norder", "[metrics]\ntotal = 0 #", "metrics.total", 21, "from 1"),
     "broken TOML": ('"mnist-async"', "mnist", "name", 1, 'write name = "mnist"'),
-    "open quotes": ('ssh = "root@10.77.0.2"', 'ssh = "root', "hosts.tf2.ssh", 8, "not closed"),
+    "open quotes": ('ssh = "root@10.77.0.2"', 'ssh = "root', "hosts.tf2.ssh", 8, "closing quote"),
     "open bracket": ('["tf1:2222"]', '["tf1:2222"', "jobs.ps.tasks[0]", 11, "not closed"),
-    "no value": ('"mnist-async"', "", "name", 1, "a value is missing"),
+    "no value": ('"mnist-async"', "", "name", 1, "value is missing"),
     "bare words": ('["tf1:2222"]', "[tf1:2222]", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
     "no equals sign": ("name =", "name", "name", 1, "write key = value"),
-    "table twice": ("[hosts.tf2]", "[hosts.tf1]", "hosts.tf1", 7, "stands twice"),
-    "key twice": ("address =", "ssh =", "hosts.tf1.ssh", 5, "stands twice"),
+    "table twice": ("[hosts.tf2]", "[hosts.tf1]", "hosts.tf1", 7, "defined twice"),
+    "key twice": ("address =", "ssh =", "hosts.tf1.ssh", 5, "defined twice"),
     "True": ("success = ", "pty = True #", "run.pty", 18, "write true"),
     "bad name": ('"mnist-async"', '"a/../b"', "name", 1, "letters, digits"),
     "empty name": ('"mnist-async"', '""', "name", 1, "it is empty"),
@@ -299,6 +300,30 @@ def test_a_mistake_is_named_with_its_place_and_what_to_write(case: str) -> None:
     assert advice in problem.message
     assert len(str(problem)) < 400
     assert str(problem).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("task", "part"),
+    [
+        ("tf1", "port"),
+        ("tf1:abc", "port"),
+        ("tf1: 2222", "port"),
+        ("tf1:70000", "port"),
+        ("tf2:2222", "port"),
+        (" tf1:2222", "host"),
+        ("-tf1:2222", "host"),
+        ("the port:2222", "host"),
+        ("tf9:2222", "host"),
+        ("127.0.0.1:2222", "host"),
+    ],
+)
+def test_the_path_of_a_problem_names_the_half_of_an_address(task: str, part: str) -> None:
+    """Programs need not read the message to know which cell of a table is wrong."""
+    text = changed('[jobs.worker]\ntasks = ["tf2:2222"', f'[jobs.worker]\ntasks = ["{task}"')
+    text = text.replace('"tf1:2222"', '"tf2:2222"', 1) if task == "tf2:2222" else text
+    (problem,) = problems(text)
+    assert problem.path == ("jobs", "worker", "tasks", 0, part)
+    assert problem.key == "jobs.worker.tasks[0]"
 
 
 def test_all_mistakes_are_told_at_once() -> None:
@@ -515,8 +540,8 @@ def test_what_is_no_file_is_explained(tmp_path: Path) -> None:
         (tmp_path / "clutser.toml", 'no such file: did you mean "cluster.toml"'),
         (tmp_path / "none" / "cluster.toml", "no such file"),
         (tmp_path, "a directory"),
-        (tmp_path / "pipe", "not a file"),
-        (Path("/dev/zero"), "not a file"),
+        (tmp_path / "pipe", "not a regular file"),
+        (Path("/dev/zero"), "not a regular file"),
         (Path("/proc/self/mem"), "cannot be read"),
         (tmp_path / "loop", "cannot be read"),
         (tmp_path / "x\0y", "null byte"),
@@ -535,7 +560,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     if root:
         os.seteuid(65534)
     try:
-        with pytest.raises(ClusterFileError, match="permissions"):
+        with pytest.raises(ClusterFileError, match="permission denied"):
             load(file)
     finally:
         if root:

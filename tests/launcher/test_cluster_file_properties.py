@@ -16,7 +16,7 @@ from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan.plan import HostFacts, make_plan, plan_json
 
-from .clusters import cluster_tables
+from .cluster_strategies import cluster_tables
 
 BASE = Path("/srv/project")
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -14,9 +14,8 @@ import pytest
 import yaml
 
 from launcher.cluster.file import load, loads
-from launcher.errors import TfmuxError
-from launcher.export import compose, slurm, tfjob
-from launcher.export.stand_in import Shell
+from launcher.export import compose, slurm
+from launcher.export.slurm import Shell
 from tests.command import python_task, run, write
 from tests.conftest import REPOSITORY
 
@@ -190,41 +189,6 @@ timeout = 30
     assert ("worker:0 failed" in done.stderr) == bool(status)
 
 
-def test_the_tfjob_has_the_replica_types_and_each_its_command(tmp_path: Path) -> None:
-    """Types and numbers, GPUs of a worker, and a shell that finds out which replica it is."""
-    text = MISSION.replace('"train.py"', '"-c", "import sys; print(sys.argv)"')
-    text = text.replace("[hosts.tf1]", '[jobs.tensorboard]\ntasks = ["tf1:6006"]\n'
-                        'in_cluster = false\n[hosts.tf1]', 1)  # fmt: skip
-    made = tfjob.manifest(loads(text, "mission.toml", Path("/srv")))
-    assert "tensorboard" in made.split("apiVersion")[0]
-    job = yaml.safe_load(made)
-    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "TFJob")
-    replicas = job["spec"]["tfReplicaSpecs"]
-    assert {kind: spec["replicas"] for kind, spec in replicas.items()} == {"PS": 1, "Worker": 3}
-    container = replicas["Worker"]["template"]["spec"]["containers"][0]
-    assert container["name"] == "tensorflow"
-    assert container["resources"]["limits"]["nvidia.com/gpu"] == 2
-    assert "resources" not in replicas["PS"]["template"]["spec"]["containers"][0]
-    config = json.dumps({"cluster": {}, "task": {"type": "worker", "index": 1}})
-    done = subprocess.run(
-        container["command"],
-        env={"PATH": os.environ["PATH"], "TF_CONFIG": config, "HOME": "/h"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "'--index=1'" in done.stdout
-    assert "'--ps=mission-ps-0:2222'" in done.stdout
-    assert "'--log=/h/tfmux-logs/mission/mission'" in done.stdout
-
-
-def test_a_job_that_no_tfjob_knows_is_refused() -> None:
-    """Named, with the types that there are."""
-    text = '[jobs.mixer]\ntasks = ["localhost:1"]\ncommand = ["a"]\n'
-    with pytest.raises(TfmuxError, match="mixer"):
-        tfjob.manifest(loads(text, "c.toml", Path("/")))
-
-
 def test_words_for_a_shell_keep_every_character() -> None:
     """Whatever stands around a variable arrives as it is."""
     shell = Shell({"host-1-here": "HOST"})
@@ -262,9 +226,9 @@ def test_the_command_prints_or_writes(tmp_path: Path) -> None:
     assert run("plan", str(out / "cluster.toml")).returncode == 0
     again = run("export", str(file), "compose", "--output", str(out))
     assert again.returncode == 2 and "compose.yaml" in again.stderr
-    for engine in ("slurm", "tfjob"):
-        assert run("export", str(file), engine).returncode == 0
-    assert run("export", str(file), "mesos").returncode == 2
+    assert run("export", str(file), "slurm").returncode == 0
+    retired = run("export", str(file), "tfjob")
+    assert retired.returncode == 2 and "'compose', 'slurm'" in retired.stderr
     assert run("export", str(tmp_path / "none.toml"), "compose").returncode == 2
 
 

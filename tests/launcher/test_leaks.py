@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.history import PastRun, summary
 from launcher.session.session import Session

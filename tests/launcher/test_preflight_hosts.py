@@ -20,8 +20,8 @@ from launcher.preflight import (
     REPORT_SCHEMA,
     Check,
     Finding,
-    Pair,
     Reach,
+    Reachability,
     Report,
     Severity,
     preflight,
@@ -86,7 +86,7 @@ def said(report: Report, host: str, code: str) -> Finding:
 
 def reaches(report: Report) -> dict[tuple[str, str], Reach]:
     """The matrix."""
-    return {(pair.source, str(pair.task)): pair.reach for pair in report.pairs}
+    return {(pair.source, str(pair.task)): pair.reach for pair in report.reachability}
 
 
 async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(bed: Bed) -> None:
@@ -98,11 +98,11 @@ async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(bed: Bed
     for host in bed:
         filled = {f.check for f in report.findings if f.host == host.name}
         assert filled == set(CHECKS), host.name
-    assert len(report.pairs) == 4 * 5 - 3  # tf1–tf3 need not reach their only task
+    assert len(report.reachability) == 4 * 5 - 3  # tf1–tf3 need not reach their only task
     assert set(reaches(report).values()) == {Reach.OK}
-    assert {pair.resolved for pair in report.pairs} == {host.address for host in bed}
+    assert {pair.resolved for pair in report.reachability} == {host.address for host in bed}
     assert {r for r in live if isinstance(r, Finding)} == set(report.findings)
-    assert {r for r in live if isinstance(r, Pair)} == set(report.pairs)
+    assert {r for r in live if isinstance(r, Reachability)} == set(report.reachability)
     jsonschema.validate(report.json(), REPORT_SCHEMA)
 
 

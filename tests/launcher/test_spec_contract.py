@@ -11,6 +11,7 @@ from launcher.cluster.spec import (
     Listening,
     OnDisconnect,
     OnFailure,
+    OnHangup,
     Started,
     Success,
 )
@@ -55,6 +56,7 @@ success = "chief"
 on_failure = "stop"
 max_restarts = 3
 on_disconnect = "stop"
+on_hangup = "kill"
 lease = 600
 grace = 10
 finish_timeout = 60
@@ -102,8 +104,8 @@ setup = "conda activate tf"
 env_from = ["TOKEN"]
 pty = true
 log_limit = 1000
+on_hangup = "detach"
 [start]
-warm = true
 [start.ready]
 a = { after = 5.0 }
 """
@@ -133,7 +135,7 @@ def test_all_further_keys_are_read() -> None:
     """The keys that only some runs need."""
     cluster = loads(MORE, "cluster.toml", Path("/"))
     assert cluster.jobs["a"].env == {"B": "2", "C": "3"}
-    assert cluster.start.warm
+    assert cluster.run.on_hangup is OnHangup.DETACH
     assert cluster.run.env_from == ("TOKEN",)
     assert make_plan(cluster, "r").task(TaskId("a", 0)).address == "desk:auto"
 
@@ -144,5 +146,6 @@ def test_what_is_left_out_has_the_documented_default() -> None:
     assert (run.workdir, run.logdir) == (".", "~/tfmux-logs/{name}/{run_id}")
     assert (run.success, run.on_failure) == (Success.CHIEF, OnFailure.STOP)
     assert (run.on_disconnect, run.max_restarts) == (OnDisconnect.STOP, 3)
+    assert run.on_hangup is OnHangup.KILL
     assert (run.lease, run.grace, run.finish_timeout) == (600.0, 10.0, 60.0)
     assert run.log_limit == DEFAULT_LOG_LIMIT == 10 * 2**30

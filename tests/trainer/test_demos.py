@@ -20,8 +20,8 @@ def modes(path: pathlib.Path) -> set[str]:
     found = set()
     for table in (file["run"], *file["jobs"].values()):
         command = table.get("command", [])
-        if command[:3] == ["{python}", "-m", "trainer"]:
-            words = [re.sub(r"\{index\}", "0", word) for word in command[3:]]
+        if command[:2] == ["{python}", "{trainer}"]:
+            words = [re.sub(r"\{index\}", "0", word) for word in command[2:]]
             found.add(flags.parse(words)[0].name)
     return found
 

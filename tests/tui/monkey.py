@@ -23,12 +23,12 @@ from textual import events
 from textual.keys import _character_to_key
 from textual.pilot import OutOfBounds, Pilot
 
-from launcher.cluster import clusters
+from launcher.cluster import library
 from launcher.cluster.file import loads
 from launcher.cluster.spec import Cluster
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
-from launcher.preflight import CHECKS, Finding, Pair, Reach, Report, Severity
+from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Severity
 from launcher.run.snapshot import Attempt, Failure
 from launcher.run.states import Outcome, RunState, TaskState
 from launcher.session.attach import StoredRun
@@ -118,20 +118,20 @@ class MonkeySessions(Sessions):
 
 
 async def _preflight(
-    cluster: Cluster, ask: Any, found: Callable[[Finding | Pair], None], **_: Any
+    cluster: Cluster, ask: Any, found: Callable[[Finding | Reachability], None], **_: Any
 ) -> Report:
     """Finds something on every host, and nothing out."""
     hosts = list(dict.fromkeys(t.host for job in cluster.jobs.values() for t in job.tasks))
     rng = random.Random(len(hosts))
     findings: list[Finding] = []
-    pairs: list[Pair] = []
+    pairs: list[Reachability] = []
     for host in hosts:
         for check in CHECKS:
             severity = rng.choice(list(Severity))
             findings.append(Finding(severity, check, "code", host, "[b]x", "told [/] in full", ""))
             found(findings[-1])
             await asyncio.sleep(0)
-        pair = Pair(host, TaskId("worker", 0), host, "a:1", rng.choice(list(Reach)))
+        pair = Reachability(host, TaskId("worker", 0), host, "a:1", rng.choice(list(Reach)))
         pairs.append(pair)
         found(pair)
     return Report(cluster.name, tuple(hosts), tuple(findings), tuple(pairs), (), 0.1)
@@ -241,7 +241,7 @@ class Monkey:
         if self.start in ("editor", "preflight"):
             home = app.screen
             assert isinstance(home, HomeScreen)
-            path = clusters.saved()[-1]
+            path = library.saved()[-1]
             if self.start == "editor":
                 app.push_screen(EditorScreen(path, home.sessions, home.asker))
             else:
@@ -303,9 +303,9 @@ class Monkey:
 def monkeys_home(folder: Path) -> Iterator[None]:
     """Saved clusters, past runs, a folder for what is saved, and a preflight that asks nobody.
     The home directories are the caller's: they must be nobody's."""
-    clusters.create("mine", CLUSTER.format(name="mine"))
-    clusters.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
-    clusters.create("other", render(ONE_MACHINE, "other", {}, folder))
+    library.create("mine", CLUSTER.format(name="mine"))
+    library.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
+    library.create("other", render(ONE_MACHINE, "other", {}, folder))
     text = CLUSTER.format(name="past")
     RunFolder.create("past-20261120-183002-7f3a", text, loads(text, "past.toml", folder))
     before = Path.cwd()

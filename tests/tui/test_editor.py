@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from launcher.cluster import clusters
-from launcher.cluster.draft import Disk, Draft
+from launcher.cluster import library
+from launcher.cluster.draft import Draft, FileStatus
 from launcher.cluster.templates import PS_WORKERS, render
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -30,7 +30,7 @@ async def editor(
     """The app with the editor open on a saved cluster of three hosts, or on another file."""
     sessions = Sessions()
     if path is None:
-        path = clusters.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
+        path = library.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
     home = HomeScreen(sessions)
     app = TfmuxApp(pages=[home, home.editor(path)])
     try:
@@ -109,15 +109,15 @@ async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
     """A wrong value may be taken: it is shown at its field, on the plan, and can be saved."""
     async with editor() as pilot:
         await pilot.press("right", "enter", *" x", "enter")
-        await shows(pilot, '⚠ ssh: there are blanks or quotes inside: write "root@tf1x"')
+        await shows(pilot, '⚠ ssh: it contains blanks or quotes: write "root@tf1x"')
         await shows(pilot, "⚠ 1 problem")
         await pilot.press("5")
         await shows(pilot, "no plan until these problems are fixed")
         await pilot.press("e")
-        await shows(pilot, "⚠ there are blanks or quotes inside")  # in full, below the tables
+        await shows(pilot, "⚠ it contains blanks or quotes")  # in full, below the tables
         await pilot.press("ctrl+s")
         await shows(pilot, "saved in")
-        assert "root@tf1 x" in clusters.path_of("mission").read_text()
+        assert "root@tf1 x" in library.path_of("mission").read_text()
 
 
 async def test_five_workers_in_one_line_and_undo_in_one_step() -> None:
@@ -156,7 +156,7 @@ async def test_rows_come_and_go() -> None:
         await pilot.press("ctrl+home", "x")
         await shows(pilot, "⚠ 1 problem")
         await pilot.press("2")
-        await shows(pilot, "the host tf1 is nowhere defined")
+        await shows(pilot, "the host tf1 is not defined")
         await pilot.press("m")
         await shows(pilot, "✓")
         assert '[hosts.tf1]\nssh = "tf1"' in text_of(pilot)
@@ -177,22 +177,22 @@ async def test_the_text_itself_is_edited_and_kept_readable() -> None:
     """On the File page: broken TOML is explained with its line and is not saved; repaired, it
     is, and the tables show it."""
     async with editor() as pilot:
-        saved = clusters.path_of("mission").read_text()
+        saved = library.path_of("mission").read_text()
         await pilot.press("4", "ctrl+home", "x", "enter")
         await shows(pilot, "not valid TOML: fix it before saving")
         await pilot.press("ctrl+s")
         await shows(pilot, "Not saved")
-        assert clusters.path_of("mission").read_text() == saved
+        assert library.path_of("mission").read_text() == saved
         await pilot.press("backspace", "backspace", *"# hi", "enter", "escape")
         await shows(pilot, "root@tf1")
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: clusters.path_of("mission").read_text().startswith("# hi\n"))
+        await until(pilot, lambda: library.path_of("mission").read_text().startswith("# hi\n"))
 
 
 async def test_a_file_changed_meanwhile_is_noticed() -> None:
     """It is asked which one counts; reading it again can be undone."""
     async with editor() as pilot:
-        path = clusters.path_of("mission")
+        path = library.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
         await shows(pilot, "The file has changed on disk")
         await pilot.press("r")
@@ -207,17 +207,17 @@ async def test_the_question_about_a_changed_file_waits_for_its_answer(
     """Further looks at the disk neither ask again nor take the question away; `k` keeps the text
     from here, and saving then overwrites the file without asking."""
     looks = 0
-    disk = Draft.disk
+    disk = Draft.file_status
 
-    def counted(draft: Draft) -> Disk:
+    def counted(draft: Draft) -> FileStatus:
         nonlocal looks
         looks += 1
         return disk(draft)
 
     monkeypatch.setattr("tui.screens.editor.screen.DISK_SECONDS", 0.02)
-    monkeypatch.setattr(Draft, "disk", counted)
+    monkeypatch.setattr(Draft, "file_status", counted)
     async with editor() as pilot:
-        path = clusters.path_of("mission")
+        path = library.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
         await shows(pilot, "The file has changed on disk")
         dialog, before = pilot.app.screen, looks
@@ -245,7 +245,7 @@ async def test_leaving_twice_asks_once() -> None:
 async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
     """It is said, and saving brings it back."""
     async with editor() as pilot:
-        path = clusters.path_of("mission")
+        path = library.path_of("mission")
         path.unlink()
         await shows(pilot, "the file was deleted")
         await pilot.press("ctrl+s")
@@ -263,15 +263,15 @@ async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> N
         await pilot.press("S")
         await shows(pilot, "a name, or the path of a .toml file")
         await pilot.press("enter")
-        await until(pilot, lambda: clusters.path_of("fixed").exists())
+        await until(pilot, lambda: library.path_of("fixed").exists())
     assert "[hosts.tf1]" in path.read_text()
-    assert "[hosts.tf1]" not in clusters.path_of("fixed").read_text()
+    assert "[hosts.tf1]" not in library.path_of("fixed").read_text()
 
 
 async def test_leaving_asks_about_what_is_not_saved() -> None:
     """Esc asks, Esc stays, d leaves without saving."""
     async with editor() as pilot:
-        saved = clusters.path_of("mission").read_text()
+        saved = library.path_of("mission").read_text()
         await pilot.press("x", "escape")
         await shows(pilot, "Unsaved changes")
         await pilot.press("escape")
@@ -279,7 +279,7 @@ async def test_leaving_asks_about_what_is_not_saved() -> None:
         assert isinstance(pilot.app.screen, EditorScreen)
         await pilot.press("escape", "d")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
-        assert clusters.path_of("mission").read_text() == saved
+        assert library.path_of("mission").read_text() == saved
 
 
 async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster.draft import Examined, examine
-from launcher.cluster.edit import ClusterText, EditError
+from launcher.cluster.draft import ParsedDraft, parse
+from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
 from tui.one_line import invisible, visible
@@ -59,8 +59,8 @@ BAD = {
 
 
 @functools.cache
-def start() -> Examined:
-    return examine(render(PS_WORKERS, "mission", HOSTS, Path("/srv")), PATH)
+def start() -> ParsedDraft:
+    return parse(render(PS_WORKERS, "mission", HOSTS, Path("/srv")), PATH)
 
 
 TABLES: list[tuple[str, TableModel, int, int]] = [
@@ -89,7 +89,7 @@ def test_any_line_in_any_field(table: TableModel, row: int, column: int, line: s
     except EditError as error:
         assert str(error).isprintable()
         return
-    after = examine(document.text, PATH)
+    after = parse(document.text, PATH)
     assert after.document is not None
     rows = table.rows(after)
     if after.cluster is not None:
@@ -112,17 +112,17 @@ def test_any_line_in_any_field(table: TableModel, row: int, column: int, line: s
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("root@tf1 ", 'blanks or quotes inside: write "root@tf1"'),
-        ('"tf1"', 'blanks or quotes inside: write "tf1"'),
-        ("-oProxyCommand=x", "does not begin with '-'"),
+        ("root@tf1 ", 'it contains blanks or quotes: write "root@tf1"'),
+        ('"tf1"', 'it contains blanks or quotes: write "tf1"'),
+        ("-oProxyCommand=x", "cannot begin with '-'"),
         ("tf1:0", "1 to 65535"),
         ("tf1:65536", "1 to 65535"),
         ("tf1:abc", "a port is a number"),
-        ("größe", "host names are ASCII"),
-        ("fd00::1", "stands in brackets"),
+        ("größe", "must be ASCII"),
+        ("fd00::1", "needs brackets"),
         ("$(reboot)", "only letters, digits"),
         ("../..", "only letters, digits"),
-        ("ssh root@tf1", "the destination alone"),
+        ("ssh root@tf1", "only the destination"),
         ("[fd00::1]:22", ""),
         ("root@[fe80::1%eth0]:2200", ""),
     ],
@@ -131,7 +131,7 @@ def test_ssh_destinations(line: str, said: str) -> None:
     """The message stands in the cell of the field; valid IPv6 literals are none."""
     table, document = HostModel(), start().document
     assert document is not None
-    after = examine(table.put(document, 1, 1, line).text, PATH)
+    after = parse(table.put(document, 1, 1, line).text, PATH)
     cell = table.rows(after)[1].cells[1]
     assert said in cell.problem if said else not cell.problem
     assert cell.text == line
@@ -145,8 +145,8 @@ def test_ssh_destinations(line: str, said: str) -> None:
         (2, "abc", "a number from 1 to 65535 or auto"),
         (2, "", "port"),
         (1, "", "host name is missing"),
-        (1, "tf9", "the host tf9 is nowhere defined"),
-        (1, "127.0.0.1", "this machine is called localhost"),
+        (1, "tf9", "the host tf9 is not defined"),
+        (1, "127.0.0.1", "use localhost for this machine"),
         (1, "localhost", "localhost means another machine on"),
     ],
 )
@@ -154,7 +154,7 @@ def test_tasks(column: int, line: str, said: str) -> None:
     """Host and port of a task say what is wrong where it stands."""
     table, document = TaskModel("worker"), start().document
     assert document is not None
-    after = examine(table.put(document, 0, column, line).text, PATH)
+    after = parse(table.put(document, 0, column, line).text, PATH)
     assert said in " ".join(cell.problem for cell in table.rows(after)[0].cells)
 
 
@@ -168,7 +168,7 @@ def test_a_task_s_problem_is_in_its_own_column(task: str, column: int) -> None:
     document, table = start().document, TaskModel("worker")
     assert document is not None
     document = document.put(("jobs", "worker", "tasks"), [task])
-    seen = examine(document.text, PATH)
+    seen = parse(document.text, PATH)
     assert [bool(cell.problem) for cell in table.rows(seen)[0].cells[1:]].index(True) == column - 1
     assert [table.place(problem, document) for problem in seen.problems][:1] == [(0, column)]
 
@@ -178,9 +178,9 @@ def test_a_port_taken_twice_names_its_owner() -> None:
     document = start().document
     assert document is not None
     table = JobModel()
-    after = examine(table.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
-    assert "already belongs to ps:0" in table.rows(after)[1].cells[1].problem
-    assert "already belongs to ps:0" in TaskModel("worker").rows(after)[0].cells[2].problem
+    after = parse(table.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
+    assert "already used by ps:0" in table.rows(after)[1].cells[1].problem
+    assert "already used by ps:0" in TaskModel("worker").rows(after)[0].cells[2].problem
 
 
 def test_localhost_among_ssh_hosts_with_an_address() -> None:
@@ -188,7 +188,7 @@ def test_localhost_among_ssh_hosts_with_an_address() -> None:
     document = start().document
     assert document is not None
     document = document.put(("hosts", "localhost"), {"address": "10.0.0.9"})
-    after = examine(TaskModel("worker").put(document, 0, 1, "localhost").text, PATH)
+    after = parse(TaskModel("worker").put(document, 0, 1, "localhost").text, PATH)
     assert after.cluster is not None and not after.problems
 
 
@@ -197,7 +197,7 @@ def test_a_pasted_tf_config_becomes_jobs_tasks_and_hosts() -> None:
     document = start().document
     assert document is not None
     line = '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"], "chief": ["a:2"]}}'
-    after = examine(JobModel().put(document, 0, 1, line).text, PATH)
+    after = parse(JobModel().put(document, 0, 1, line).text, PATH)
     assert after.cluster is not None
     assert set(after.cluster.hosts) == {"tf1", "tf2", "a", "b", "c"}
     assert [str(t) for t in after.cluster.jobs["worker"].tasks] == ["b:1", "c:1"]
@@ -216,7 +216,7 @@ def test_five_hundred_tasks_are_shown() -> None:
     document = start().document
     assert document is not None
     tasks = ", ".join(f"tf2:{port}" for port in range(3000, 3500))
-    after = examine(JobModel().put(document, 1, 1, tasks).text, PATH)
+    after = parse(JobModel().put(document, 1, 1, tasks).text, PATH)
     assert after.cluster is not None
     assert len(TaskModel("worker").rows(after)) == 500
     assert len(make_plan(after.cluster, "RUN").tasks) == 501
@@ -261,6 +261,6 @@ def test_values_survive_their_line(case: tuple[Any, Any]) -> None:
 
 def test_a_quote_that_is_not_closed_is_explained() -> None:
     """It stands for nothing, and the file is not touched."""
-    document = ClusterText('[jobs.w]\ntasks = ["localhost:auto"]\n')
+    document = ClusterDocument('[jobs.w]\ntasks = ["localhost:auto"]\n')
     with pytest.raises(ValueError, match="a quote is not closed"):
         JobModel().put(document, 0, 2, 'python "train.py')

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from launcher.cluster import clusters
+from launcher.cluster import library
 from launcher.cluster.file import load, loads
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.store.runs import RunFolder, Tending
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
@@ -89,8 +89,8 @@ async def test_an_empty_home_says_how_to_begin() -> None:
 
 async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> None:
     """Each with its shape; a broken one with its first problem and its line."""
-    clusters.create("mine", TEXT)
-    clusters.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
+    library.create("mine", TEXT)
+    library.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
     file = tmp_path / "given.toml"
     file.write_text(TEXT)
     async with home(file) as pilot:
@@ -103,22 +103,22 @@ async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> N
 async def test_copy_rename_delete_and_undo() -> None:
     """The cursor's cluster is copied under a free name, and the cursor goes to what was made:
     there it is renamed, deleted and brought back."""
-    clusters.create("mine", TEXT)
+    library.create("mine", TEXT)
     async with home() as pilot:
         await pilot.press("c")
         await shows(pilot, "the name of the new file")
         await pilot.press("enter")
-        await until(pilot, lambda: len(clusters.saved()) == 2)
-        assert [path.stem for path in clusters.saved()] == ["mine", "mine-2"]
+        await until(pilot, lambda: len(library.saved()) == 2)
+        assert [path.stem for path in library.saved()] == ["mine", "mine-2"]
         await until(pilot, lambda: on(pilot) == "mine-2")
         await pilot.press("r", *"a", "enter")
-        await until(pilot, lambda: [p.stem for p in clusters.saved()] == ["a", "mine"])
+        await until(pilot, lambda: [p.stem for p in library.saved()] == ["a", "mine"])
         await until(pilot, lambda: on(pilot) == "a")
         await pilot.press("x")
-        await until(pilot, lambda: [p.stem for p in clusters.saved()] == ["mine"])
+        await until(pilot, lambda: [p.stem for p in library.saved()] == ["mine"])
         await shows(pilot, "u brings it back")
         await pilot.press("u")
-        await until(pilot, lambda: len(clusters.saved()) == 2)
+        await until(pilot, lambda: len(library.saved()) == 2)
         await shows(pilot, "Clusters 2")
         await until(pilot, lambda: on(pilot) == "a")
 
@@ -126,14 +126,14 @@ async def test_copy_rename_delete_and_undo() -> None:
 @pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])
 async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
     """The sentence stands at the field, Enter does nothing, no file appears."""
-    clusters.create("mine", TEXT)
+    library.create("mine", TEXT)
     async with home() as pilot:
         await pilot.press("c")
         await shows(pilot, "the name of the new file")
         pilot.app.screen.query_one("Input").value = name  # type: ignore[attr-defined]
         await shows(pilot, "⚠ ")
         await pilot.press("enter", "escape")
-        assert [path.stem for path in clusters.saved()] == ["mine"]
+        assert [path.stem for path in library.saved()] == ["mine"]
 
 
 async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
@@ -254,7 +254,7 @@ async def test_f9_without_a_living_run_says_so() -> None:
 async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
     """l launches the file under the cursor, F9 kills it on the run screen, q comes back, and
     the run is among the past ones."""
-    sleeper = clusters.create("sleeper", TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
+    sleeper = library.create("sleeper", TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
     sleeper.write_text(sleeper.read_text() + '[start.ready]\nps = "started"\nworker = "started"\n')
     async with home() as pilot:
         await shows(pilot, "sleeper")
@@ -300,19 +300,19 @@ async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> N
         await shows(pilot, "Name")
         await pilot.press(*["backspace"] * 20, *"mine", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
-        assert [path.stem for path in clusters.saved()] == ["mine"]
+        assert [path.stem for path in library.saved()] == ["mine"]
         await pilot.press("escape")
         await shows(pilot, "1 ps + 2 workers on this machine")
 
 
 async def test_everything_fits_80_by_24() -> None:
     """No row is wider than the screen, and the cursor's keys stand at the bottom."""
-    clusters.create("mine", TEXT)
+    library.create("mine", TEXT)
     past_run("good", *ENDED)
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Past runs 1")
         await shows(pilot, "Enter open  l launch")
         await shows(pilot, "step  1 200  loss 0.250")
-        shutil.rmtree(clusters.folder())
+        shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")

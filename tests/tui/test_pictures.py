@@ -18,7 +18,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from launcher.cluster import clusters
+from launcher.cluster import library
 from launcher.cluster.file import load
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.ids import TaskId
@@ -158,7 +158,7 @@ def test_receipt(snap_compare: Compare, training: ScriptedRun) -> None:
 def pages() -> Iterator[TfmuxApp]:
     """The app on Home, over it the editor, with one saved cluster and one run that is over."""
     hosts = {name: f"root@{name}" for name in ("tf1", "tf2", "tf3")}
-    path = clusters.create("mission", render(PS_WORKERS, "mission", hosts, Path("/srv")))
+    path = library.create("mission", render(PS_WORKERS, "mission", hosts, Path("/srv")))
     folder = RunFolder.create("mission-20261120-105000-7f3a", path.read_text(), load(path))
     begun = {"time": NOON - 4000, "event": "run", "run": folder.run_id, "state": "connecting"}
     metric = {"event": "metric", "task": "worker:0", "host": "tf2", "step": 1200, "loss": 0.25}

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from textual.widgets import Static
 
-from launcher.cluster import clusters
+from launcher.cluster import library
+from launcher.cluster.file import loads
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts import dial
-from launcher.preflight import CHECKS, Check
+from launcher.ids import TaskId
+from launcher.plan.plan import TaskPlan, make_plan
+from launcher.preflight import CHECKS, Check, Finding, Reachability, Report, reachability
+from launcher.preflight.findings import Result
 from tests.beds.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.test_home import home
@@ -36,7 +42,7 @@ workdir = ""
 async def test_this_machine_is_looked_at() -> None:
     """t on a cluster: each check gets its cell, the one under the cursor is told in full, and
     nothing was started."""
-    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("t")
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
@@ -59,7 +65,7 @@ async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
 ) -> None:
     """The host's key is shown in the dialog; n refuses it, and the finding says what to do."""
     destination = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
-    clusters.create("far", REMOTE.format(destination=destination))
+    library.create("far", REMOTE.format(destination=destination))
     async with home() as pilot:
         await pilot.press("t")
         await shows(pilot, "First contact with far")
@@ -86,7 +92,7 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             '[jobs.worker]\ntasks = ["h1:2222", "h2:2222", "h3:2222"]\n'
             'command = ["train"]\n[run]\nworkdir = ""\n'
         )
-        clusters.create("bad", text)
+        library.create("bad", text)
         async with home(size=(80, 24)) as pilot:
             await pilot.press("t")
             await shows(pilot, "✗ a launch would fail   3 errors, 0 warnings")
@@ -103,10 +109,80 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             await shows(pilot, "not tried: h1 or h2 could not be asked")
 
 
+ELEVEN = """
+[hosts.a]
+ssh = "a.invalid"
+[hosts.b]
+ssh = "b.invalid"
+[hosts.c]
+ssh = "c.invalid"
+[jobs.ps]
+tasks = ["a:2222"]
+[jobs.worker]
+tasks = ["b:2222", "b:2223", "b:3", "b:4", "b:5", "b:6", "b:7", "b:8", "b:9", "b:10", "c:2222"]
+command = ["train"]
+[run]
+command = ["train"]
+workdir = ""
+"""
+
+
+def reached(outcome: str, address: str) -> dict[str, object]:
+    """A host's answer of how a connection went."""
+    return {"outcome": outcome, "text": "", "address": address, "resolved": 0.1, "connected": 0.1}
+
+
+async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that does not resolve is one finding for all tasks of that host, and is told in each
+    of their cells; what is wrong with worker:10 says nothing of worker:1."""
+    plan = make_plan(loads(ELEVEN, "many.toml", Path("/")), "check")
+    found: list[Result] = []
+
+    def add(task: TaskPlan, answer: dict[str, object], *, told: bool) -> None:
+        pair = reachability.outcome("a", task, task.address, answer)
+        found.append(pair)
+        finding = reachability.finding(pair, answer)
+        if told and finding is not None:
+            found.append(finding)
+
+    add(plan.task(TaskId("worker", 0)), reached("unresolved", ""), told=True)
+    add(plan.task(TaskId("worker", 3)), reached("unresolved", ""), told=False)
+    add(plan.task(TaskId("worker", 1)), reached("ok", "10.0.0.2"), told=True)
+    add(plan.task(TaskId("worker", 10)), reached("refused", "10.0.0.3"), told=True)
+
+    async def fake(_: object, ask: object, tell: Callable[[Result], None]) -> Report:
+        for each in found:
+            tell(each)
+        pairs = tuple(each for each in found if isinstance(each, Reachability))
+        findings = tuple(each for each in found if isinstance(each, Finding))
+        return Report("many", ("a", "b", "c"), findings, pairs, (), 0.1)
+
+    monkeypatch.setattr("tui.screens.preflight.preflight", fake)
+    library.create("many", ELEVEN)
+    async with home() as pilot:
+        await pilot.press("t")
+        await shows(pilot, "✗ a launch would fail")
+        await pilot.press("tab")
+        rows = {"worker:0": 0, "worker:1": 1, "worker:10": 2, "worker:3": 3}
+        _, matrix_table = pilot.app.screen.query(CellGrid)
+        assert [row.key for row in matrix_table.rows] == list(rows)
+        for task, words in (
+            ("worker:0", "a cannot resolve the name"),
+            ("worker:3", "a cannot resolve the name"),
+            ("worker:1", "a reaches worker:1 at b.invalid:2223"),
+            ("worker:10", "a is refused by c.invalid:2222"),
+        ):
+            matrix_table.go_to(rows[task], 1)
+            await shows(pilot, words)
+            other = "refused" if task == "worker:1" else f"reaches {task} "
+            told = str(pilot.app.screen.query_one("#told", Static).render())
+            assert other not in told, told
+
+
 async def test_leaving_early_ends_the_look() -> None:
     """Escape while it goes on: home again at once, and no agent stays (the watch for left-over
     processes of all tests would find it)."""
-    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("t")
         await shows(pilot, "checking")
@@ -117,7 +193,7 @@ async def test_leaving_early_ends_the_look() -> None:
 async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched_it() -> None:
     """A process with a run's tag and no agent: found by its tag, and ended with a receipt by
     the cluster's own file, although this machine has no record of the run."""
-    clusters.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     run = "mine-20261120-183002-1234"
     environ = {**os.environ, "TFMUX_TASK": f"{run}/worker:0/1;"}
     left = subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True)
@@ -128,7 +204,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
             screen.query_one(CellGrid).go_to(CHECKS.index(Check.LEFTOVERS), 1)
-            await shows(pilot, f"the run {run} is dead")
+            await shows(pilot, f"the agent of run {run} is dead")
             await shows(pilot, f"tfmux kill {run} --file FILE")
             await pilot.press("x")
             await shows(pilot, "Kill this run")

@@ -7,20 +7,23 @@ import io
 from rich.console import Console
 
 from launcher.ids import TaskId
-from launcher.preflight import Check, Finding, Pair, Reach, Severity
+from launcher.preflight import Check, Finding, Reach, Reachability, Severity
 from tui.cells import Cell, Row, rich_tables
 from tui.preflight_view import Results, checks_table, in_order, reach_table, verdict
 from tui.report import TERMINAL
 
 
-def pair(source: str, index: int, reach: Reach, target: str = "far") -> Pair:
-    return Pair(source, TaskId("worker", index), target, f"{target}:{2000 + index}", reach)
+def pair(source: str, index: int, reach: Reach, target: str = "far") -> Reachability:
+    return Reachability(source, TaskId("worker", index), target, f"{target}:{2000 + index}", reach)
 
 
-def about(it: Pair) -> Finding:
+def about(it: Reachability) -> Finding:
     """The finding that a failed connection makes."""
     code, sentence = f"reach-{it.reach}", f"{it.source} does not reach {it.address}"
-    return Finding(Severity.ERROR, Check.REACH, code, it.source, "", sentence, pair=it)
+    task = None if it.reach.by_name else it.task
+    return Finding(
+        Severity.ERROR, Check.REACH, code, it.source, "", sentence, task=task, other=it.target
+    )
 
 
 def test_a_finding_belongs_to_its_own_task() -> None:

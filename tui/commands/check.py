@@ -16,7 +16,7 @@ from rich.text import Text
 from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.hosts.ssh import Ask, Question, QuestionKind
-from launcher.preflight import Finding, Pair, Reach, Report, Severity, preflight
+from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
 from tui.cells import Row, cut, rich_tables
 from tui.exits import Exit
 from tui.format import counted
@@ -58,7 +58,7 @@ async def _preflight(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Repo
 
 def render(report: Report, console: Console) -> None:
     """Prints the report: accepted keys, checks, connections, findings, verdict."""
-    results = Results(report.hosts, report.findings, report.pairs)
+    results = Results(report.hosts, report.findings, report.reachability)
 
     def line(text: str | Text) -> None:
         console.print(text, markup=False, soft_wrap=True)
@@ -66,8 +66,8 @@ def render(report: Report, console: Console) -> None:
     for host, key in report.accepted:
         line(f"{host}: trusted from now on: {key.place} {key}")
     _tables(checks_table(results), console)
-    if len(report.hosts) > 1 or any(pair.reach is not Reach.OK for pair in report.pairs):
-        count = len({pair.task for pair in report.pairs})
+    if len(report.hosts) > 1 or any(pair.reach is not Reach.OK for pair in report.reachability):
+        count = len({pair.task for pair in report.reachability})
         titles, rows = reach_table(results, bad_only=count > _ROWS)
         if len(rows) < count:
             line(f"\n{count - len(rows)} of {count} tasks are reached from everywhere")
@@ -103,7 +103,7 @@ class _Progress:
         )
         self._draw()
 
-    def show(self, result: Finding | Pair) -> None:
+    def show(self, result: Finding | Reachability) -> None:
         """Shows a result."""
         if isinstance(result, Finding):
             self._last[result.host] = f"{result.check} {MARKS[result.severity][0]}"

@@ -1,4 +1,4 @@
-"""`tfmux export`: the same cluster for another engine."""
+"""`tfmux export`: prints a cluster for Docker Compose or Slurm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launcher.cluster.file import load
 from launcher.errors import TfmuxError
-from launcher.export import compose, slurm, tfjob
+from launcher.export import compose, slurm
 from tui.exits import Exit
 
 
@@ -20,8 +20,6 @@ def show(file: Path, engine: str, *, output: Path | None = None, gpus: bool = Tr
     cluster = load(file)
     if engine == "slurm":
         files = {"job.sbatch": slurm.script(cluster)}
-    elif engine == "tfjob":
-        files = {"tfjob.yaml": tfjob.manifest(cluster)}
     else:
         files = {"compose.yaml": compose.compose(cluster, gpus=gpus)}
     if output is None:

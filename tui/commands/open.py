@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from tui.exits import Exit
 
 if TYPE_CHECKING:

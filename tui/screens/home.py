@@ -18,9 +18,9 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher.cluster import clusters
-from launcher.cluster.clusters import Deleted, SaveError
+from launcher.cluster import library
 from launcher.cluster.file import load
+from launcher.cluster.library import Deleted, SaveError
 from launcher.errors import TfmuxError
 from launcher.session.attach import StoredRun
 from launcher.session.control import RunControl
@@ -315,15 +315,15 @@ class HomeScreen(Page):
         entry = self.entry
         if isinstance(entry, ClusterEntry | DemoEntry):
             name = entry.path.stem
-            wanted = clusters.free_name(name if isinstance(entry, DemoEntry) else f"{name}-2")
-            self._ask_name("Copy", wanted, partial(clusters.duplicate, entry.path))
+            wanted = library.free_name(name if isinstance(entry, DemoEntry) else f"{name}-2")
+            self._ask_name("Copy", wanted, partial(library.duplicate, entry.path))
 
     def action_rename(self) -> None:
         """Gives a saved cluster another name."""
         entry = self.entry
         if isinstance(entry, ClusterEntry) and entry.saved:
             name = entry.path.stem
-            self._ask_name(f"Rename {name}", name, partial(clusters.rename, entry.path))
+            self._ask_name(f"Rename {name}", name, partial(library.rename, entry.path))
 
     def _ask_name(self, title: str, name: str, act: partial[Path]) -> None:
         def named(answer: str | None) -> None:
@@ -335,7 +335,7 @@ class HomeScreen(Page):
                 self._complain(error)
             self._look()
 
-        dialog = AskText(title, name, clusters.name_problem, "the name of the new file")
+        dialog = AskText(title, name, library.name_problem, "the name of the new file")
         self.app.push_screen(dialog, named)
 
     def action_remove(self) -> None:
@@ -343,7 +343,7 @@ class HomeScreen(Page):
         match self.entry:
             case ClusterEntry(saved=True) as entry:
                 try:
-                    self._deleted.append(clusters.delete(entry.path))
+                    self._deleted.append(library.delete(entry.path))
                 except SaveError as error:
                     self._complain(error)
                     return

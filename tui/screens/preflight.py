@@ -21,8 +21,8 @@ from launcher.preflight import (
     LOGIN_CHECKS,
     Check,
     Finding,
-    Pair,
     Reach,
+    Reachability,
     Report,
     Severity,
     preflight,
@@ -74,7 +74,7 @@ class PreflightScreen(Page):
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
         self._hosts = list(dict.fromkeys(tasks))
         self._lock = threading.Lock()
-        self._found: list[Finding | Pair] = []
+        self._found: list[Finding | Reachability] = []
         """Results so far; appended to by the preflight's own thread."""
         self._results = Results(self._hosts, (), ())
         self._shown = -1
@@ -116,7 +116,7 @@ class PreflightScreen(Page):
         self._check_hosts(self._found)
 
     @work(thread=True, exclusive=True, group="preflight", exit_on_error=False)
-    def _check_hosts(self, found: list[Finding | Pair]) -> None:
+    def _check_hosts(self, found: list[Finding | Reachability]) -> None:
         # A loop of its own: many logins at once must not slow the keys.
         try:
             report = asyncio.run(self._main(found))
@@ -128,7 +128,7 @@ class PreflightScreen(Page):
         if found is self._found:
             self._report = report
 
-    async def _main(self, found: list[Finding | Pair]) -> Report:
+    async def _main(self, found: list[Finding | Reachability]) -> Report:
         task = asyncio.create_task(preflight(self._cluster, self._asker, found.append))
         self._preflight_task = (asyncio.get_running_loop(), task)
         return await task
@@ -174,7 +174,7 @@ class PreflightScreen(Page):
 
     def _take_found(self) -> None:
         found = list(self._found)
-        pairs = {(p.source, p.task): p for p in found if isinstance(p, Pair)}
+        pairs = {(p.source, p.task): p for p in found if isinstance(p, Reachability)}
         findings = [each for each in found if isinstance(each, Finding)]
         self._results = Results(self._hosts, findings, in_order(pairs.values()))
         self._checks.show(*checks_table(self._results))

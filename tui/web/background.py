@@ -12,7 +12,7 @@ from types import FrameType
 
 from launcher.cluster.file import load
 from launcher.errors import TfmuxError
-from launcher.homes import runs_home
+from launcher.paths import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.session import Session
 from launcher.store.runs import RunFolder

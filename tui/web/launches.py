@@ -20,8 +20,8 @@ from pathlib import Path
 
 from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
-from launcher.homes import runs_home
 from launcher.ids import new_run_id
+from launcher.paths import runs_home
 from launcher.plan.plan import make_plan
 from launcher.session.history import summary
 from launcher.store.runs import RunFolder

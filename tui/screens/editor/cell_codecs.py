@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from launcher.cluster.paste import entries
+from launcher.cluster.shorthand import entries
 from tui.one_line import invisible, visible
 
 _INTEGER = re.compile(r"[-+]?\d{1,18}")

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from launcher.cluster.addresses import LOCALHOST
-from launcher.cluster.edit import ClusterText
-from launcher.cluster.paste import missing_hosts
+from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.shorthand import missing_hosts
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.editor.fields import Field
 
 
-def put_spec(document: ClusterText, found: dict[str, list[str]]) -> ClusterText:
+def put_spec(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
     """Puts jobs with their tasks into the file, and defines the hosts that are new."""
     for job, tasks in found.items():
         document = document.put(("jobs", job, "tasks"), tasks)
     return add_missing(document, found)
 
 
-def add_missing(document: ClusterText, found: dict[str, list[str]]) -> ClusterText:
+def add_missing(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
     """Defines the hosts that tasks name and the file does not; SSH logs in by their name."""
     for host in missing_hosts(found, document.table("hosts")):
         document = document.put(("hosts", host), {"ssh": host})
     return document
 
 
-def all_tasks(document: ClusterText) -> dict[str, list[str]]:
+def all_tasks(document: ClusterDocument) -> dict[str, list[str]]:
     """Tasks of the file, by job."""
     found = {}
     for name, entry in document.table("jobs").items():
@@ -33,7 +33,7 @@ def all_tasks(document: ClusterText) -> dict[str, list[str]]:
     return found
 
 
-def candidates(field: Field, document: ClusterText) -> list[str]:
+def candidates(field: Field, document: ClusterDocument) -> list[str]:
     """Completions of a field."""
     match field.completion:
         case "ssh":

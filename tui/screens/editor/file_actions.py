@@ -7,10 +7,10 @@ from pathlib import Path
 
 from textual.screen import Screen
 
-from launcher.cluster import clusters
-from launcher.cluster.clusters import SaveError
-from launcher.cluster.draft import Disk
+from launcher.cluster import library
+from launcher.cluster.draft import FileStatus
 from launcher.cluster.file import loads
+from launcher.cluster.library import SaveError
 from launcher.errors import TfmuxError
 from launcher.session.control import RunControl
 from tui.screens.ask import AskText, Choose, ask
@@ -32,13 +32,13 @@ class FileActions:
 
     async def check_disk(self) -> None:
         """Tells, once, that the file was deleted or changed on disk."""
-        disk = self._state.draft.disk()
+        disk = self._state.draft.file_status()
         if disk is self._state.reported_disk:
             return
         self._state.reported_disk = disk
-        if disk is Disk.GONE:
+        if disk is FileStatus.DELETED:
             self._screen.notify("the file was deleted; saving creates it again", timeout=10)
-        elif disk is Disk.CHANGED:
+        elif disk is FileStatus.CHANGED:
             await self._resolve("overwrite the file when saving")
 
     async def _resolve(self, keep: str) -> bool:
@@ -59,13 +59,15 @@ class FileActions:
             draft.accept_disk()
         else:
             return False
-        self._state.reported_disk = Disk.SAME
+        self._state.reported_disk = FileStatus.UNCHANGED
         self._changed()
         return answer == "k"
 
     async def save(self) -> None:
         """Saves; asks first if the file has changed on disk."""
-        if self._state.draft.disk() is not Disk.CHANGED or await self._resolve("overwrite it now"):
+        if self._state.draft.file_status() is not FileStatus.CHANGED or await self._resolve(
+            "overwrite it now"
+        ):
             self._write()
 
     def _write(self, path: Path | None = None) -> bool:
@@ -74,21 +76,21 @@ class FileActions:
         except SaveError as error:
             self._error("Not saved", error)
             return False
-        self._state.reported_disk = Disk.SAME
+        self._state.reported_disk = FileStatus.UNCHANGED
         self._screen.notify(f"saved in {self._state.draft.path}", timeout=3, markup=False)
         self._changed()
         return True
 
     async def save_as(self) -> None:
         """Saves under another name among the saved clusters, or in another file."""
-        start = clusters.free_name(self._state.draft.path.stem)
+        start = library.free_name(self._state.draft.path.stem)
         dialog = AskText("Save as", start, _name_problem, "a name, or the path of a .toml file")
         answer = await ask(self._screen, dialog)
         if answer is not None:
             self._write_as(answer)
 
     def _write_as(self, answer: str) -> None:
-        path = Path(answer).expanduser() if _is_path(answer) else clusters.path_of(answer)
+        path = Path(answer).expanduser() if _is_path(answer) else library.path_of(answer)
         if path.exists() and path != self._state.draft.path:
             self._error("Not saved", f"{path} already exists: choose another name")
             return
@@ -118,7 +120,7 @@ class FileActions:
 
 
 def _name_problem(answer: str) -> str:
-    return "" if _is_path(answer) else clusters.name_problem(answer)
+    return "" if _is_path(answer) else library.name_problem(answer)
 
 
 def _is_path(answer: str) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from textual.screen import Screen
 
-from launcher.cluster.edit import ClusterText
-from launcher.cluster.paste import entries, spec
+from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.shorthand import entries, spec
 from tui.screens.ask import AskText, ask
 from tui.screens.editor.completion import Completion
 from tui.screens.editor.document_edits import add_missing, all_tasks, put_spec
@@ -109,7 +109,7 @@ class RowActions:
             self._screen.notify(f"added {names}; SSH logs in by these names", markup=False)
 
 
-def _pasted(document: ClusterText, line: str, job: str) -> ClusterText:
+def _pasted(document: ClusterDocument, line: str, job: str) -> ClusterDocument:
     found = spec(line)
     return put_spec(document, {job: entries(line)} if found is None else found)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launcher.cluster.draft import Examined
-from launcher.cluster.edit import ClusterText
+from launcher.cluster.draft import ParsedDraft
+from launcher.cluster.edit import ClusterDocument
 from launcher.errors import Problem
 from tui.cells import Cell, Row
 from tui.screens.editor.fields import Field, run_fields
@@ -15,7 +15,7 @@ class RunModel:
     nothing = ""
     titles = ("key", "value", "description")
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row for each key, set or not."""
         assert seen.document is not None
         found = []
@@ -40,27 +40,27 @@ class RunModel:
         """Key of the row."""
         return run_fields()[row]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Changes a value."""
         return document.put(run_fields()[row].path, run_fields()[row].codec.value(line))
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Removes the key: its default holds."""
         return document.put(run_fields()[row].path, None)
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `TableModel`."""
         for number, field in enumerate(run_fields()):
             if problem.path[: len(field.path)] == field.path:
                 return number, 1
         return None
 
-    def add_prompt(self, document: ClusterText) -> None:
+    def add_prompt(self, document: ClusterDocument) -> None:
         """There are no more keys."""
 
-    def add(self, document: ClusterText, line: str) -> ClusterText:
+    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """There are no more keys."""
         return document
 
-    def copy(self, document: ClusterText, row: int) -> None:
+    def copy(self, document: ClusterDocument, row: int) -> None:
         """Keys cannot be copied."""

@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
-from launcher.cluster.clusters import SaveError
 from launcher.cluster.draft import Draft
+from launcher.cluster.library import SaveError
 from launcher.plan.plan import make_plan
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_pane import FilePane

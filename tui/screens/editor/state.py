@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from launcher.cluster.draft import Disk, Draft, Examined, examine
-from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import PasteError, missing_hosts
+from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, parse
+from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.shorthand import ShorthandError, missing_hosts
 from tui.screens.editor.document_edits import all_tasks
 
-Change = Callable[[ClusterText], ClusterText]
-EDIT_ERRORS = (EditError, PasteError, ValueError)
+Change = Callable[[ClusterDocument], ClusterDocument]
+EDIT_ERRORS = (EditError, ShorthandError, ValueError)
 """Raised by edits that cannot be made, with a sentence to show."""
 UNREADABLE = "not valid TOML: fix it on the File page first"
 
@@ -22,9 +22,9 @@ class EditorState:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._draft: Draft | None = None
-        self.trial: Examined | None = None
+        self.trial: ParsedDraft | None = None
         """The file with the text being typed, as soon as it has been checked."""
-        self.reported_disk = Disk.SAME
+        self.reported_disk = FileStatus.UNCHANGED
         """The last state of the file on disk that the user was told of."""
 
     def load(self) -> None:
@@ -47,12 +47,12 @@ class EditorState:
         return self._draft
 
     @property
-    def shown(self) -> Examined:
+    def shown(self) -> ParsedDraft:
         """The draft, or the trial while there is one."""
         return self.trial or self.draft.now
 
     @property
-    def document(self) -> ClusterText | None:
+    def document(self) -> ClusterDocument | None:
         """The draft's document; None while the text is not valid TOML."""
         return self.draft.now.document
 
@@ -60,19 +60,19 @@ class EditorState:
         """Changes the document, as one step of undo.
 
         Raises:
-            EditError, PasteError, ValueError: the change cannot be made.
+            EditError, ShorthandError, ValueError: the change cannot be made.
         """
         if self.document is None:
             raise EditError(UNREADABLE)
         text = change(self.document).text
         self.trial = None
-        self.draft.edit(examine(text, self.draft.path))
+        self.draft.edit(parse(text, self.draft.path))
 
     def set_text(self, text: str) -> bool:
         """Replaces the text; False if it is the same. Steps of typing are undone together."""
         if text == self.draft.now.text:
             return False
-        self.draft.edit(examine(text, self.draft.path), "text")
+        self.draft.edit(parse(text, self.draft.path), "text")
         return True
 
     def missing_hosts(self) -> list[str]:

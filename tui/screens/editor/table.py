@@ -11,7 +11,7 @@ from textual.geometry import Offset
 from textual.message import Message
 from textual.widget import Widget
 
-from launcher.cluster.draft import examine
+from launcher.cluster.draft import parse
 from tui.cells import GAP
 from tui.screens.editor.cell_field import CellField
 from tui.screens.editor.completion import Completion, matching
@@ -152,7 +152,7 @@ class EditTable(Widget):
         assert field is not None
         try:
             trial = await asyncio.to_thread(
-                lambda: examine(self.model.put(document, row, column, text).text, path)
+                lambda: parse(self.model.put(document, row, column, text).text, path)
             )
         except EDIT_ERRORS as error:
             self._field.tell(str(error))

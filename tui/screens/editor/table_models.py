@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from launcher.cluster.addresses import LOCALHOST
-from launcher.cluster.draft import Examined
-from launcher.cluster.edit import ClusterText, EditError
-from launcher.cluster.paste import PasteError, hosts, next_like, spec
+from launcher.cluster.draft import ParsedDraft
+from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.shorthand import ShorthandError, hosts, next_like, spec
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
 from tui.cells import Cell, Row
@@ -43,7 +43,7 @@ class AddPrompt:
 
 
 class TableModel(Protocol):
-    """One table of the editor. A line that means nothing raises `ValueError`, `PasteError` or
+    """One table of the editor. A line that means nothing raises `ValueError`, `ShorthandError` or
     `EditError` with the sentence to show."""
 
     @property
@@ -54,28 +54,28 @@ class TableModel(Protocol):
     def titles(self) -> Sequence[str]:
         """Titles of the columns."""
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """All rows with their problems."""
 
     def field(self, row: int, column: int) -> Field | None:
         """Field of a cell; None if it cannot be edited."""
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Puts a text into a cell."""
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Removes a row."""
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """Row and column of the cell that a problem is about, if it is in this table."""
 
-    def add_prompt(self, document: ClusterText) -> AddPrompt | None:
+    def add_prompt(self, document: ClusterDocument) -> AddPrompt | None:
         """Question for new rows; None if there can be no more."""
 
-    def add(self, document: ClusterText, line: str) -> ClusterText:
+    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Adds the rows that a line stands for."""
 
-    def copy(self, document: ClusterText, row: int) -> ClusterText | None:
+    def copy(self, document: ClusterDocument, row: int) -> ClusterDocument | None:
         """Adds one more row like this; None if rows cannot be copied."""
 
 
@@ -89,7 +89,7 @@ class HostModel:
         """See `TableModel`."""
         return [field.title for field in host_fields()]
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row for each host."""
         assert seen.document is not None
         found = []
@@ -101,7 +101,7 @@ class HostModel:
         """Field of the column."""
         return host_fields()[column]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Changes a value, or renames the host."""
         name = list(document.table("hosts"))[row]
         if column:
@@ -109,15 +109,15 @@ class HostModel:
             return document.put(("hosts", name, *field.path), field.codec.value(line))
         return document.rename_host(name, _named(line, "a host"))
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Removes the host; tasks that name it become problems."""
         return document.remove("hosts", list(document.table("hosts"))[row])
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `TableModel`."""
         return _place("hosts", host_fields(), problem, document)
 
-    def add_prompt(self, document: ClusterText) -> AddPrompt:
+    def add_prompt(self, document: ClusterDocument) -> AddPrompt:
         """Asks for SSH destinations."""
         return AddPrompt(
             "Add hosts",
@@ -127,7 +127,7 @@ class HostModel:
             aliases(),
         )
 
-    def add(self, document: ClusterText, line: str) -> ClusterText:
+    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Adds hosts; those whose name is taken get the next one in its series."""
         for name, destination in hosts(line).items():
             names = list(document.table("hosts"))
@@ -135,7 +135,7 @@ class HostModel:
             document = document.put(("hosts", fresh), {"ssh": destination})
         return document
 
-    def copy(self, document: ClusterText, row: int) -> ClusterText:
+    def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Adds a host with the next name and destination in their series."""
         names = list(document.table("hosts"))
         entry = dict(document.table("hosts", names[row]))
@@ -156,7 +156,7 @@ class JobModel:
         """See `TableModel`."""
         return [field.title for field in job_fields()]
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row for each job."""
         assert seen.document is not None
         found = []
@@ -178,7 +178,7 @@ class JobModel:
         """Field of the column."""
         return job_fields()[column]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Changes a value, renames the job, or puts a whole cluster spec given as tasks."""
         name = list(document.table("jobs"))[row]
         field = job_fields()[column]
@@ -188,21 +188,21 @@ class JobModel:
             return put_spec(document, found)
         return document.put(("jobs", name, *field.path), field.codec.value(line))
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Removes the job."""
         return document.remove("jobs", list(document.table("jobs"))[row])
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `TableModel`."""
         return _place("jobs", job_fields(), problem, document)
 
-    def add_prompt(self, document: ClusterText) -> AddPrompt:
+    def add_prompt(self, document: ClusterDocument) -> AddPrompt:
         """Asks for a name."""
         free = [name for name in _JOB_NAMES if name not in document.table("jobs")]
         about = f"its name, such as {', '.join(free[:4]) or 'helper'}"
         return AddPrompt("Add a job", about, next(iter(free), ""), lambda line: "", free)
 
-    def add(self, document: ClusterText, line: str) -> ClusterText:
+    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Adds a job with one task on the first host."""
         name = _named(line, "a job")
         if name in document.table("jobs"):
@@ -213,7 +213,7 @@ class JobModel:
             entry |= _TENSORBOARD
         return document.put(("jobs", name), entry)
 
-    def copy(self, document: ClusterText, row: int) -> ClusterText:
+    def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Adds a job under the next name; fixed ports become `auto`."""
         names = list(document.table("jobs"))
         entry = dict(document.table("jobs", names[row]))
@@ -226,7 +226,7 @@ def many_problem(line: str, parse: Callable[[str], object]) -> str:
     """What is wrong with a line that stands for many entries; empty if nothing is."""
     try:
         parse(line)
-    except PasteError as error:
+    except ShorthandError as error:
         return str(error)
     return ""
 
@@ -266,7 +266,7 @@ def _column(fields: Sequence[Field], path: Sequence[str | int]) -> int | None:
 
 
 def _place(
-    table: str, fields: Sequence[Field], problem: Problem, document: ClusterText
+    table: str, fields: Sequence[Field], problem: Problem, document: ClusterDocument
 ) -> tuple[int, int] | None:
     names = list(document.table(table))
     if problem.path[:1] != (table,) or len(problem.path) < 2 or problem.path[1] not in names:

@@ -6,7 +6,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from launcher.cluster.edit import ClusterText
+from launcher.cluster.edit import ClusterDocument
 from launcher.errors import Problem
 from tui.screens.editor.run_model import RunModel
 from tui.screens.editor.state import EditorState
@@ -88,7 +88,7 @@ class ClusterTables(Vertical):
         self.screen.set_focus(other.body)
 
     def place(
-        self, problem: Problem, document: ClusterText
+        self, problem: Problem, document: ClusterDocument
     ) -> tuple[str, EditTable, tuple[int, int]] | None:
         """Page, table and cell of a problem; for one of a task its job is chosen."""
         match problem.path:

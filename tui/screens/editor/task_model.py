@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.cluster.addresses import LOCALHOST, TaskAddress
-from launcher.cluster.draft import Examined
-from launcher.cluster.edit import ClusterText
-from launcher.cluster.paste import entries
+from launcher.cluster.addresses import LOCALHOST, AddressPart
+from launcher.cluster.draft import ParsedDraft
+from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.shorthand import entries
 from launcher.errors import Problem
 from tui.cells import Cell, Row
 from tui.one_line import visible
@@ -30,27 +30,24 @@ class TaskModel:
     def __init__(self, job: str) -> None:
         self.job = job
 
-    def _tasks(self, document: ClusterText) -> list[Any]:
+    def _tasks(self, document: ClusterDocument) -> list[Any]:
         found = document.get("jobs", self.job, "tasks")
         return list(found) if isinstance(found, list) else []
 
-    def rows(self, seen: Examined) -> list[Row]:
+    def rows(self, seen: ParsedDraft) -> list[Row]:
         """One row for each task."""
         assert seen.document is not None
-        wrong: dict[int, str] = {}
+        wrong: dict[tuple[int, int], str] = {}
         for problem in seen.problems:
-            match problem.path:
-                case ("jobs", self.job, "tasks", int(index), *_):
-                    wrong.setdefault(index, problem.message)
+            if (place := self.place(problem, seen.document)) is not None:
+                wrong.setdefault(place, problem.message)
         found = []
         for index, task in enumerate(self._tasks(seen.document)):
             host, port = halves(str(task))
-            message = wrong.get(index, "")
-            at_port = bool(message) and _port_is_wrong(seen.document, str(task))
             cells = (
                 Cell(f"{self.job}:{index}", fixed=True),
-                Cell(visible(host), problem="" if at_port else message),
-                Cell(visible(port), problem=message if at_port else ""),
+                Cell(visible(host), problem=wrong.get((index, 1), "")),
+                Cell(visible(port), problem=wrong.get((index, 2), "")),
             )
             found.append(Row(str(index), cells))
         return found
@@ -59,7 +56,7 @@ class TaskModel:
         """Host or port."""
         return (None, self._HOST, self._PORT)[column]
 
-    def put(self, document: ClusterText, row: int, column: int, line: str) -> ClusterText:
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Changes host or port."""
         tasks = self._tasks(document)
         host, port = halves(str(tasks[row]))
@@ -71,20 +68,18 @@ class TaskModel:
         tasks[row] = f"{host}:{port}"
         return document.put(("jobs", self.job, "tasks"), tasks)
 
-    def remove(self, document: ClusterText, row: int) -> ClusterText:
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Removes the task; those after it move up."""
         return document.remove("jobs", self.job, "tasks", row)
 
-    def place(self, problem: Problem, document: ClusterText) -> tuple[int, int] | None:
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """See `TableModel`."""
         match problem.path:
-            case ("jobs", self.job, "tasks", int(index), *_):
-                tasks = self._tasks(document)
-                at_port = index < len(tasks) and _port_is_wrong(document, str(tasks[index]))
-                return index, 2 if at_port else 1
+            case ("jobs", self.job, "tasks", int(index), *part):
+                return index, 2 if part == [AddressPart.PORT] else 1
         return None
 
-    def add_prompt(self, document: ClusterText) -> AddPrompt:
+    def add_prompt(self, document: ClusterDocument) -> AddPrompt:
         """Asks for entries of `tasks`."""
         return AddPrompt(
             f"Add tasks to {self.job}",
@@ -94,15 +89,15 @@ class TaskModel:
             [f"{host}:" for host in document.table("hosts")],
         )
 
-    def add(self, document: ClusterText, line: str) -> ClusterText:
+    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Appends tasks."""
         tasks = [*self._tasks(document), *entries(line)]
         return document.put(("jobs", self.job, "tasks"), tasks)
 
-    def copy(self, document: ClusterText, row: int) -> None:
+    def copy(self, document: ClusterDocument, row: int) -> None:
         """Not for tasks: adding one proposes the next."""
 
-    def _next(self, document: ClusterText) -> str:
+    def _next(self, document: ClusterDocument) -> str:
         """The next task of the series: on the next host, if there is one."""
         tasks = [str(task) for task in self._tasks(document)]
         if not tasks:
@@ -113,20 +108,3 @@ class TaskModel:
         used = {halves(task)[0] for task in tasks}
         free = next((name for name in after if name not in used), None)
         return f"{free}:{port}" if free else f"{host}:auto"
-
-
-def _port_is_wrong(document: ClusterText, task: str) -> bool:
-    """The problem of a task is about its port, not its host."""
-    try:
-        TaskAddress.parse(f"{halves(task)[0]}:1")
-    except ValueError:
-        return False
-    try:
-        host = TaskAddress.parse(task).host
-    except ValueError:
-        return True
-    hosts = document.table("hosts")
-    if host != LOCALHOST:
-        return host in hosts
-    remote = any(name != LOCALHOST for name in hosts)
-    return not remote or document.get("hosts", LOCALHOST, "address") is not None

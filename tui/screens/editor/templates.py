@@ -14,9 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
-from launcher.cluster import clusters
-from launcher.cluster.clusters import SaveError
-from launcher.cluster.paste import PasteError, hosts
+from launcher.cluster import library
+from launcher.cluster.library import SaveError
+from launcher.cluster.shorthand import ShorthandError, hosts
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
 from tui.format import counted
@@ -84,7 +84,7 @@ class TemplateDialog(ModalScreen[Path | None]):
         for widget in self.query(".field"):
             widget.display = template.remote or not widget.has_class("remote")
         name = self.query_one("#name", Input)
-        name.value = clusters.free_name(template.key)
+        name.value = library.free_name(template.key)
         self.set_focus(name)
         note = "Enter creates it, Esc cancels"
         if template.remote:
@@ -94,13 +94,13 @@ class TemplateDialog(ModalScreen[Path | None]):
     def _values(self) -> tuple[str, dict[str, str], str]:
         """Name, hosts, and the first problem."""
         name = self.query_one("#name", Input).value
-        problem = clusters.name_problem(name)
-        if not problem and clusters.path_of(name).exists():
+        problem = library.name_problem(name)
+        if not problem and library.path_of(name).exists():
             problem = f"there is already a cluster {name}: choose another name"
         found: dict[str, str] = {}
         try:
             found = hosts(self.query_one("#hosts", Input).value)
-        except PasteError as error:
+        except ShorthandError as error:
             problem = problem or str(error)
         return name, found, problem
 
@@ -121,7 +121,7 @@ class TemplateDialog(ModalScreen[Path | None]):
             self.app.bell()
             return
         try:
-            path = clusters.create(name, render(self._template, name, found, Path.cwd()))
+            path = library.create(name, render(self._template, name, found, Path.cwd()))
         except SaveError as error:
             self.query_one(".problem", Label).update(f"⚠ {error}")
             return

@@ -2,10 +2,10 @@
 
     prepare.py fresh|lasting LINE…
 
-The content is the lines and every file or directory of the workdir (where this is started) that
-is a word in them: a changed `requirements.txt` or wheel means that they run again. The stamp
-that says "done" is the user's, on this host. `fresh` says that the workdir is a copy that each
-launch makes anew: lines that write into it are never done for good, and are told so.
+The content is the lines and every file or directory of the workdir (the current directory) that is
+a word in them: they run again when a `requirements.txt` or a wheel has changed. The stamp file of
+lines that are done belongs to the user and this host. `fresh` means that each launch makes a new
+copy of the workdir: lines that write into it run each time, and a message says so.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def main(words: list[str]) -> int:
         os.makedirs(folder, 0o700, exist_ok=True)
         lock = open(os.path.join(folder, digest + ".lock"), "w")
     except OSError as error:
-        say(f"{error.filename}: {error.strerror}; there is no place to note what is prepared")
+        say(f"{error.filename}: {error.strerror}: cannot store which lines are done")
         return 1
     with lock:
         _wait_for(lock.fileno())
         if os.path.exists(stamp):
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(os.stat(stamp).st_mtime))
-            say(f"already done for this content, on {day}; remove {stamp} to do it again")
+            say(f"already done for this content on {day}; to run it again, remove {stamp}")
             return 0
         before = dict(_files(".")) if fresh else {}
         status = run(lines)
@@ -49,10 +49,10 @@ def main(words: list[str]) -> int:
             say(f"failed with status {status}")
             return status
         if fresh and dict(_files(".")) != before:
-            say("done, but it wrote into the workdir, which is new at each launch: it will run")
-            say("again then. Let it write to a place that stays, such as ~/…")
+            say("done, but files in the workdir were changed, which is copied at each launch, so")
+            say("it will run again at the next launch. Write to a lasting folder, such as ~/…")
             return 0
-        # As the next launch will find it: a line may have written what it names.
+        # Computed again: a line may have changed the files that it names.
         with open(_stamp(folder, content(lines, place)), "w") as file:
             file.write("\n".join(lines) + "\n")
         say("done")
@@ -60,7 +60,7 @@ def main(words: list[str]) -> int:
 
 
 def content(lines: list[str], place: str) -> str:
-    """The hash of the lines, of what they name, and of where a workdir stays in its `place`."""
+    """Hashes the lines, the files that they name, and the `place` of a workdir that lasts."""
     total = hashlib.sha256()
     for text in (place, *lines):
         total.update(hashlib.sha256(text.encode(errors="surrogateescape")).digest())
@@ -72,15 +72,15 @@ def content(lines: list[str], place: str) -> str:
 
 
 def run(lines: list[str]) -> int:
-    """Runs the lines in one shell, so that a `cd` or an activated environment holds for those
-    that follow; each is shown before it runs."""
+    """Runs the lines in one shell, so that a `cd` or an activated environment applies to the lines
+    that follow; each line is printed before it runs."""
     script = "\n".join(f"printf '+ %s\\n' {shlex.quote(line)}\n{line}" for line in lines)
     status = subprocess.call(["/bin/sh", "-e", "-c", script])
     return 128 - status if status < 0 else status
 
 
 def say(text: str) -> None:
-    """A line of our own in the log."""
+    """Writes a line of this script's own to the log."""
     print(f"prepare: {text}", flush=True)
 
 
@@ -92,12 +92,12 @@ def _wait_for(lock: int) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        say("waiting for another host or run that prepares the same in this home")
+        say("waiting for another host or run that prepares the same in this home directory")
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _named(line: str) -> Iterator[str]:
-    """The files and directories of the workdir that are words of a line."""
+    """Yields the files and directories of the workdir that are words of a line."""
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
@@ -112,8 +112,8 @@ def _named(line: str) -> Iterator[str]:
 
 
 def _files(folder: str) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The files below a folder, with size and time of the last change; not those that are hidden
-    in dotted folders, nor compiled Python."""
+    """Yields the files below a folder with their size and time of change, except those in hidden
+    folders and compiled Python."""
     for base, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and name[0] != "."]
         for name in names:

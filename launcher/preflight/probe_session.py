@@ -1,8 +1,9 @@
-"""An agent on a host for as long as a preflight asks it; nothing of it stays behind."""
+"""Connection to an agent that runs on a host only while a preflight checks it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -17,17 +18,17 @@ from ..hosts.transport import Transport
 from ..plan.plan import HostPlan
 
 LEASE = 20.0
-"""Seconds after which an agent goes by itself when the one who asks has died."""
+"""Seconds after which the agent ends by itself when this process has died."""
 LEAVE_SECONDS = 5.0
 _NOISE_BYTES = 4096
 
 
-class Visit:
-    """A link to a host's agent that ends when the questions have been asked (`aclose`)."""
+class ProbeSession:
+    """Link to a host's agent, which is removed with its folder by `aclose`."""
 
     def __init__(self, host: HostPlan, run_id: str, logins: Logins) -> None:
         self.noise = b""
-        """What the login shell printed before our command ran."""
+        """Output of the login shell before our command ran."""
         self._host = host.name
         self._open = door(host, logins)
         self._arrived: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
@@ -39,12 +40,12 @@ class Visit:
             on_disconnect="stop",
             local=host.ssh is None,
         )
-        self._link = Link(settings, self._watched, NoLogs(), self)
+        self._link = Link(settings, self._open_tapped, NoLogs(), self)
         self._task: asyncio.Task[None] | None = None
-        self._transport: _Watched | None = None
+        self._transport: _TappedTransport | None = None
 
     async def arrive(self) -> Welcome:
-        """Logs in and starts the agent; returns its greeting.
+        """Logs in and starts the agent; returns its first message.
 
         Raises:
             HostError: says which step failed and why.
@@ -54,25 +55,25 @@ class Visit:
         return await self._arrived
 
     async def ask(self, what: str, timeout: float, **said: Any) -> dict[str, Any]:
-        """Asks the agent's `probe` a question.
+        """Sends the agent's `probe` a question and returns the answer.
 
         Raises:
-            AgentError: no answer in `timeout` seconds, or the host cannot tell.
+            AgentError: no answer in `timeout` seconds, or the check failed on the host.
         """
         answer = await self._link.ask(wire.PROBE, {"what": what, **said}, PROBES[what], timeout)
         return answer.model_dump(exclude_unset=True)
 
     async def ports(self, look: list[int], pick: int, seconds: float) -> PortsAnswer:
-        """Who holds these ports, and `pick` others that are free.
+        """Finds who holds these ports, and picks `pick` others that are free.
 
         Raises:
-            AgentError: no answer, or there are not as many.
+            AgentError: no answer, or there are too few free ports.
         """
         body = {"look": look, "pick": pick, "avoid": look}
         return await self._link.ask(wire.PORTS, body, PortsAnswer, seconds)
 
     async def aclose(self) -> None:
-        """Sends the agent away and waits until it has taken its folder with it."""
+        """Ends the agent and waits until it has removed its folder."""
         if self._task is None:
             return
         if self._link.connected:
@@ -84,12 +85,12 @@ class Visit:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _watched(self, run_id: str, nonce: str) -> Transport:
+    async def _open_tapped(self, run_id: str, nonce: str) -> Transport:
         inner = await self._open(run_id, nonce)
-        self._transport = _Watched(inner, self._heard)
+        self._transport = _TappedTransport(inner, self._keep_noise)
         return self._transport
 
-    def _heard(self, noise: bytes) -> None:
+    def _keep_noise(self, noise: bytes) -> None:
         self.noise = noise
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -97,43 +98,43 @@ class Visit:
             return
         error = task.exception()
         if error is None:
-            reason = "the connection ended before the agent had greeted us"
+            reason = "the connection was closed before the agent had started"
         else:
             reason = f"{type(error).__name__}: {error}"
         self._arrived.set_exception(AgentError(self._host, reason))
 
-    # --- what the link hears --------------------------------------------------------------
+    # --- events of the link ---------------------------------------------------------------
 
     def link_up(self, host: str, welcome: Welcome) -> None:
-        """The agent greets us."""
+        """The agent has started."""
         if not self._arrived.done():
             self._arrived.set_result(welcome)
 
     def link_refused(self, host: str, error: HostError) -> None:
-        """There is no way to the host."""
+        """The host cannot be reached."""
         if not self._arrived.done():
             self._arrived.set_exception(error)
 
     def link_lost(self, host: str, reason: str) -> None:
-        """Whoever asks something meanwhile gets an error; the link comes back by itself."""
+        """Does nothing: questions fail by themselves, and the link reconnects."""
 
     def link_superseded(self, host: str, by: str) -> None:
-        """Nobody else knows our run."""
+        """Never happens: no other process knows this run."""
 
     def agent_said(self, host: str, message: Message) -> None:
-        """There are no tasks to speak of."""
+        """Does nothing: there are no tasks."""
 
 
-class _Watched(Transport):
-    """Passes everything on; keeps what comes before the agent, and waits for its end.
+class _TappedTransport(Transport):
+    """Transport that keeps the output before the agent's, and waits for the end of the stream.
 
-    The end of the stream is when the agent has let go of the bridge, and it does so after it
-    has removed its folder: closing earlier would leave that to chance.
+    The agent closes the stream after it has removed its folder: closing it from here earlier
+    would leave that to chance.
     """
 
-    def __init__(self, inner: Transport, heard: Any) -> None:
+    def __init__(self, inner: Transport, on_noise: Callable[[bytes], None]) -> None:
         self._inner = inner
-        self._heard = heard
+        self._on_noise = on_noise
         self._seen: bytes | None = b""
         self.leaving = False
 
@@ -142,7 +143,7 @@ class _Watched(Transport):
         if self._seen is not None:
             self._seen += data
             before, found, _ = self._seen.partition(b"tfmux-agent-")
-            self._heard(before[:_NOISE_BYTES])
+            self._on_noise(before[:_NOISE_BYTES])
             self._seen = None if found else self._seen[-_NOISE_BYTES:]
         return data
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import clusters
-from launcher.cluster.clusters import SaveError
-from launcher.cluster.draft import Disk, Draft, examine
+from launcher.cluster import library
+from launcher.cluster.draft import Draft, FileStatus, parse
 from launcher.cluster.file import load, loads
+from launcher.cluster.library import SaveError
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
 
@@ -20,35 +20,35 @@ TEXT = 'name = "one"  # mine\n\n[jobs.worker]\ntasks = ["localhost:auto"]\ncomma
 
 def test_a_cluster_is_created_copied_renamed_deleted_and_brought_back() -> None:
     """The name in the file follows the file; comments stay; an undone deletion is whole."""
-    first = clusters.create("one", TEXT)
-    assert first == clusters.folder() / "one.toml" and first.read_text() == TEXT
-    copy = clusters.duplicate(first, clusters.free_name("one-2"))
+    first = library.create("one", TEXT)
+    assert first == library.folder() / "one.toml" and first.read_text() == TEXT
+    copy = library.duplicate(first, library.free_name("one-2"))
     assert (copy.stem, load(copy).name) == ("one-2", "one-2")
     assert "# mine" in copy.read_text()
-    renamed = clusters.rename(copy, "other.name")
+    renamed = library.rename(copy, "other.name")
     assert load(renamed).name == "other.name" and not copy.exists()
-    deleted = clusters.delete(first)
-    assert clusters.saved() == [renamed]
+    deleted = library.delete(first)
+    assert library.saved() == [renamed]
     assert deleted.restore() == first and first.read_text() == TEXT
 
 
 def test_undo_never_overwrites_a_new_cluster() -> None:
     """A cluster that took the name meanwhile stays; the old one comes back under another."""
-    deleted = clusters.delete(clusters.create("one", TEXT))
-    clusters.create("one", TEXT + "# new\n")
-    assert deleted.restore() == clusters.folder() / "one-2.toml"
-    assert "# new" in (clusters.folder() / "one.toml").read_text()
+    deleted = library.delete(library.create("one", TEXT))
+    library.create("one", TEXT + "# new\n")
+    assert deleted.restore() == library.folder() / "one-2.toml"
+    assert "# new" in (library.folder() / "one.toml").read_text()
 
 
 def test_a_taken_name_is_refused() -> None:
     """Neither creating, copying nor renaming replaces a file."""
-    first, second = clusters.create("a", TEXT), clusters.create("b", TEXT)
+    first, second = library.create("a", TEXT), library.create("b", TEXT)
     with pytest.raises(SaveError, match="already a cluster b"):
-        clusters.create("b", TEXT)
+        library.create("b", TEXT)
     with pytest.raises(SaveError, match="already a cluster b"):
-        clusters.duplicate(first, "b")
+        library.duplicate(first, "b")
     with pytest.raises(SaveError, match="already a cluster b"):
-        clusters.rename(first, "b")
+        library.rename(first, "b")
     assert first.exists() and second.exists()
 
 
@@ -58,23 +58,23 @@ def test_a_taken_name_is_refused() -> None:
 )
 def test_a_name_that_cannot_be_is_explained(name: str) -> None:
     """No name leads out of the folder, or to a file that nobody could type."""
-    assert clusters.name_problem(name)
+    assert library.name_problem(name)
     with pytest.raises(SaveError):
-        clusters.create(name, TEXT)
-    assert clusters.saved() == []
+        library.create(name, TEXT)
+    assert library.saved() == []
 
 
 def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the disk fails in the middle, the old text stands and nothing lies beside it."""
     path = tmp_path / "c.toml"
-    clusters.write(path, "old")
+    library.write(path, "old")
 
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SaveError, match="No space left on device"):
-        clusters.write(path, "new")
+        library.write(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir() if p.name != "home"] == ["c.toml"]
 
@@ -82,11 +82,11 @@ def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monke
 def test_saving_keeps_mode_and_link(tmp_path: Path) -> None:
     """A file's permissions stay, and a link goes on to point at what it pointed at."""
     path = tmp_path / "c.toml"
-    clusters.write(path, "old")
+    library.write(path, "old")
     path.chmod(0o640)
     link = tmp_path / "link.toml"
     link.symlink_to(path)
-    clusters.write(link, "new")
+    library.write(link, "new")
     assert link.is_symlink() and path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
@@ -94,19 +94,19 @@ def test_saving_keeps_mode_and_link(tmp_path: Path) -> None:
 def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
     """Whoever runs it, root too: the mode says that nobody wants it changed."""
     path = tmp_path / "c.toml"
-    clusters.write(path, "old")
+    library.write(path, "old")
     path.chmod(0o444)
     with pytest.raises(SaveError, match="read-only: save it under another name"):
-        clusters.write(path, "new")
+        library.write(path, "new")
     assert path.read_text() == "old"
 
 
 def test_a_draft_undoes_and_redoes() -> None:
     """Each edit is a step; typing in the text is one step."""
-    draft = Draft(clusters.create("one", TEXT))
-    draft.edit(examine(TEXT + "# a\n", draft.path), "text")
-    draft.edit(examine(TEXT + "# ab\n", draft.path), "text")
-    draft.edit(examine(TEXT + "# c\n", draft.path))
+    draft = Draft(library.create("one", TEXT))
+    draft.edit(parse(TEXT + "# a\n", draft.path), "text")
+    draft.edit(parse(TEXT + "# ab\n", draft.path), "text")
+    draft.edit(parse(TEXT + "# c\n", draft.path))
     seen = [(draft.now.text, draft.modified)]
     while draft.undo():
         seen.append((draft.now.text, draft.modified))
@@ -118,35 +118,40 @@ def test_a_draft_undoes_and_redoes() -> None:
 
 def test_a_draft_notices_what_others_do_to_its_file() -> None:
     """Changed, touched, gone, back again; saving writes a lost file anew."""
-    path = clusters.create("one", TEXT)
+    path = library.create("one", TEXT)
     draft = Draft(path)
     os.utime(path, (1, 1))
-    assert draft.disk() is Disk.SAME
+    assert draft.file_status() is FileStatus.UNCHANGED
     path.write_text(TEXT + "# by another\n")
-    looks = [draft.disk()]
+    looks = [draft.file_status()]
     draft.reload()
-    looks.append(draft.disk())
+    looks.append(draft.file_status())
     assert draft.now.text.endswith("# by another\n") and not draft.modified
     draft.undo()
     assert draft.now.text == TEXT
     path.unlink()
-    looks.append(draft.disk())
+    looks.append(draft.file_status())
     draft.save()
-    looks.append(draft.disk())
+    looks.append(draft.file_status())
     assert path.read_text() == TEXT
-    assert looks == [Disk.CHANGED, Disk.SAME, Disk.GONE, Disk.SAME]
+    assert looks == [
+        FileStatus.CHANGED,
+        FileStatus.UNCHANGED,
+        FileStatus.DELETED,
+        FileStatus.UNCHANGED,
+    ]
 
 
 def test_what_nobody_could_read_is_not_saved() -> None:
     """A text that is no TOML can be kept and repaired, but it never reaches the disk; one that
     is only a wrong cluster is saved."""
-    draft = Draft(clusters.create("one", TEXT))
-    draft.edit(examine("name = oops\n", draft.path))
+    draft = Draft(library.create("one", TEXT))
+    draft.edit(parse("name = oops\n", draft.path))
     assert draft.now.document is None and draft.now.problems[0].line == 1
-    with pytest.raises(SaveError, match="nobody could read this file: line 1"):
+    with pytest.raises(SaveError, match="not valid TOML: fix line 1"):
         draft.save()
     assert draft.path.read_text() == TEXT
-    draft.edit(examine('name = "one"\n', draft.path))
+    draft.edit(parse('name = "one"\n', draft.path))
     assert draft.now.cluster is None and draft.now.problems
     draft.save()
     assert draft.path.read_text() == 'name = "one"\n'

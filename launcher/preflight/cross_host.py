@@ -1,4 +1,4 @@
-"""What only shows when the hosts stand beside each other."""
+"""Checks that compare hosts: TensorFlow versions, and who sees the chief's log directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .findings import Check, Finding, passed, warning
 
 
 def versions(found: Mapping[str, str]) -> Iterator[Finding]:
-    """TensorFlow versions that differ; `found` has those of the hosts where it is known."""
+    """Warns of TensorFlow versions that differ; `found` maps hosts to known versions."""
     counts = Counter(found.values())
     if len(counts) < 2:
         return
@@ -25,14 +25,14 @@ def versions(found: Mapping[str, str]) -> Iterator[Finding]:
                 host,
                 version,
                 f"TensorFlow is {version} here and {usual} on {', '.join(where[:5])}: their gRPC "
-                "and checkpoints may not fit together",
-                "install one version on all hosts",
+                "and checkpoints may be incompatible",
+                "install the same version on all hosts",
             )
 
 
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:
-    """The host whose log directory others must see, those others, and why; the others are
-    empty where nobody must."""
+    """The chief's host, the hosts that must see its log directory (none where no host must), and
+    the reason."""
     cluster = [task for task in plan.tasks if task.in_cluster]
     chief = next((task for task in cluster if task.id == plan.chief), None)
     if chief is None:
@@ -41,14 +41,14 @@ def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:
     why = "an evaluator reads the chief's checkpoints"
     hosts = evaluators
     if plan.settings.on_failure is OnFailure.RESTART:
-        why = 'on_failure = "restart" needs one that all tasks see: a restarted task looks there'
-        why += " for the last checkpoint"
+        why = 'on_failure = "restart" needs a shared one: a restarted task reads the last '
+        why += "checkpoint from it"
         hosts = [*(task.host for task in cluster), *evaluators]
     return chief.host, tuple(host for host in dict.fromkeys(hosts) if host != chief.host), why
 
 
 def sharing(host: str, chief: str, path: str, why: str, *, seen: bool) -> Finding:
-    """Whether a host sees the chief's log directory."""
+    """Reports whether a host sees the chief's log directory."""
     if seen:
         return passed(Check.LOGDIR, host, "shared", f"{path} is the same directory as on {chief}")
     return warning(
@@ -56,6 +56,6 @@ def sharing(host: str, chief: str, path: str, why: str, *, seen: bool) -> Findin
         "logdir-not-shared",
         host,
         "not shared",
-        f"the log directory {path} is not the one of {chief}, and {why}",
+        f"the log directory {path} is not the same as on {chief}, and {why}",
         "put logdir on a disk that all hosts share",
     )

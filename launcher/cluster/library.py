@@ -1,7 +1,7 @@
-"""Saved clusters: `$XDG_CONFIG_HOME/tfmux/clusters/NAME.toml`, and safe ways to write a file.
+"""Library of saved clusters, `$XDG_CONFIG_HOME/tfmux/clusters/NAME.toml`.
 
-A file is the truth, so it is never half written: the new text is put beside it and renamed
-over it. A deleted cluster is moved aside, not destroyed, so that undo works after a restart.
+Files are written atomically: the new text goes to a temporary file that replaces the old one. A
+deleted cluster is moved to a hidden folder, so that undo works after a restart.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TfmuxError
-from ..homes import config_home
-from .edit import ClusterText, EditError
+from ..paths import config_home
+from .edit import ClusterDocument, EditError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LONGEST = 64
 
 
 class SaveError(TfmuxError):
-    """A cluster file could not be written; the sentence says why."""
+    """A cluster file could not be read or written."""
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a file looked like when it was read or written; another look tells a change."""
+    """Identity, size and time of a file when it was read or written, to detect changes."""
 
     inode: int
     size: int
@@ -37,7 +37,7 @@ class Stamp:
 
     @classmethod
     def of(cls, path: Path) -> Stamp | None:
-        """The file's stamp now; None when there is no such file."""
+        """Returns the file's stamp now; None if there is no such file."""
         try:
             found = path.stat()
         except OSError:
@@ -46,12 +46,12 @@ class Stamp:
 
 
 def folder() -> Path:
-    """Where saved clusters lie."""
+    """Returns the directory of saved clusters."""
     return config_home() / "clusters"
 
 
 def saved() -> list[Path]:
-    """All saved clusters, by name."""
+    """Lists all saved clusters by name."""
     try:
         found = [path for path in folder().glob("*.toml") if not path.name.startswith(".")]
     except OSError:
@@ -60,10 +60,10 @@ def saved() -> list[Path]:
 
 
 def path_of(name: str) -> Path:
-    """The file of a saved cluster, there or not.
+    """Returns the file of a saved cluster, which need not exist.
 
     Raises:
-        SaveError: it is no name for a cluster.
+        SaveError: the name is not valid.
     """
     if problem := name_problem(name):
         raise SaveError(problem)
@@ -71,7 +71,7 @@ def path_of(name: str) -> Path:
 
 
 def name_problem(name: str) -> str:
-    """What is wrong with a cluster's name; empty when nothing is."""
+    """Says what is wrong with a cluster's name; empty if nothing is."""
     if not name.strip():
         return "it is empty: write a name, such as mnist"
     if len(name) > _LONGEST:
@@ -82,7 +82,7 @@ def name_problem(name: str) -> str:
 
 
 def free_name(wanted: str) -> str:
-    """`wanted`, or with the first number after it that no saved cluster has."""
+    """Returns `wanted`, or `wanted-N` with the first N that no saved cluster has."""
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: _LONGEST - 6] or "cluster"
     taken = {path.stem.lower() for path in saved()}
     if stem.lower() not in taken:
@@ -97,11 +97,11 @@ def create(name: str, text: str) -> Path:
     """Saves a new cluster.
 
     Raises:
-        SaveError: the name is taken or wrong, or the file cannot be written.
+        SaveError: the name is taken or not valid, or the file cannot be written.
     """
     path = path_of(name)
     if path.exists():
-        raise SaveError(f"there is already a cluster {name}: choose another name")
+        raise SaveError(f"there is already a cluster {name}: use another name")
     write(path, with_name(text, name))
     return path
 
@@ -120,16 +120,16 @@ def duplicate(path: Path, name: str) -> Path:
 
 
 def rename(path: Path, name: str) -> Path:
-    """Gives a saved cluster another name, in the file too.
+    """Renames a saved cluster, in the file as well.
 
     Raises:
-        SaveError: the name is taken or wrong, or the file cannot be moved.
+        SaveError: the name is taken or not valid, or the file cannot be moved.
     """
     new = path_of(name)
     if new == path:
         return path
     if new.exists() and not new.samefile(path):
-        raise SaveError(f"there is already a cluster {name}: choose another name")
+        raise SaveError(f"there is already a cluster {name}: use another name")
     try:
         text = path.read_bytes().decode("utf-8")
         os.rename(path, new)
@@ -142,13 +142,13 @@ def rename(path: Path, name: str) -> Path:
 
 @dataclass(frozen=True)
 class Deleted:
-    """A deleted cluster, and where it waits for an undo."""
+    """A deleted cluster, which was moved to `aside`."""
 
     path: Path
     aside: Path
 
     def restore(self) -> Path:
-        """Brings it back; under another name when a new one has taken its own.
+        """Restores it, under another name if its own is taken.
 
         Raises:
             SaveError: it cannot be moved back.
@@ -157,13 +157,13 @@ class Deleted:
         try:
             os.rename(self.aside, target)
         except OSError as error:
-            what = f"{self.path.name} cannot be brought back: {_reason(error)}"
+            what = f"{self.path.name} cannot be restored: {_reason(error)}"
             raise SaveError(what) from None
         return target
 
 
 def delete(path: Path) -> Deleted:
-    """Moves a saved cluster aside.
+    """Moves a saved cluster to the folder of deleted clusters.
 
     Raises:
         SaveError: it cannot be moved.
@@ -178,18 +178,17 @@ def delete(path: Path) -> Deleted:
 
 
 def with_name(text: str, name: str) -> str:
-    """The text with the cluster's `name` set where it has one; a file without it takes the
-    name of the file, and one that is broken is left as it is."""
+    """Sets the cluster's `name` if the text has one, else it is the name of the file; a text that
+    is not valid is returned unchanged."""
     try:
-        document = ClusterText(text)
+        document = ClusterDocument(text)
         return document.put(("name",), name).text if "name" in document.data else text
     except (ValueError, EditError):
         return text
 
 
 def write(path: Path, text: str) -> Stamp:
-    """Puts a text into a file, whole or not at all; an existing file keeps its mode, and a
-    link stays one.
+    """Writes a file atomically; an existing file keeps its mode, and a symbolic link is kept.
 
     Raises:
         SaveError: it is read-only, the disk is full, and so on.
@@ -199,13 +198,15 @@ def write(path: Path, text: str) -> Stamp:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
         found = text[error.start].encode("unicode_escape").decode()
-        raise SaveError(f"the text holds {found}, which no file can hold: take it out") from None
+        raise SaveError(
+            f"the text has {found}, which cannot be written as UTF-8: remove it"
+        ) from None
     mode = 0o600
     with suppress(FileNotFoundError):
         before = target.stat()
         if stat.S_ISDIR(before.st_mode):
-            raise SaveError(f"{path} is a directory: choose the name of a file")
-        # A rename would replace it all the same; the mode says that nobody wants that.
+            raise SaveError(f"{path} is a directory: use the name of a file")
+        # A rename would replace a read-only file as well.
         if not before.st_mode & 0o222 or not os.access(target, os.W_OK):
             raise SaveError(f"{path} is read-only: save it under another name")
         mode = stat.S_IMODE(before.st_mode)
@@ -226,12 +227,12 @@ def write(path: Path, text: str) -> Stamp:
         raise SaveError(f"{path} cannot be saved: {_reason(error)}") from None
     found_now = Stamp.of(target)
     if found_now is None:
-        raise SaveError(f"{path} went away while it was being saved: save it again")
+        raise SaveError(f"{path} was removed while it was being saved: save it again")
     return found_now
 
 
 def deleted() -> Iterator[Deleted]:
-    """What was deleted and can come back, the last one first."""
+    """Lists the deleted clusters, the last one first."""
     aside = folder() / ".deleted"
     with suppress(OSError):
         for path in sorted(aside.glob("*.toml"), key=lambda p: p.stat().st_ctime, reverse=True):

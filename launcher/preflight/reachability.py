@@ -1,8 +1,8 @@
-"""Who must reach whom, and what the end of a connection means.
+"""Reachability of tasks: which host must reach which task, and what each outcome means.
 
 TensorFlow's tasks all talk to each other: a worker to each ps, and each session to every task
-of the spec. So every host with cluster tasks must reach every cluster task of other hosts, by
-the very name and port of the spec, and its own where it has more than one.
+of the spec. So every host with cluster tasks must reach every cluster task of the other hosts,
+by the name and port of the spec, and its own tasks where it has more than one.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..plan.plan import Plan, TaskPlan
-from .findings import Check, Finding, Pair, Reach, blocking, warning
+from .findings import Check, Finding, Reach, Reachability, blocking, warning
 
 CONNECT_SECONDS = 4.0
 """Two lost SYNs (1 s and 2 s of patience) are forgiven."""
 SLOW_SECONDS = 1.0
 _BLOCKING: Mapping[Reach, str] = {
-    Reach.REFUSED: "is refused at",
+    Reach.REFUSED: "is refused by",
     Reach.UNRESOLVED: "cannot resolve the name of",
     Reach.FILTERED: f"gets no answer within {CONNECT_SECONDS:.0f} s from",
-    Reach.NO_ROUTE: "finds no way to",
-    Reach.STRANGER: "reaches somebody else at",
+    Reach.NO_ROUTE: "has no route to",
+    Reach.STRANGER: "reaches another machine or program at",
     Reach.FAILED: "cannot connect to",
 }
 
 
 def sources(plan: Plan) -> tuple[str, ...]:
-    """The hosts with cluster tasks, in the plan's order."""
+    """Lists the hosts with cluster tasks, in the plan's order."""
     return tuple(dict.fromkeys(task.host for task in plan.tasks if task.in_cluster))
 
 
 def targets(plan: Plan, source: str) -> tuple[TaskPlan, ...]:
-    """The tasks that `source` must reach."""
+    """Lists the tasks that `source` must reach."""
     if source not in sources(plan):
         return ()
     cluster = [task for task in plan.tasks if task.in_cluster]
@@ -40,24 +40,30 @@ def targets(plan: Plan, source: str) -> tuple[TaskPlan, ...]:
     return tuple(task for task in cluster if task.host != source or own > 1)
 
 
-def pair(source: str, task: TaskPlan, address: str, answer: Mapping[str, Any] | None) -> Pair:
-    """What a probe's answer says of a pair; no answer: it could not be tried."""
+def outcome(
+    source: str, task: TaskPlan, address: str, answer: Mapping[str, Any] | None
+) -> Reachability:
+    """Reads the outcome from a probe's answer; None: the connection could not be tried."""
     if answer is None:
-        return Pair(source, task.id, task.host, address, Reach.UNKNOWN)
+        return Reachability(source, task.id, task.host, address, Reach.UNKNOWN)
     reach = Reach(answer["outcome"])
     seconds = float(answer["resolved"]) + float(answer.get("connected", 0.0))
     if reach is Reach.OK and seconds > SLOW_SECONDS:
         reach = Reach.SLOW
-    return Pair(source, task.id, task.host, address, reach, seconds, str(answer["address"]))
+    return Reachability(source, task.id, task.host, address, reach, seconds, str(answer["address"]))
 
 
-def finding(pair: Pair, answer: Mapping[str, Any]) -> Finding | None:
-    """What is wrong with a pair, if anything."""
+def finding(pair: Reachability, answer: Mapping[str, Any]) -> Finding | None:
+    """Describes what is wrong with a connection; None when nothing is.
+
+    What depends on the name alone is one finding for all tasks of the other host.
+    """
     if pair.reach in (Reach.OK, Reach.UNKNOWN):
         return None
     name = pair.address.rpartition(":")[0]
     at = f" ({pair.resolved})" if pair.resolved and pair.resolved != name.strip("[]") else ""
-    brief = f"{pair.task} {pair.reach}"
+    task = None if pair.reach.by_name else pair.task
+    brief = f"{task or pair.target} {pair.reach}"
     code = f"reach-{pair.reach}"
     if pair.reach is Reach.SLOW:
         resolved, connected = float(answer["resolved"]), float(answer.get("connected", 0.0))
@@ -72,16 +78,23 @@ def finding(pair: Pair, answer: Mapping[str, Any]) -> Finding | None:
             "look at the name servers there"
             if resolved > connected
             else "look for lost packets between the two",
+            task=task,
+            other=pair.target,
         )
     said = f": {answer['text']}" if answer.get("text") else ""
     what = _BLOCKING[pair.reach]
-    sentence = f"{pair.source} {what} {pair.address}{at}, where {pair.task} will be{said}"
+    place = f"{name}{at}, the address of {pair.target}"
+    if task is not None:
+        place = f"{pair.address}{at}, the address of {task}"
     meaning, todo = _meaning(pair, name)
-    return blocking(Check.REACH, code, pair.source, brief, f"{sentence}{meaning}", todo)
+    sentence = f"{pair.source} {what} {place}{said}{meaning}"
+    return blocking(
+        Check.REACH, code, pair.source, brief, sentence, todo, task=task, other=pair.target
+    )
 
 
-def _meaning(pair: Pair, name: str) -> tuple[str, str]:
-    """What follows from a failure, and what to do about it."""
+def _meaning(pair: Reachability, name: str) -> tuple[str, str]:
+    """The likely cause of a failure, and what to do about it."""
     host, other = pair.source, pair.target
     address = f"correct address of {other} (what the other hosts call it)"
     match pair.reach:
@@ -89,21 +102,21 @@ def _meaning(pair: Pair, name: str) -> tuple[str, str]:
             return "", f"add {name} to /etc/hosts of {host}, or {address}"
         case Reach.REFUSED:
             return (
-                f"; {other} listens there now, so the name leads {host} to another machine, or a "
-                "firewall rejects",
-                f"compare what {name} means on {host} (getent hosts {name}); or open the port",
+                f"; {other} listens on it now, so the name means another machine on {host}, or a "
+                "firewall rejects the connection",
+                f"check what {name} resolves to on {host} (getent hosts {name}), or open the port",
             )
         case Reach.FILTERED:
             return (
-                "; a firewall drops the packets, or the address is nobody's",
+                "; a firewall drops the packets, or no machine has that address",
                 f"open the port on {other} for {host}, or {address}",
             )
         case Reach.NO_ROUTE:
-            return "", f"put the two into one network, or {address}"
+            return "", f"connect the networks of the two hosts, or {address}"
         case Reach.STRANGER:
             return (
-                f"; another program or machine than {other} answers",
-                f"compare what {name} means on {host} (getent hosts {name}), or {address}",
+                f"; it is not {other} that answers",
+                f"check what {name} resolves to on {host} (getent hosts {name}), or {address}",
             )
         case _:
             return "", address

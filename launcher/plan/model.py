@@ -1,4 +1,4 @@
-"""What a plan is made of: one task, one host, the whole, and the facts it is made from."""
+"""Data model of a plan: its tasks and hosts, and the facts of the hosts that it is made from."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..ids import TaskId
 
 
 class Role(StrEnum):
-    """What a task is to the run. The chief is task 0 of `chief`, else of `worker`."""
+    """Role of a task in the run. The chief is task 0 of `chief`, else of `worker`."""
 
     PS = "ps"
     CHIEF = "chief"
@@ -21,37 +21,37 @@ class Role(StrEnum):
     EVALUATOR = "evaluator"
     HELPER = "helper"
     PREPARE = "prepare"
-    """The `prepare` lines of one host: first of all, and the run fails with them."""
+    """The `prepare` lines of one host; they run first, and the run fails if they fail."""
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a host's agent says of it at launch; what is empty is not known yet."""
+    """Facts that a host's agent reports at launch; what is empty is not known yet."""
 
     home: str = ""
     workdir: str = ""
-    """The folder that holds the copy of `workdir`; on this machine `workdir` itself."""
+    """The folder with the copy of `workdir`; on this machine `workdir` itself."""
     trainer: str = ""
-    """The folder that holds the bundled trainer package, put last on `PYTHONPATH`."""
+    """The folder with the bundled trainer package, put last on `PYTHONPATH`."""
     tools: str = ""
-    """The folder that holds `hosted`, the scripts of ours that run beside the tasks."""
+    """The folder with the scripts of `remote_scripts`."""
     gpus: int = 0
     ports: Mapping[TaskId, int] = field(default_factory=dict)
-    """The ports picked there for `auto`."""
+    """The ports picked for `auto`."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """The host's own values of the variables in `environment.EXTENDED`."""
 
 
 @dataclass(frozen=True)
 class SshTarget:
-    """How to log in to a host; what is None is left to ssh_config. Paths are absolute."""
+    """Login options of a host; what is None is left to ssh_config. Paths are absolute."""
 
     user: str | None
     host: str
     port: int | None
     identity: str | None = None
     jump: str | None = None
-    """`user@host:port`, or several with commas, the first one first."""
+    """`user@host:port`, or several separated by commas, the first one first."""
     known_hosts: str | None = None
 
     def __str__(self) -> str:
@@ -69,12 +69,12 @@ class TaskPlan:
     port: int | None
     """None: `auto`, not picked yet."""
     address: str
-    """`host:port` as the others and the cluster spec call it."""
+    """`host:port` in the cluster spec."""
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ready: Readiness
     in_cluster: bool
-    """It stands in the cluster spec (an evaluator does not)."""
+    """Whether it is in the cluster spec (an evaluator is not)."""
     forward: bool
     cwd: str
     logdir: str
@@ -83,7 +83,7 @@ class TaskPlan:
     setup: str
     pty: bool
     env_from: tuple[str, ...]
-    """Names of this machine's variables to hand on; their values are secrets and never here."""
+    """Names of this machine's variables to pass on; their values are secrets and not stored."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ class HostPlan:
     """None: this machine."""
     python: str
     address: str
-    """What the others call it, without a port."""
+    """Its address for other hosts, without a port."""
     env: Mapping[str, str]
     gpus: int | None
-    """As the file says; None = what the host reports."""
+    """The number in the file; None: what the host reports."""
     data: tuple[Path, ...] = ()
     collect: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
@@ -106,7 +106,7 @@ class HostPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a launch does, before it is done."""
+    """All tasks and hosts of a run with everything that the launch needs."""
 
     name: str
     run_id: str
@@ -125,7 +125,7 @@ class Plan:
     chief: TaskId | None
 
     def task(self, task: TaskId) -> TaskPlan:
-        """The plan of one task.
+        """Returns the plan of one task.
 
         Raises:
             KeyError: there is no such task.
@@ -136,9 +136,9 @@ class Plan:
         raise KeyError(str(task))
 
     def host(self, name: str) -> HostPlan:
-        """The host of that name."""
+        """Returns the host of that name."""
         return next(host for host in self.hosts if host.name == name)
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
-        """A host's tasks, in start order."""
+        """Lists a host's tasks, in start order."""
         return tuple(task for task in self.tasks if task.host == host)

@@ -12,7 +12,16 @@ from launcher.cluster.file import loads
 from launcher.hosts.messages import PortHolder
 from launcher.ids import TaskId
 from launcher.plan.plan import Plan, make_plan
-from launcher.preflight import Check, Finding, Pair, Reach, Severity, across, judge, matrix
+from launcher.preflight import (
+    Check,
+    Finding,
+    Reach,
+    Reachability,
+    Severity,
+    cross_host,
+    evaluate,
+    reachability,
+)
 
 GB = 1000**3
 BASH = {"user": "me", "shell": "/bin/bash"}
@@ -45,7 +54,7 @@ def only(findings: Iterable[Finding]) -> Finding:
 )
 def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
     """Plain ones pass, odd ones and ones that print are warned of; no escape gets through."""
-    found = list(judge.shell("h1", {"user": "me", "shell": shell}, noise))
+    found = list(evaluate.shell("h1", {"user": "me", "shell": shell}, noise))
     assert [finding.code for finding in found] == codes
     assert all(finding.severity is not Severity.ERROR for finding in found)
     assert not any("\x1b" in finding.sentence for finding in found)
@@ -62,7 +71,7 @@ def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
 )
 def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: Severity) -> None:
     """Its absence stops the bundled trainer, and is only a warning for a script of one's own."""
-    found = judge.tensorflow("h1", "python3", answer, needed=needed)
+    found = evaluate.tensorflow("h1", "python3", answer, needed=needed)
     assert (found.code, found.severity) == (code, severity)
 
 
@@ -77,7 +86,7 @@ def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: S
 )
 def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None:
     """Fewer than the file counts on, and a driver that fails."""
-    assert judge.gpus("h1", {"gpus": rows, "why": why}, promised).code == code
+    assert evaluate.gpus("h1", {"gpus": rows, "why": why}, promised).code == code
 
 
 @pytest.mark.parametrize(
@@ -87,7 +96,7 @@ def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None
 def test_disks(free: int, code: str) -> None:
     """One finding a file system, however many folders lie on it."""
     answer = {"disks": [["one", "/home/me", free, 7], ["two", "/home/me/logs", free, 7]]}
-    assert only(judge.disks("h1", answer)).code == code
+    assert only(evaluate.disks("h1", answer)).code == code
 
 
 @pytest.mark.parametrize(
@@ -96,7 +105,7 @@ def test_disks(free: int, code: str) -> None:
 )
 def test_clocks(offset: float, round_trip: float, code: str) -> None:
     """What a slow round trip may have caused is not blamed on the clock."""
-    assert judge.clock("h1", offset, round_trip).code == code
+    assert evaluate.clock("h1", offset, round_trip).code == code
 
 
 @pytest.mark.parametrize(
@@ -114,13 +123,13 @@ def test_clocks(offset: float, round_trip: float, code: str) -> None:
 )
 def test_addresses(name: str, resolved: list[str], code: str) -> None:
     """Public ones are warned of: gRPC has no authentication."""
-    found = judge.address("h1", name, resolved)
+    found = evaluate.address("h1", name, resolved)
     assert found is not None and found.code == code
 
 
 def test_an_address_that_nobody_resolved_is_not_judged() -> None:
     """Nothing is reported that was not seen."""
-    assert judge.address("h1", "h1", []) is None
+    assert evaluate.address("h1", "h1", []) is None
 
 
 def test_held_ports_name_their_holder() -> None:
@@ -128,7 +137,10 @@ def test_held_ports_name_their_holder() -> None:
     task = PortHolder(port=1, pid=7, command="python x", task="R-1/worker:1/2")
     other = PortHolder(port=2, pid=8, command="nginx")
     foreign = PortHolder(port=3, pid=0, command="")
-    found = list(judge.ports("h1", [1, 2, 3], [task, other, foreign], {"80": "Permission denied"}))
+    wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 80))}
+    failed = {"80": "Permission denied"}
+    found = list(evaluate.ports("h1", wanted, [task, other, foreign], failed))
+    assert [finding.task for finding in found] == list(wanted)
     assert [finding.code for finding in found] == ["port-in-use"] * 3 + ["port-forbidden"]
     assert found[0].sentence.endswith("by pid 7 of worker:1 of the run R-1 (python x)")
     assert found[0].todo == "end that run: tfmux kill R-1"
@@ -139,7 +151,7 @@ def test_held_ports_name_their_holder() -> None:
 def test_leftovers_are_told_run_by_run() -> None:
     """Run, tasks, pids, and the command that ends them."""
     rows = [["A", "ps:0", 1, "x"], ["B", "", 2, "y"], ["A", "worker:0", 3, "z"]]
-    first, second = judge.leftovers("h1", rows, {"A"})
+    first, second = evaluate.leftovers("h1", rows, {"A"})
     assert "run A" in first.sentence and "ps:0, worker:0" in first.sentence
     assert "pid 1, 3" in first.sentence and first.todo == "end them: tfmux kill A"
     assert (first.run, second.run) == ("A", "B")
@@ -156,8 +168,8 @@ def test_every_host_must_reach_every_cluster_task_of_the_others() -> None:
         '[jobs.evaluator]\ntasks = ["h3:auto"]\n'
         '[jobs.board]\ntasks = ["h3:6006"]\nin_cluster = false\n'
     )
-    assert matrix.sources(cluster) == ("h1", "h2")
-    wanted = {s: [str(t.id) for t in matrix.targets(cluster, s)] for s in ("h1", "h2", "h3")}
+    assert reachability.sources(cluster) == ("h1", "h2")
+    wanted = {s: [str(t.id) for t in reachability.targets(cluster, s)] for s in ("h1", "h2", "h3")}
     assert wanted == {
         "h1": ["worker:0", "worker:1"],
         "h2": ["ps:0", "worker:0", "worker:1"],
@@ -174,22 +186,26 @@ def answer(outcome: str, resolved: float = 0.01, connected: float = 0.01) -> dic
 @pytest.mark.parametrize(
     ("outcome", "words"),
     [
-        ("refused", "is refused at h1:2222 (10.0.0.1)"),
-        ("unresolved", "cannot resolve the name"),
+        ("refused", "is refused by h1:2222 (10.0.0.1)"),
+        ("unresolved", "cannot resolve the name of h1"),
         ("filtered", "gets no answer within 4 s"),
-        ("no-route", "finds no way"),
-        ("stranger", "another program or machine than h1"),
+        ("no-route", "has no route to h1"),
+        ("stranger", "another machine or program at h1:2222"),
         ("failed", "cannot connect"),
     ],
 )
 def test_each_way_to_fail_has_its_own_sentence(outcome: str, words: str) -> None:
     """What happened, between whom, and what to do."""
     task = plan('[jobs.ps]\ntasks = ["h1:2222"]').tasks[0]
-    pair = matrix.pair("h2", task, "h1:2222", answer(outcome))
-    found = matrix.finding(pair, answer(outcome))
+    pair = reachability.outcome("h2", task, "h1:2222", answer(outcome))
+    found = reachability.finding(pair, answer(outcome))
     assert found is not None
     assert (found.severity, found.code, found.host) == (Severity.ERROR, f"reach-{outcome}", "h2")
-    assert words in found.sentence and "ps:0" in found.sentence and found.todo
+    assert words in found.sentence and found.todo
+    by_name = outcome in ("unresolved", "no-route")
+    assert (found.task, found.other) == (None if by_name else TaskId("ps", 0), "h1")
+    assert by_name or "ps:0" in found.sentence
+    assert pair.explained_by(found)
 
 
 @pytest.mark.parametrize(
@@ -199,8 +215,8 @@ def test_a_slow_way_says_what_is_slow(resolved: float, connected: float, words: 
     """The name server, or the network."""
     slow = answer("ok", resolved, connected)
     task = plan('[jobs.ps]\ntasks = ["h1:2222"]').tasks[0]
-    pair = matrix.pair("h2", task, "h1:2222", slow)
-    found = matrix.finding(pair, slow)
+    pair = reachability.outcome("h2", task, "h1:2222", slow)
+    found = reachability.finding(pair, slow)
     assert pair.reach is Reach.SLOW and found is not None
     assert found.severity is Severity.WARN and words in found.sentence
 
@@ -208,9 +224,9 @@ def test_a_slow_way_says_what_is_slow(resolved: float, connected: float, words: 
 def test_what_was_not_tried_is_unknown_and_blames_nobody() -> None:
     """A pair whose other end could not be asked."""
     task = plan('[jobs.ps]\ntasks = ["h1:2222"]').tasks[0]
-    pair = matrix.pair("h2", task, "h1:2222", None)
-    assert pair == Pair("h2", TaskId("ps", 0), "h1", "h1:2222", Reach.UNKNOWN)
-    assert matrix.finding(pair, answer("ok")) is None
+    pair = reachability.outcome("h2", task, "h1:2222", None)
+    assert pair == Reachability("h2", TaskId("ps", 0), "h1", "h1:2222", Reach.UNKNOWN)
+    assert reachability.finding(pair, answer("ok")) is None
 
 
 # --- beside other hosts -----------------------------------------------------------------------
@@ -218,8 +234,8 @@ def test_what_was_not_tried_is_unknown_and_blames_nobody() -> None:
 
 def test_the_odd_tensorflow_is_the_one_that_is_warned_of() -> None:
     """The version that most hosts have is taken for the wanted one."""
-    assert list(across.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
-    found = only(across.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
+    assert list(cross_host.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
+    found = only(cross_host.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
     assert (found.host, found.code, found.check) == ("h2", "tensorflow-differs", Check.TENSORFLOW)
 
 
@@ -237,4 +253,4 @@ def test_who_must_share_the_chiefs_log_directory(
     jobs: str, settings: str, others: tuple[str, ...]
 ) -> None:
     """An evaluator always, everybody when a restart must find the last checkpoint."""
-    assert across.sharers(plan(jobs, settings))[1] == others
+    assert cross_host.sharers(plan(jobs, settings))[1] == others

@@ -37,6 +37,7 @@ _RUN = {
     "success": st.sampled_from(["chief", "all"]),
     "on_failure": st.sampled_from(["stop", "keep", "restart"]),
     "on_disconnect": st.sampled_from(["stop", "keep"]),
+    "on_hangup": st.sampled_from(["kill", "detach"]),
     "lease": st.one_of(st.integers(1, 10_000), st.floats(1, 1e6)),
     "grace": st.integers(0, 100),
     "max_restarts": st.integers(0, 9),

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster.paste import PasteError, entries, hosts, missing_hosts, next_like, spec
+from launcher.cluster.shorthand import (
+    ShorthandError,
+    entries,
+    hosts,
+    missing_hosts,
+    next_like,
+    spec,
+)
 
 CLUSTER = {"ps": ["tf1:2222"], "worker": ["tf2:2222", "tf3:2222"]}
 
@@ -39,7 +46,7 @@ def test_a_line_of_tasks(line: str, found: list[str]) -> None:
 )
 def test_a_line_for_too_many_is_refused(line: str) -> None:
     """No line makes the screen stand still."""
-    with pytest.raises(PasteError):
+    with pytest.raises(ShorthandError):
         entries(line)
 
 
@@ -75,7 +82,7 @@ def test_a_plain_list_names_no_jobs() -> None:
 @pytest.mark.parametrize("text", ["{", '{"cluster": 3}', '{"cluster": {"ps": [1]}}', "{" * 10_000])
 def test_a_broken_tf_config_is_explained(text: str) -> None:
     """It says what one looks like."""
-    with pytest.raises(PasteError, match=r"TF_CONFIG|list such as"):
+    with pytest.raises(ShorthandError, match=r"TF_CONFIG|not a list"):
         spec(text)
 
 
@@ -85,7 +92,7 @@ def test_any_text_is_taken_apart_or_explained(text: str) -> None:
     for take in (entries, spec, hosts):
         try:
             take(text)
-        except PasteError as error:
+        except ShorthandError as error:
             assert str(error)
 
 

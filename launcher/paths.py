@@ -1,4 +1,4 @@
-"""Where tfmux keeps what on this machine: the XDG base directories."""
+"""Directories of tfmux on this machine, by the XDG base directory specification."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 
 def config_home() -> Path:
-    """What the user decides: `$XDG_CONFIG_HOME/tfmux`."""
+    """Directory of the user's settings: `$XDG_CONFIG_HOME/tfmux`."""
     return _home("XDG_CONFIG_HOME", "~/.config")
 
 
 def cache_home() -> Path:
-    """What can be had again: `$XDG_CACHE_HOME/tfmux`."""
+    """Directory of data that can be made again: `$XDG_CACHE_HOME/tfmux`."""
     return _home("XDG_CACHE_HOME", "~/.cache")
 
 
 def runs_home() -> Path:
-    """The folder of all runs: `$XDG_DATA_HOME/tfmux/runs`."""
+    """Directory of all runs: `$XDG_DATA_HOME/tfmux/runs`."""
     return _home("XDG_DATA_HOME", "~/.local/share") / "runs"
 
 

@@ -1,4 +1,4 @@
-"""An agent's answers become findings. Pure: no clock, no network."""
+"""Evaluation of an agent's answers: pure functions that make findings of them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import HostError
 from ..hosts.holders import holding_run, port_words
 from ..hosts.messages import PortHolder
+from ..ids import TaskId
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
 DISK_FULL = 16 * 1024**2
@@ -19,56 +20,51 @@ MEMORY_LOW = 512 * 1024**2
 CLOCK_OFF = 2.0
 _PLAIN_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "busybox")
 _ODD_SHELLS = {"csh": "~/.cshrc", "tcsh": "~/.tcshrc or ~/.cshrc", "fish": "config.fish"}
-_FAILED_AT = {
-    "name": Check.NAME,
-    "tcp": Check.TCP,
-    "jump": Check.TCP,
-    "ssh": Check.SSH,
-    "not": Check.SSH,
-    "key": Check.KEY,
-    "known": Check.KEY,
-    "login": Check.LOGIN,
-    "no": Check.LOGIN,
-    "shell": Check.SHELL,
-    "python": Check.PYTHON,
+_PRIVILEGED = 1024
+"""Ports below are for root alone."""
+_FAILURES = {
+    "name-unresolved": (Check.NAME, "unresolved"),
+    "tcp-refused": (Check.TCP, "refused"),
+    "tcp-timeout": (Check.TCP, "timed out"),
+    "tcp-no-route": (Check.TCP, "no route"),
+    "tcp-failed": (Check.TCP, "failed"),
+    "jump-failed": (Check.TCP, "failed"),
+    "ssh-config": (Check.SSH, "failed"),
+    "ssh-silent": (Check.SSH, "silent"),
+    "ssh-dropped": (Check.SSH, "dropped"),
+    "ssh-failed": (Check.SSH, "failed"),
+    "not-ssh": (Check.SSH, "not SSH"),
+    "key-unknown": (Check.KEY, "unknown"),
+    "key-changed": (Check.KEY, "CHANGED"),
+    "key-refused": (Check.KEY, "refused"),
+    "key-not-stored": (Check.KEY, "not stored"),
+    "known-hosts-broken": (Check.KEY, "failed"),
+    "key-file": (Check.LOGIN, "key file"),
+    "login-refused": (Check.LOGIN, "refused"),
+    "login-timeout": (Check.LOGIN, "timed out"),
+    "no-session": (Check.LOGIN, "no session"),
+    "shell-blocked": (Check.SHELL, "blocks"),
+    "python-missing": (Check.PYTHON, "missing"),
+    "python-old": (Check.PYTHON, "too old"),
 }
-_BRIEF = {
-    "name-unresolved": "unresolved",
-    "tcp-refused": "refused",
-    "tcp-timeout": "no answer",
-    "tcp-no-route": "no route",
-    "ssh-silent": "silent",
-    "ssh-dropped": "drops us",
-    "not-ssh": "not SSH",
-    "key-unknown": "unknown",
-    "key-changed": "CHANGED",
-    "login-refused": "refused",
-    "login-timeout": "too slow",
-    "shell-blocked": "blocks",
-    "python-missing": "not there",
-    "python-old": "too old",
-}
+"""For each code of a `HostError` the check that it belongs to, and the text for its cell."""
 
 
 def failure(error: HostError) -> Finding:
-    """The step at which a host could not be reached."""
-    if error.code == "key-file":
-        check = Check.LOGIN
-    else:
-        check = _FAILED_AT.get(error.code.partition("-")[0], Check.AGENT)
-    brief = _BRIEF.get(error.code, "failed")
+    """Reports why a host could not be reached, or its agent not be started."""
+    check, brief = _FAILURES.get(error.code, (Check.AGENT, "failed"))
     return blocking(check, error.code, error.host, brief, error.what, error.todo)
 
 
 def unanswered(check: Check, severity: Severity, error: HostError) -> Finding:
-    """A question that got no answer: a disk or a program there hangs."""
-    sentence = f"{check} could not be looked at: {error.what}"
-    todo = "look whether a network disk or a driver hangs there"
+    """Reports a check that got no answer: a disk or a program there hangs."""
+    sentence = f"{check} could not be checked: {error.what}"
+    todo = "check for a network disk or a driver that hangs there"
     return Finding(severity, check, "no-answer", error.host, "no answer", sentence, todo)
 
 
 def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Finding]:
-    """The login shell, and what its start-up files print."""
+    """Evaluates the login shell and what its start-up files print."""
     path = str(account["shell"])
     name = posixpath.basename(path)
     said = noise.decode(errors="replace").strip().splitlines()
@@ -78,9 +74,9 @@ def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Findi
             "shell-odd",
             host,
             name,
-            f"the login shell of {account['user']} is {path}, which is no POSIX shell: tfmux "
-            f"copes with it, but reads PATH and variables from {_ODD_SHELLS[name]} alone",
-            "see that PATH and the like are set there, or write them in env of the host",
+            f"the login shell of {account['user']} is {path}, not a POSIX shell: PATH and other "
+            f"variables come from {_ODD_SHELLS[name]} only",
+            "set PATH and other variables there, or in env of the host",
         )
     elif name not in _PLAIN_SHELLS:
         yield warning(
@@ -88,8 +84,8 @@ def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Findi
             "shell-odd",
             host,
             name,
-            f"the login shell of {account['user']} is {path}, which tfmux does not know; it ran "
-            "our command all the same",
+            f"the login shell of {account['user']} is {path}, which is not known to tfmux; it ran "
+            "tfmux's command all the same",
         )
     if said:
         shown = said[0][:60]
@@ -99,32 +95,32 @@ def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Findi
             host,
             "prints text",
             f"the start-up files of the login shell print text ('{shown}') in sessions without a "
-            "terminal: tfmux skips it, scp, sftp and rsync fail of it",
-            "let ~/.bashrc or its like print only in interactive sessions",
+            "terminal: tfmux ignores it, but it breaks scp, sftp and rsync",
+            "print it only in interactive sessions (see ~/.bashrc)",
         )
     if name in _PLAIN_SHELLS and not said:
         yield passed(Check.SHELL, host, name, f"the login shell is {path}")
 
 
-def proxies(host: str, found: Mapping[str, str], bypassed: Sequence[str]) -> Finding:
-    """Proxy variables make gRPC ask a proxy for the other tasks."""
+def proxies(host: str, found: Mapping[str, str], no_proxy_hosts: Sequence[str]) -> Finding:
+    """Evaluates proxy variables: with them gRPC connects to the other tasks through a proxy."""
     if not found:
         return passed(Check.PROXY, host, "none", "no proxy variable is set")
     names = ", ".join(found)
-    hosts = ", ".join(bypassed[:4]) + (", …" if len(bypassed) > 4 else "")
+    hosts = ", ".join(no_proxy_hosts[:4]) + (", …" if len(no_proxy_hosts) > 4 else "")
     return warning(
         Check.PROXY,
         "proxy-set",
         host,
         "set",
-        f"{names} is set: TensorFlow's gRPC would ask the proxy for the other tasks; tfmux puts "
-        f"the cluster's hosts ({hosts}) into no_proxy for its tasks",
-        "nothing, unless a task builds its environment itself; else unset it in env",
+        f"{names} is set: gRPC would connect to the other tasks through the proxy; tfmux adds the "
+        f"cluster's hosts ({hosts}) to no_proxy of its tasks",
+        "unset it in env if a task sets up its own environment",
     )
 
 
 def interpreter(host: str, name: str, answer: Mapping[str, Any]) -> Finding:
-    """The Python that runs the tasks."""
+    """Evaluates the Python that runs the tasks."""
     if "failed" in answer:
         return blocking(
             Check.PYTHON,
@@ -139,15 +135,15 @@ def interpreter(host: str, name: str, answer: Mapping[str, Any]) -> Finding:
 
 
 def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool) -> Finding:
-    """TensorFlow beside that Python; `needed` by the trainer that comes with tfmux."""
+    """Evaluates TensorFlow for that Python; the bundled trainer has it as `needed`."""
     version = str(answer["tensorflow"])
     if version:
         return passed(Check.TENSORFLOW, host, version, f"TensorFlow {version} for {name}")
     if answer["there"]:
-        sentence = f"TensorFlow is there for {name}, but does not say which version it is"
+        sentence = f"TensorFlow is installed for {name}, but its version is unknown"
         return warning(Check.TENSORFLOW, "tensorflow-unversioned", host, "unknown", sentence)
     sentence = f"TensorFlow is not installed for {name}"
-    todo = f"{name} -m pip install tensorflow, or another python for the host"
+    todo = f"run {name} -m pip install tensorflow, or set another python for the host"
     if needed:
         return blocking(Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
     sentence += "; a program that imports it will fail"
@@ -155,7 +151,7 @@ def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool)
 
 
 def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
-    """The GPUs; `promised` is what the cluster file gives the host or its tasks."""
+    """Evaluates the GPUs; `promised` is their number by the cluster file."""
     rows = answer["gpus"]
     if answer["why"]:
         return warning(
@@ -163,8 +159,8 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
             "gpu-driver",
             host,
             "driver",
-            f"nvidia-smi is there and fails: {answer['why']}",
-            "reload or reinstall the NVIDIA driver; until then TensorFlow sees no GPU",
+            f"nvidia-smi fails: {answer['why']}; TensorFlow will find no GPU",
+            "reload or reinstall the NVIDIA driver",
         )
     if promised > len(rows):
         return warning(
@@ -172,9 +168,9 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
             "gpus-fewer",
             host,
             f"{len(rows)} of {promised}",
-            f"the cluster file counts on {promised} GPUs, and the host has {len(rows)}: "
-            "TensorFlow would go on without, on the CPU",
-            "correct gpus, or look at the driver",
+            f"the cluster file expects {promised} GPUs, and the host has {len(rows)}: TensorFlow "
+            "would use the CPU instead",
+            "correct gpus, or check the driver",
         )
     if not rows:
         return passed(Check.GPUS, host, "none", "no NVIDIA GPU")
@@ -184,7 +180,7 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
 
 
 def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
-    """Room for logs and staged files, and in the log directories; a file system once."""
+    """Evaluates the free space for logs and staged files, once for each file system."""
     seen: set[int] = set()
     for what, path, free, device in answer["disks"]:
         if free >= DISK_LOW or device in seen:
@@ -196,8 +192,8 @@ def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
             "disk-full" if full else "disk-low",
             host,
             f"{size(free)} free",
-            f"{size(free)} are free in {path}, where {what} lies",
-            "make room there" if full else "make room there before a long run",
+            f"{size(free)} free in {path}, which holds {what}",
+            "free some space" if full else "free some space before a long run",
         )
     if not seen:
         lowest = min(free for _, _, free, _ in answer["disks"])
@@ -205,58 +201,64 @@ def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def memory(host: str, answer: Mapping[str, Any], tasks: int) -> Finding:
-    """Memory for as many tasks."""
+    """Evaluates the free memory for that many tasks."""
     available, total = answer["memory"]
     brief = f"{size(available)} free"
-    sentence = f"{size(available)} of {size(total)} memory are free"
+    sentence = f"{size(available)} of {size(total)} memory free"
     if available < MEMORY_LOW * tasks:
         sentence += f" for {tasks} tasks; TensorFlow alone takes about half a gigabyte each"
-        todo = "end what else runs there, or move tasks"
+        todo = "stop other programs there, or move tasks to another host"
         return warning(Check.MEMORY, "memory-low", host, brief, sentence, todo)
     return passed(Check.MEMORY, host, brief, sentence)
 
 
 def clock(host: str, offset: float, round_trip: float) -> Finding:
-    """The host's clock beside this machine's, known to half a round trip."""
-    sentence = f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} ours"
+    """Compares the host's clock with this machine's, to within half a round trip."""
+    way = "ahead of" if offset > 0 else "behind"
+    sentence = f"its clock is {abs(offset):.1f} s {way} this machine's"
     if abs(offset) > CLOCK_OFF + round_trip:
-        todo = "switch time synchronisation on there (chrony, systemd-timesyncd)"
-        sentence += ": times in logs, of files and of checkpoints will not fit together"
+        todo = "enable time synchronisation there (chrony, systemd-timesyncd)"
+        sentence += ": times of logs, files and checkpoints cannot be compared"
         return warning(Check.CLOCK, "clock-off", host, f"{offset:+.0f} s", sentence, todo)
     return passed(Check.CLOCK, host, f"{offset:+.1f} s", sentence)
 
 
 def ports(
     host: str,
-    wanted: Sequence[int],
+    wanted: Mapping[TaskId, int],
     held: Sequence[PortHolder],
     failed: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Ports of tasks that somebody holds, or on which we may not listen."""
+    """Evaluates the ports of tasks: held by a process, or not allowed to be listened on."""
+    tasks = {port: task for task, port in wanted.items()}
     for each in held:
         run = holding_run(each)
-        todo = f"end that run: tfmux kill {run}" if run else "end it, or write another port"
+        todo = f"end that run: tfmux kill {run}" if run else "end that process, or use another port"
         sentence = port_words(each)
         brief = f"{each.port} in use"
-        yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo)
-    for port, why in failed.items():
-        if "ermission" in why:
-            code, todo = "port-forbidden", "write a port from 1024 on"
+        task = tasks.get(each.port)
+        yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo, task=task)
+    for text, why in failed.items():
+        port = int(text)
+        if port < _PRIVILEGED:
+            code, todo = "port-forbidden", "use a port from 1024 to 65535"
         else:
-            code, todo = "port-unusable", "write another port, or auto"
-        sentence = f"nothing can listen on port {port}: {why}"
-        yield blocking(Check.PORTS, code, host, f"{port}: {why}", sentence, todo)
+            code, todo = "port-unusable", "use another port, or auto"
+        sentence = f"cannot listen on port {port}: {why}"
+        brief, task = f"{port}: {why}", tasks.get(port)
+        yield blocking(Check.PORTS, code, host, brief, sentence, todo, task=task)
     if not held and not failed:
-        shown = ", ".join(map(str, wanted[:8])) + (", …" if len(wanted) > 8 else "")
-        sentence = f"free: {shown}" if wanted else "none is needed"
+        numbers = list(tasks)
+        shown = ", ".join(map(str, numbers[:8])) + (", …" if len(numbers) > 8 else "")
+        sentence = f"free: {shown}" if wanted else "no fixed ports"
         yield passed(Check.PORTS, host, "free" if wanted else "none", sentence)
 
 
 def leftovers(
     host: str, found: Sequence[Sequence[Any]], known: Container[str]
 ) -> Iterator[Finding]:
-    """Processes of runs whose agent is dead, a finding a run; `known` are the runs that this
-    machine has launched."""
+    """Reports processes of runs whose agent is dead, one finding per run; `known` are the runs
+    that this machine has launched."""
     runs: dict[str, list[Sequence[Any]]] = {}
     for row in found:
         runs.setdefault(row[0], []).append(row)
@@ -265,30 +267,30 @@ def leftovers(
         pids = ", ".join(str(row[2]) for row in rows[:10]) + (", …" if len(rows) > 10 else "")
         todo = f"end them: tfmux kill {run}"
         if run not in known:
-            todo += " --file FILE, with its cluster file: another machine has launched it"
+            todo += " --file FILE, with its cluster file (another machine launched it)"
         yield Finding(
             Severity.WARN,
             Check.LEFTOVERS,
             "leftovers",
             host,
             f"{len(rows)} left",
-            f"the run {run} is dead, and processes of its {tasks} still live: pid {pids} "
+            f"the agent of run {run} is dead, but processes of {tasks} are running: pid {pids} "
             f"({rows[0][3]})",
             todo,
-            run,
+            run=run,
         )
     if not runs:
-        yield passed(Check.LEFTOVERS, host, "none", "nothing of a dead run is left")
+        yield passed(Check.LEFTOVERS, host, "none", "no processes of dead runs")
 
 
 def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
-    """Whether the log directory can be written, and what lies in it."""
+    """Evaluates whether the log directory is writable, and whether it holds a checkpoint."""
     path = answer["path"]
     if answer["why"]:
-        sentence = f"the log directory {path} cannot be written"
+        sentence = f"the log directory {path} is not writable"
         if answer["base"] != path:
-            sentence += f" (no file can be made in {answer['base']})"
-        todo = "correct logdir, or the permissions there"
+            sentence += f" (cannot create a file in {answer['base']})"
+        todo = "correct logdir or the permissions"
         sentence += f": {answer['why']}"
         yield blocking(Check.LOGDIR, "logdir-unwritable", host, "not writable", sentence, todo)
     if answer["old"]:
@@ -298,16 +300,16 @@ def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
             "logdir-stale",
             host,
             "old checkpoint",
-            f"the log directory {path} holds a checkpoint, {_age(age)} old "
-            f"({posixpath.basename(name)}): a new run would go on from it, or end at once",
-            "write {run_id} into logdir, remove it, or go on with tfmux up --resume RUN",
+            f"the log directory {path} has a checkpoint, {_age(age)} old "
+            f"({posixpath.basename(name)}): a new run would continue from it, or end at once",
+            "add {run_id} to logdir, remove the checkpoint, or continue with tfmux up --resume RUN",
         )
     if not answer["why"] and not answer["old"]:
-        yield passed(Check.LOGDIR, host, "writable", f"{path} can be written")
+        yield passed(Check.LOGDIR, host, "writable", f"{path} is writable")
 
 
 def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
-    """A task's address that the whole internet may reach; None where it is not known yet."""
+    """Warns of an address in the public internet; None while it is not known."""
     public = [text for text in resolved or [name] if _is_public(text)]
     if public:
         shown = name if name == public[0] else f"{name} ({public[0]})"
@@ -317,8 +319,8 @@ def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
             host,
             "public",
             f"the cluster address {shown} is public, and TensorFlow's gRPC has no "
-            "authentication: whoever reaches its port can run code there",
-            "write a private address, or see that a firewall lets only the cluster's hosts in",
+            "authentication: whoever can connect to it can run code there",
+            "use a private address, or restrict access to the cluster's hosts by a firewall",
         )
     if not resolved:
         return None
@@ -326,7 +328,7 @@ def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
 
 
 def size(count: float) -> str:
-    """`812 MB`, `1.2 GB`."""
+    """Formats a number of bytes: `812 MB`, `1.2 GB`."""
     unit = "B"
     for larger in ("KB", "MB", "GB", "TB"):
         if count < 1000:

@@ -1,8 +1,7 @@
-"""Task lists as people have them at hand: a line of `host:port`, the flags of a script, or a
-`TF_CONFIG`; and short forms that stand for many of a kind.
+"""Parser of short forms of task and host lists: `host:port` lists, flags of a script, `TF_CONFIG`.
 
-`tf[1-4]:2222` is four tasks, `tf1:auto*5` is five. Nothing is judged here: an entry that is no
-`host:port` is passed on as it is, for the cluster file's own checks to explain.
+`tf[1-4]:2222` is four tasks, `tf1:auto*5` is five. Entries are not validated: one that is not
+`host:port` is returned unchanged, for the cluster file's own checks to report.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from .addresses import LOCALHOST, SshDestination, TaskAddress, check_host
 
 MOST = 4096
-"""Entries that one line may stand for."""
+"""Entries that one line may expand to."""
 
 _RANGE = re.compile(r"(?P<before>[^\[\]\s,]*)\[(?P<inside>[0-9][0-9,-]*)\](?P<after>[^\s,]*)")
 _TIMES = re.compile(r"(?P<entry>.+?)\*(?P<count>[0-9]{1,6})")
@@ -24,34 +23,32 @@ _JOB = re.compile(r"(?:--)?(?P<job>[A-Za-z][A-Za-z0-9_-]*?)(?:_hosts)?[=:]\s*(?P
 _NUMBER = re.compile(r"\d+")
 
 
-class PasteError(ValueError):
-    """The text cannot be taken apart; says why."""
+class ShorthandError(ValueError):
+    """The text cannot be parsed."""
 
 
 def entries(text: str) -> list[str]:
-    """The entries of a line: commas, semicolons or blanks between them, brackets and stars
-    written out.
+    """Parses entries separated by commas, semicolons or blanks, and expands brackets and stars.
 
     Raises:
-        PasteError: it stands for more than 4,096 entries, or a range runs backwards.
+        ShorthandError: it expands to more than 4,096 entries, or a range is empty.
     """
     found: list[str] = []
     for word in _WORD.findall(text.strip().strip("[]{}()") if _is_list(text) else text):
-        for entry in _written_out(word.strip("\"'")):
+        for entry in _expanded(word.strip("\"'")):
             if entry:
                 found.append(entry)
             if len(found) > MOST:
-                raise PasteError(f"this stands for more than {MOST} entries: write fewer")
+                raise ShorthandError(f"it expands to more than {MOST} entries")
     return found
 
 
 def spec(text: str) -> dict[str, list[str]] | None:
-    """Jobs and their tasks, where the text names jobs: a `TF_CONFIG`, its `cluster` alone,
-    `ps=tf1:2222 worker=tf2:2222,tf3:2222`, or `--ps_hosts=… --worker_hosts=…`. None for a plain
-    list of tasks.
+    """Parses jobs with their tasks: a `TF_CONFIG`, only its `cluster`, `ps=tf1:2222
+    worker=tf2:2222,tf3:2222`, or `--ps_hosts=… --worker_hosts=…`. None for a plain list of tasks.
 
     Raises:
-        PasteError: it looks like a `TF_CONFIG` and is not one.
+        ShorthandError: it looks like a `TF_CONFIG`, but is not one.
     """
     stripped = text.strip()
     stripped = re.sub(r"^(?:export\s+)?TF_CONFIG\s*=\s*", "", stripped)
@@ -60,7 +57,7 @@ def spec(text: str) -> dict[str, list[str]] | None:
     if stripped.startswith("{"):
         return _from_json(stripped)
     found: dict[str, list[str]] = {}
-    # A new job begins at `name=`; what stands before the next one is its list.
+    # A new job begins at `name=`; its list ends where the next one begins.
     parts = re.split(r"(?:^|[\s;]+)(?=(?:--)?[A-Za-z][A-Za-z0-9_-]*=)", stripped)
     for part in filter(None, parts):
         match = _JOB.fullmatch(part.strip())
@@ -71,13 +68,13 @@ def spec(text: str) -> dict[str, list[str]] | None:
 
 
 def hosts(text: str) -> dict[str, str]:
-    """Host names and their SSH destinations from a line such as `root@tf[1-4], gpu7:2200`.
+    """Parses host names and their SSH destinations, such as `root@tf[1-4], gpu7:2200`.
 
-    The name is the destination's host; for an IP address `host1`, `host2`, … An entry that is
-    no destination keeps its text, for the checks to explain.
+    The name is the destination's host; for an IP address `host1`, `host2`, … An entry that is not
+    a destination is kept unchanged, for the checks to report.
 
     Raises:
-        PasteError: see `entries`.
+        ShorthandError: see `entries`.
     """
     found: dict[str, str] = {}
     for entry in entries(text):
@@ -90,7 +87,7 @@ def hosts(text: str) -> dict[str, str]:
 
 
 def missing_hosts(tasks: Mapping[str, list[str]], known: Mapping[str, Any]) -> list[str]:
-    """The hosts that tasks name and that are nowhere defined."""
+    """Lists the hosts that are used by tasks and not defined."""
     missing: dict[str, None] = {}
     for task in (task for job in tasks.values() for task in job):
         try:
@@ -103,14 +100,14 @@ def missing_hosts(tasks: Mapping[str, list[str]], known: Mapping[str, Any]) -> l
 
 
 def _is_list(text: str) -> bool:
-    """`["tf1:2222", "tf2:2222"]`, as Python or TOML write it."""
+    """Whether it is a list of Python or TOML: `["tf1:2222", "tf2:2222"]`."""
     return bool(re.fullmatch(r"\s*[\[(]\s*[\"'].*[\"']\s*,?\s*[\])]\s*", text, re.S))
 
 
-def _written_out(word: str) -> Iterator[str]:
+def _expanded(word: str) -> Iterator[str]:
     times = _TIMES.fullmatch(word)
     if times:
-        for entry in _written_out(times["entry"]):
+        for entry in _expanded(times["entry"]):
             for _ in range(min(int(times["count"]), MOST + 1)):
                 yield entry
         return
@@ -119,21 +116,23 @@ def _written_out(word: str) -> Iterator[str]:
         yield word
         return
     for number in _numbers(match["inside"]):
-        for rest in _written_out(match["after"]) if "[" in match["after"] else [match["after"]]:
+        for rest in _expanded(match["after"]) if "[" in match["after"] else [match["after"]]:
             yield f"{match['before']}{number}{rest}"
 
 
 def _numbers(inside: str) -> Iterator[str]:
-    """`1-3,07-09` as the texts that it stands for, zeros in front kept."""
+    """Expands `1-3,07-09`, keeping leading zeros."""
     for part in filter(None, inside.split(",")):
         first, dash, last = part.partition("-")
         if not dash:
             yield first
             continue
         if not (first.isdigit() and last.isdigit()) or int(first) > int(last):
-            raise PasteError(f"the range [{part}] runs backwards: write such as [1-4]")
+            raise ShorthandError(
+                f"the range [{part}] is not in ascending order: write such as [1-4]"
+            )
         if int(last) - int(first) >= MOST:
-            raise PasteError(f"the range [{part}] stands for more than {MOST} entries")
+            raise ShorthandError(f"the range [{part}] has more than {MOST} entries")
         wide = len(first) if first.startswith("0") else 0
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{wide}d}"
@@ -146,18 +145,22 @@ def _from_json(text: str) -> dict[str, list[str]]:
         try:
             read = json.loads(text.replace("'", '"'))  # as Python prints a dictionary
         except (ValueError, RecursionError) as error:
-            raise PasteError(f"this is no TF_CONFIG: {error}") from None
+            raise ShorthandError(f"not a TF_CONFIG: {error}") from None
     except RecursionError:
-        raise PasteError("this is no TF_CONFIG: it is nested too deeply") from None
+        raise ShorthandError("not a TF_CONFIG: it is nested too deeply") from None
     cluster = read.get("cluster", read) if isinstance(read, dict) else None
     if not isinstance(cluster, dict) or not cluster:
-        raise PasteError('a TF_CONFIG has a cluster: {"cluster": {"worker": ["tf1:2222"]}}')
+        raise ShorthandError(
+            'the TF_CONFIG has no cluster: write such as {"cluster": {"worker": ["tf1:2222"]}}'
+        )
     found: dict[str, list[str]] = {}
     for job, places in cluster.items():
         if isinstance(places, dict):  # a sparse cluster: index → address
             places = list(places.values())
         if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
-            raise PasteError(f'the tasks of {job[:60]} are no list such as ["tf1:2222"]')
+            raise ShorthandError(
+                f'the tasks of {job[:60]} are not a list: write such as ["tf1:2222"]'
+            )
         found[job] = [place.strip() for place in places]
     task = read.get("task") if "cluster" in read else None
     if isinstance(task, dict) and task.get("type") == "evaluator":
@@ -178,7 +181,7 @@ def _host_name(host: str, taken: Mapping[str, str]) -> str:
 
 
 def next_like(names: list[str], pattern: str) -> str:
-    """The name after `pattern` in its series (`tf1` → `tf2`) that is not taken."""
+    """Returns the first free name after `pattern` in its series (`tf1` → `tf2`)."""
     found = list(_NUMBER.finditer(pattern))
     if not found:
         return next(name for n in range(2, 10**6) if (name := f"{pattern}{n}") not in names)
