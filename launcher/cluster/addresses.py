@@ -37,7 +37,7 @@ class AddressError(ValueError):
 
 @dataclass(frozen=True)
 class TaskAddress:
-    """Where one task runs: a host of the cluster file and a port (None = `auto`)."""
+    """Address of a task: a host of the cluster file and a port (None = `auto`)."""
 
     host: str
     port: int | None

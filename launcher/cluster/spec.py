@@ -75,14 +75,14 @@ class OnFailure(StrEnum):
 
 
 class OnDisconnect(StrEnum):
-    """What a host does with its tasks when its lease has ended without a launcher."""
+    """Whether a host stops its tasks when its lease has ended without a launcher."""
 
     STOP = "stop"
     KEEP = "keep"
 
 
 class OnHangup(StrEnum):
-    """What happens to a run when the program that launched it disappears without detaching: its
+    """Effect on the run when the program that launched it disappears without detaching: its
     terminal was closed, or it was killed."""
 
     KILL = "kill"
@@ -206,7 +206,8 @@ class Host(_Table):
     address: Annotated[
         Address | None,
         Key(
-            "what the *other* hosts call it, without a port. It stands in the cluster spec",
+            "name or IP address that the *other* hosts use for it, without a port. It is in the "
+            "cluster spec",
             "the SSH host name",
         ),
     ] = None
@@ -389,7 +390,7 @@ class Start(_Table):
         Order | None,
         Key(
             'stages, each a list of jobs and tasks: `[["ps"], ["worker:0"], ["worker"]]`. '
-            "A job stands for those of its tasks that are named nowhere",
+            "A job means its tasks that are not listed themselves",
             "ps, then chief, then all others",
         ),
     ] = None

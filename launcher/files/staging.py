@@ -58,7 +58,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of what is missing on a host has been sent."""
+    """Progress of sending what a host is missing."""
 
     bytes: int
     total_bytes: int

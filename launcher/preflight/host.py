@@ -34,7 +34,7 @@ class TaskPorts:
     ports: Mapping[TaskId, int] = field(default_factory=dict)
     """The ports of all tasks, including those picked for `auto`."""
     tokens: Mapping[TaskId, str] = field(default_factory=dict)
-    """What our listener sends on the port; empty where another process listens on it."""
+    """Text that our listener sends on the port; empty where another process listens on it."""
 
 
 @dataclass(frozen=True)

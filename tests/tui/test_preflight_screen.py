@@ -163,7 +163,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
         await pilot.press("t")
         await shows(pilot, "✗ a launch would fail")
         await pilot.press("tab")
-        rows = {"worker:0": 0, "worker:1": 1, "worker:10": 2, "worker:3": 3}
+        rows = {"worker:0": 0, "worker:1": 1, "worker:3": 2, "worker:10": 3}
         _, matrix_table = pilot.app.screen.query(CellGrid)
         assert [row.key for row in matrix_table.rows] == list(rows)
         for task, words in (
