@@ -21,5 +21,19 @@ def runs_home() -> Path:
     return _home("XDG_DATA_HOME", "~/.local/share") / "runs"
 
 
+def installed_scripts() -> str:
+    """Directory of the scripts that run on hosts."""
+    return str(Path(__file__).resolve().parent / "remote_scripts")
+
+
+def installed_trainer() -> str:
+    """Directory with the bundled trainer package, empty if it is missing.
+
+    It is neither imported nor searched for: a folder of the user's may have the same name.
+    """
+    folder = Path(__file__).resolve().parents[1]
+    return str(folder) if (folder / "trainer" / "__main__.py").exists() else ""
+
+
 def _home(variable: str, default: str) -> Path:
     return Path(os.environ.get(variable) or default).expanduser() / "tfmux"

@@ -1,1 +1,1 @@
-"""A cluster file: its models, what is wrong with it, changing it and keeping it."""
+"""Cluster files: model, parser and checks, editing, and the library of saved files."""

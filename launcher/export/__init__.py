@@ -1,6 +1,6 @@
 """Export of a cluster to another engine.
 
-compose  containers with SSH and GPUs that stand for the hosts, and the cluster file to go
-         with them: how to try a cluster on one machine
+compose  a container with SSH and GPUs for each host, and a cluster file for these containers,
+         to try a cluster on one machine
 slurm    a batch script
 """

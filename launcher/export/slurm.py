@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..cluster.addresses import SshDestination, TaskAddress
 from ..cluster.spec import Cluster, Host, Success
 from ..ids import TaskId
+from ..paths import installed_trainer
 from ..plan.plan import (
     After,
     Finished,
@@ -27,7 +28,6 @@ from ..plan.plan import (
     Plan,
     Role,
     TaskPlan,
-    installed_trainer,
     make_plan,
 )
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import TfmuxError
-from ..plan.plan import HostPlan, Plan, installed_tools, installed_trainer
+from ..paths import installed_scripts, installed_trainer
+from ..plan.plan import HostPlan, Plan
 from .staging import Tree
 
 WORK = "work"
@@ -36,7 +37,7 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
     if trainer:
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
     if host.prepare:
-        trees.append(Tree(TOOLS, Path(installed_tools())))
+        trees.append(Tree(TOOLS, Path(installed_scripts())))
     return tuple(trees)
 
 

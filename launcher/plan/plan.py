@@ -33,6 +33,7 @@ from ..cluster.spec import (
     ready_value,
 )
 from ..ids import TaskId
+from ..paths import installed_scripts, installed_trainer
 from . import environment
 from .environment import GpuRequest, GpuShare
 from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan
@@ -51,8 +52,6 @@ __all__ = [
     "SshTarget",
     "Started",
     "TaskPlan",
-    "installed_tools",
-    "installed_trainer",
     "make_plan",
     "plan_json",
 ]
@@ -273,7 +272,7 @@ class _Planner:
                 home=facts.home or os.path.expanduser("~"),
                 workdir=facts.workdir or self._local_workdir(),
                 trainer=facts.trainer or installed_trainer(),
-                tools=facts.tools or installed_tools(),
+                tools=facts.tools or installed_scripts(),
                 environ=facts.environ or own,
             )
         home = facts.home or "~"
@@ -392,15 +391,3 @@ class _Planner:
 def _expand_home(path: str, home: str) -> str:
     """Replaces `~` by the host's home, without a shell."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
-
-
-def installed_tools() -> str:
-    """The folder with the scripts that run on hosts."""
-    return str(Path(__file__).resolve().parents[1] / "remote_scripts")
-
-
-def installed_trainer() -> str:
-    """The folder of the bundled trainer package, beside the launcher's. It is neither imported nor
-    searched for: a folder of the user's may have the same name."""
-    folder = Path(__file__).resolve().parents[2]
-    return str(folder) if (folder / "trainer" / "__main__.py").exists() else ""

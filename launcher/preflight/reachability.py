@@ -18,7 +18,7 @@ CONNECT_SECONDS = 4.0
 SLOW_SECONDS = 1.0
 _BLOCKING: Mapping[Reach, str] = {
     Reach.REFUSED: "is refused by",
-    Reach.UNRESOLVED: "cannot resolve the name of",
+    Reach.UNRESOLVED: "cannot resolve",
     Reach.FILTERED: f"gets no answer within {CONNECT_SECONDS:.0f} s from",
     Reach.NO_ROUTE: "has no route to",
     Reach.STRANGER: "reaches another machine or program at",

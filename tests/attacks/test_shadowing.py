@@ -13,8 +13,8 @@ import pytest
 
 from launcher.cluster.file import load
 from launcher.cluster.templates import TEMPLATES, render
-from launcher.paths import runs_home
-from launcher.plan.plan import installed_trainer, make_plan
+from launcher.paths import installed_trainer, runs_home
+from launcher.plan.plan import make_plan
 from launcher.store.runs import RunFolder
 from tests.beds.serving import client, serving
 from tests.command import DEADLINE, run, write

@@ -187,7 +187,7 @@ def answer(outcome: str, resolved: float = 0.01, connected: float = 0.01) -> dic
     ("outcome", "words"),
     [
         ("refused", "is refused by h1:2222 (10.0.0.1)"),
-        ("unresolved", "cannot resolve the name of h1"),
+        ("unresolved", "cannot resolve h1"),
         ("filtered", "gets no answer within 4 s"),
         ("no-route", "has no route to h1"),
         ("stranger", "another machine or program at h1:2222"),

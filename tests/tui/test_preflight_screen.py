@@ -167,8 +167,8 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
         _, matrix_table = pilot.app.screen.query(CellGrid)
         assert [row.key for row in matrix_table.rows] == list(rows)
         for task, words in (
-            ("worker:0", "a cannot resolve the name"),
-            ("worker:3", "a cannot resolve the name"),
+            ("worker:0", "a cannot resolve b.invalid, the address of b"),
+            ("worker:3", "a cannot resolve b.invalid, the address of b"),
             ("worker:1", "a reaches worker:1 at b.invalid:2223"),
             ("worker:10", "a is refused by c.invalid:2222"),
         ):
