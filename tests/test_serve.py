@@ -114,7 +114,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
 
     await second.keys("F9")
     for tab in (first, second):
-        await tab.wait_for("Receipt", "nothing is left alive", "confirmed")
+        await tab.wait_for("Receipt", "nothing is left on any host", "confirmed")
         assert {urlsplit(url).netloc for url in tab.requested} == {serve.netloc}
         assert any(url.startswith("ws:") for url in tab.requested)
         assert any(url.endswith(".ttf") for url in tab.requested)
@@ -164,7 +164,7 @@ async def test_what_a_login_asks_is_asked_on_the_pages(
         for path in found.path.rglob("*"):
             assert b"s3cret" not in (path.read_bytes() if path.is_file() else b"")
         await tabs[0].keys("F9")
-        await tabs[1].wait_for("Receipt", "nothing is left alive", "confirmed")
+        await tabs[1].wait_for("Receipt", "nothing is left on any host", "confirmed")
     finally:
         server.end()
         if RunFolder.all():
@@ -257,7 +257,7 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
         await stepping(tab)
         assert RunFolder.all()[0].launcher_pid() == launcher
         await tab.keys("F9")
-        await tab.wait_for("Receipt", "nothing is left alive")
+        await tab.wait_for("Receipt", "nothing is left on any host")
         assert up.wait(DEADLINE) == 130
     finally:
         if up.poll() is None:

@@ -138,7 +138,7 @@ def test_a_run_is_watched_and_killed_with_one_key(
     everyone = {"ps:0", "worker:0", "worker:1"}
     window.wait_until(lambda _: living() == everyone, "all three processes")
     window.keys("F9")
-    window.wait_for("nothing is left alive")
+    window.wait_for("nothing is left on any host")
     assert not living()
     window.keys("q")
     screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
@@ -157,7 +157,7 @@ def test_a_resize_loses_nothing(terminal: Callable[[int, int], Terminal], tmp_pa
             f"the panes at {width}×{height}",
         )
     window.keys("F9")
-    window.wait_for("nothing is left alive")
+    window.wait_for("nothing is left on any host")
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -172,7 +172,7 @@ def test_a_closed_terminal_leaves_nothing(
     window.wait_until(lambda _: len(living()) == 3, "all three processes")
     if ended:
         window.keys("F9")
-        window.wait_for("nothing is left alive")
+        window.wait_for("nothing is left on any host")
     assert guard.programs_here()
     window.close()
     wait_until(lambda: not guard.programs_here(), "the screen's process is gone", 20)
@@ -198,6 +198,6 @@ def test_leaving_asks_and_detaching_leaves_the_run_alive(
     again.keys("z", "g")
     again.wait_for("step 0 loss 1.0")
     again.keys("F9")
-    again.wait_for("nothing is left alive")
+    again.wait_for("nothing is left on any host")
     again.keys("q")
     again.wait_for("EXIT-CODE 130")

@@ -190,14 +190,14 @@ class TfmuxApp(App[int]):
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Colours of the moods, for themes that do not name them."""
+        """Colours of the status colours, for themes that do not name them."""
         dark = self.current_theme.dark
         return {
-            "mood-waiting": "#8a8f98" if dark else "#5f6670",
-            "mood-busy": "#d7a13b" if dark else "#8a5a00",
-            "mood-good": "#4fae68" if dark else "#1a7a36",
-            "mood-off": "#8a8f98" if dark else "#5f6670",
-            "mood-bad": "#f0645c" if dark else "#b3201a",
+            "status-waiting": "#8a8f98" if dark else "#5f6670",
+            "status-busy": "#d7a13b" if dark else "#8a5a00",
+            "status-good": "#4fae68" if dark else "#1a7a36",
+            "status-off": "#8a8f98" if dark else "#5f6670",
+            "status-bad": "#f0645c" if dark else "#b3201a",
             "accent-text": "#6aa5e8" if dark else "#0b57b0",
         }
 

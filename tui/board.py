@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
 from tui import layout
+from tui.format import StatusColor, status_color
 from tui.layout import Arrangement, Box
-from tui.words import Mood, mood
 
 LARGE = 32
 """Tasks from which on the first page holds those that need attention."""
@@ -38,7 +38,7 @@ class Board:
             self.focused = self.tasks[0].id
         wanted = [task.id for task in self.tasks if task.is_chief]
         wanted += self.pinned
-        wanted += [task.id for task in self.tasks if mood(task) is Mood.BAD]
+        wanted += [task.id for task in self.tasks if status_color(task) is StatusColor.BAD]
         wanted += stalled
         self._attention += [task for task in wanted if task not in self._attention]
 

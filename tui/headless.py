@@ -20,6 +20,7 @@ from launcher.ids import TaskId
 from launcher.printable import pictured, printable, without_escapes
 from launcher.session.client import RunClient
 from tui.exits import Exit
+from tui.format import size
 from tui.report import receipt_lines, report
 
 _CHUNK = 1 << 18
@@ -163,12 +164,12 @@ class _Output:
             return
         self._told[host] = record["time"]
         if "collected_total" in record:
-            done, total = record["collected_bytes"] / 1e6, record["collected_total"] / 1e6
-            _say(f"{host}: {done:.1f} of {total:.1f} MB of results are here")
+            done, total = size(record["collected_bytes"]), size(record["collected_total"])
+            _say(f"{host}: {done} of {total} of results are here")
         elif "staged_total" in record:
-            done, total = record["staged_bytes"] / 1e6, record["staged_total"] / 1e6
+            done, total = size(record["staged_bytes"]), size(record["staged_total"])
             files = f"{record['staged_files']} of {record['staged_total_files']} files"
-            _say(f"{host}: {done:.1f} of {total:.1f} MB, {files} are there")
+            _say(f"{host}: {done} of {total}, {files} are there")
 
     def _line(self, task: TaskId, line: str) -> None:
         if self._json:

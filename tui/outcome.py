@@ -1,100 +1,151 @@
-"""How a run ended, in words: the outcome, the first failure, and the receipt."""
+"""End of a run as Rich text, drawn once for the screens and for the terminal.
+
+The screens use single paragraphs (`headline`, `failure_text`, `receipt_text`); `tui.report` prints
+all of them. What a host or a task said is made printable here, wherever it is shown.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from rich.text import Text
 
-from launcher.run.snapshot import Failure, HostReceipt, Snapshot
+from launcher.printable import printable
+from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome
 from launcher.store.hints import Hint, hint_for
+from tui.format import StatusColor, clock, counted, figure, thousands, time_of_day
 from tui.standing import explained, standings
-from tui.words import Mood, clock
 
-Colours = dict[Mood, str]
+Colours = Mapping[StatusColor, str]
+_MARKS: dict[Outcome | None, tuple[str, StatusColor]] = {
+    Outcome.SUCCESS: ("✓", StatusColor.GOOD),
+    Outcome.DETACHED: ("…", StatusColor.BUSY),
+}
+
+
+def paragraphs(*texts: Text) -> Text:
+    """The texts that are not empty, with an empty line between them."""
+    return Text("\n").join(text for text in texts if text)
 
 
 def headline(snapshot: Snapshot, colours: Colours) -> Text:
-    """The outcome, how long it took, which run; and the hosts that would not do."""
+    """Outcome, duration and run; below, the hosts that refused."""
     text = Text()
-    success = snapshot.outcome is Outcome.SUCCESS
-    style = f"bold {colours[Mood.GOOD if success else Mood.BAD]}"
-    text.append(f"{'✓' if success else '✗'} {snapshot.outcome or snapshot.state}", style)
-    if snapshot.ended is not None:
-        text.append(f"  after {clock(snapshot.ended - snapshot.started)}")
-    text.append(f"  {snapshot.run_id}\n", "dim")
+    mark, color = _MARKS.get(snapshot.outcome, ("✗", StatusColor.BAD))
+    style = f"bold {colours[color]}"
+    text.append(f"{mark} {snapshot.outcome or snapshot.state}", style)
+    text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
+    text.append(f"  {printable(snapshot.run_id)}\n", "dim")
     for host in snapshot.hosts:
         if host.state is HostState.REFUSED:
-            text.append(f"\n{host.name} ({host.destination}): ", style)
-            text.append(f"{host.reason}\n")
+            text.append(f"{printable(host.name)} ({printable(host.destination)}): ", style)
+            text.append(f"{printable(host.reason)}\n")
     return text
 
 
+def tasks_text(snapshot: Snapshot) -> Text:
+    """One line for each task that was started: its state, step and loss."""
+    text = Text()
+    for task in snapshot.tasks:
+        if task.attempt:
+            text.append(printable(f"  {task.id} on {task.host}: {_task_state(task)}") + "\n")
+    return text
+
+
+def _task_state(task: TaskView) -> str:
+    words = [task.exit_text]
+    if task.reason:
+        words.append(f"({task.reason})")
+    if task.step is not None:
+        words.append(f"step {thousands(task.step)}")
+    if task.loss is not None:
+        words.append(f"loss {figure(task.loss)}")
+    if task.attempt > 1:
+        words.append(counted(task.attempt, "attempt"))
+    return " ".join(words)
+
+
 def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
-    """The first failure with its last lines and what they mean; empty where there is none."""
+    """First failure, at most `tail` last lines of its log, and what they mean; empty if none."""
     text = Text()
     failure = snapshot.first_failure
     if failure is None:
         return text
-    bad = f"bold {colours[Mood.BAD]}"
-    text.append(f"first: {failure.task} @{failure.host} {failure.how}\n", bad)
+    title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
+    text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
     for line in failure.tail[-tail:]:
-        text.append(f"  {line}\n")
+        text.append(f"  | {printable(line)}\n")
     hint = failure_hint(failure)
     if hint is not None:
-        words = explained(hint, failure.task, standings(snapshot))
-        text.append(f"  ◂ {words}\n", f"italic {colours[Mood.BUSY]}")
+        meaning = explained(hint, failure.task, standings(snapshot))
+        text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
     if failure.others:
         names = ", ".join(str(other) for other in failure.others)
-        text.append(f"then, because of it or after it: {names}\n", "dim")
+        text.append(f"  then: {printable(names)}\n", "dim")
     return text
 
 
-def paragraphs(*texts: Text) -> Text:
-    """Those that say something, with an empty line between them."""
-    return Text("\n").join(text for text in texts if text)
-
-
 def failure_hint(failure: Failure) -> Hint | None:
-    """What the failure's last lines mean, the newest that is known."""
+    """Meaning of the failure's last lines: the newest line whose meaning is known."""
     hints = (hint_for(line) for line in reversed(failure.tail))
     return next((hint for hint in hints if hint is not None), None)
 
 
 def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
-    """The receipt, one row a host, survivors below theirs."""
-    receipt = snapshot.receipt
-    if receipt is None:
-        return Text("no receipt yet", "dim")
+    """Receipt of a run."""
+    if snapshot.receipt is None:
+        return Text("no receipt yet\n", "dim")
+    return receipt_table(snapshot.receipt, snapshot.run_id, colours)
+
+
+def receipt_table(receipt: Receipt, run_id: str, colours: Colours) -> Text:
+    """Receipt: one row for each host, its survivors below it."""
     text = Text()
     if receipt.clean:
-        text.append("nothing is left alive", f"bold {colours[Mood.GOOD]}")
-        text.append(": every host looked and confirmed it\n")
+        text.append("nothing is left on any host\n", f"bold {colours[StatusColor.GOOD]}")
     else:
-        text.append("not everything is confirmed dead\n", f"bold {colours[Mood.BAD]}")
-    wide = max([len(host.host) for host in receipt.hosts] + [4])
-    text.append(f"  {'host':<{wide}}  signalled  left\n", "dim")
+        title = f"not confirmed on every host; finish with: tfmux kill {printable(run_id)}\n"
+        text.append(title, f"bold {colours[StatusColor.BAD]}")
+    if not receipt.hosts:
+        return text
+    width = max(4, *(len(printable(host.host)) for host in receipt.hosts))
+    text.append(f"  {'host':<{width}}  signalled  left\n", "dim")
     for host in receipt.hosts:
-        text.append(f"  {host.host:<{wide}}  {host.signalled:>9}  ")
-        word, style = _verdict(host, colours)
-        text.append(f"{word}\n", style)
+        text.append(f"  {printable(host.host):<{width}}  {host.signalled:>9}  ")
+        verdict, style = _verdict(host, colours)
+        text.append(f"{verdict}\n", style)
         for survivor in host.survivors:
-            text.append(
-                f"  {'':<{wide}}  pid {survivor.pid} ({survivor.state})  {survivor.command}\n"
-            )
+            process = f"pid {survivor.pid} ({survivor.state})  {survivor.command}"
+            text.append(f"  {'':<{width}}  {printable(process)}\n")
     return text
 
 
 def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
-    bad = f"bold {colours[Mood.BAD]}"
+    bad = f"bold {colours[StatusColor.BAD]}"
     if host.confirmed and not host.survivors:
-        return f"none   ✓ confirmed after {host.seconds:.1f} s", colours[Mood.GOOD]
+        return f"none  ✓ confirmed after {host.seconds:.1f} s", colours[StatusColor.GOOD]
     if host.confirmed:
-        return f"{len(host.survivors)}      ✗ SURVIVED", bad
+        return f"{len(host.survivors):<4}  ✗ SURVIVED", bad
     if host.seconds:
-        return "?      ✗ not confirmed; the notes say why", bad
+        return "?     ✗ not confirmed; the notes say why", bad
     if host.unreachable_until is not None:
-        when = time.strftime("%H:%M:%S", time.localtime(host.unreachable_until))
-        return f"?      ✗ unreachable; it kills by itself when its lease ends, {when}", bad
-    return "?      ✗ unreachable", bad
+        when = time_of_day(host.unreachable_until)
+        return f"?     ✗ unreachable; its agent acts when the lease ends, at {when}", bad
+    return "?     ✗ unreachable", bad
+
+
+def remarks(snapshot: Snapshot, colours: Colours) -> Text:
+    """Launcher failure, results that are missing, and what became of the run otherwise."""
+    text = Text()
+    bad = colours[StatusColor.BAD]
+    if snapshot.launcher_error:
+        text.append(printable(f"the launcher failed: {snapshot.launcher_error}") + "\n", bad)
+    for sentence in snapshot.results_missing:
+        text.append(printable(sentence) + "\n", bad)
+    if snapshot.outcome is Outcome.PREFLIGHT:
+        text.append("nothing was started\n")
+    if snapshot.outcome is Outcome.DETACHED:
+        text.append(f"the run goes on; come back with: tfmux attach {printable(snapshot.run_id)}\n")
+    return text

@@ -1,85 +1,69 @@
-"""The end of a run as plain text for stderr: states, the first failure, the receipt."""
+"""Printing the end of a run: the text of `tui.outcome` for a terminal, a pipe or a log file."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+import io
+import sys
+from dataclasses import replace
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
 from launcher.printable import printable
-from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome
-from tui.words import clock, figure, thousands
+from launcher.run.snapshot import Receipt, Snapshot
+from launcher.run.states import Outcome
+from tui.format import StatusColor
+from tui.outcome import (
+    Colours,
+    failure_text,
+    headline,
+    receipt_table,
+    receipt_text,
+    remarks,
+    tasks_text,
+)
+
+TERMINAL: Colours = {
+    StatusColor.WAITING: "cyan",
+    StatusColor.BUSY: "yellow",
+    StatusColor.GOOD: "green",
+    StatusColor.OFF: "dim",
+    StatusColor.BAD: "red",
+}
+"""Colours of the terminal's own palette, for text that is printed outside of the app."""
+TAIL = 50
+"""Most lines of the first failure that are printed."""
 
 
 def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
-    """What a person wants to read after the screen has closed; `detached`: the run goes on."""
-    return "\n".join(map(printable, _lines(snapshot, folder, detached)))
-
-
-def receipt_lines(receipt: Receipt, run_id: str) -> Iterator[str]:
-    """The receipt, a line a host and a line a survivor; the command that finishes the job
-    where something is not confirmed."""
-    for host in receipt.hosts:
-        yield printable(f"{host.host}: {_verdict(host)}")
-        for survivor in host.survivors:
-            words = f"pid {survivor.pid} ({survivor.state}) {survivor.command}"
-            yield printable(f"{host.host}: {words}")
-    if receipt.clean:
-        yield "nothing is left on any host"
-    else:
-        yield f"not confirmed on every host; finish with: tfmux kill {run_id}"
-
-
-def _lines(snapshot: Snapshot, folder: Path, detached: bool) -> Iterator[str]:
-    took = clock((snapshot.ended or time.time()) - snapshot.started)
-    state = "detached" if detached else snapshot.outcome or snapshot.state
-    yield f"run {snapshot.run_id}: {state} after {took}"
-    for task in snapshot.tasks:
-        if task.attempt:
-            yield f"  {task.id} on {task.host}: {_task(task)}"
-    for host in snapshot.hosts:
-        if host.state is HostState.REFUSED:
-            yield f"{host.name} ({host.destination}): {host.reason}"
-    failure = snapshot.first_failure
-    if failure is not None:
-        yield f"first failure: {failure.task} on {failure.host}: {failure.how}"
-        yield from (f"  | {line}" for line in failure.tail)
-        if failure.others:
-            yield "  then: " + ", ".join(str(task) for task in failure.others)
+    """Text for stderr after a run, coloured if stderr is a terminal; `detached`: it goes on."""
+    if detached:
+        snapshot = replace(snapshot, outcome=Outcome.DETACHED)
+    text = headline(snapshot, TERMINAL)
+    text.append_text(tasks_text(snapshot))
+    text.append_text(failure_text(snapshot, TERMINAL, TAIL))
     if snapshot.receipt is not None and snapshot.receipt.hosts:
-        yield from receipt_lines(snapshot.receipt, snapshot.run_id)
-    if snapshot.launcher_error:
-        yield f"the launcher failed: {snapshot.launcher_error}"
-    yield from snapshot.results_missing
-    if snapshot.outcome is Outcome.PREFLIGHT:
-        yield "nothing was started"
-    if detached or snapshot.outcome is Outcome.DETACHED:
-        yield f"the run goes on; come back with: tfmux attach {snapshot.run_id}"
-    yield f"logs: {folder}"
+        text.append_text(receipt_text(snapshot, TERMINAL))
+    text.append_text(remarks(snapshot, TERMINAL))
+    text.append(f"logs: {printable(str(folder))}")
+    return rendered(text, styled=sys.stderr.isatty())
 
 
-def _task(task: TaskView) -> str:
-    words = [task.exit_text]
-    if task.reason:
-        words.append(f"({task.reason})")
-    if task.step is not None:
-        words.append(f"step {thousands(task.step)}")
-    if task.loss is not None:
-        words.append(f"loss {figure(task.loss)}")
-    if task.attempt > 1:
-        words.append(f"{task.attempt} attempts")
-    return " ".join(words)
+def receipt_lines(receipt: Receipt, run_id: str) -> list[str]:
+    """The receipt as plain lines."""
+    return receipt_table(receipt, run_id, TERMINAL).plain.rstrip("\n").split("\n")
 
 
-def _verdict(host: HostReceipt) -> str:
-    if host.confirmed:
-        left = f"{len(host.survivors)} left" if host.survivors else "none left"
-        count = f"{host.signalled} process{'' if host.signalled == 1 else 'es'} signalled"
-        return f"{count}, {left}, confirmed in {host.seconds:.2f} s"
-    if host.seconds:
-        return "not confirmed; the notes say why"
-    if host.unreachable_until is not None:
-        until = time.strftime("%H:%M:%S", time.localtime(host.unreachable_until))
-        return f"unreachable; its agent acts by itself at {until} at the latest"
-    return "unreachable"
+def rendered(text: Text, *, styled: bool) -> str:
+    """A text as a string, with escape sequences for its colours if `styled`.
+
+    Not printed by Rich itself: on a broken pipe its console raises `SystemExit(1)`, which would
+    replace the exit code of the run.
+    """
+    if not styled:
+        return text.plain
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, color_system="standard", highlight=False)
+    console.print(text, soft_wrap=True, end="")
+    return file.getvalue()

@@ -1,7 +1,8 @@
-"""Types of the values in a cluster file, with error messages that say what to write.
+"""Types of the values in a cluster file: validation with plain messages, and JSON Schema.
 
-pydantic's own messages are for programmers ("Input should be a valid string"). TOML values have
-types, so nothing is converted except whole numbers in `env`.
+pydantic's own messages speak to programmers ("Input should be a valid string"); these say what
+to write. TOML has types of its own, so nothing is converted silently, except whole numbers in
+`env`.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from .addresses import (
@@ -31,6 +33,19 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _LONGEST_NAME = 64
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
+
+
+@dataclass(frozen=True)
+class Key:
+    """Documentation of a key, as part of its field's type: the source of the reference, the JSON
+    Schema and the editor's fields (see `reference`).
+
+    Both texts are Markdown. The first sentence of `about` is all that the editor shows;
+    `default` says what holds without the key, where the field's own default does not.
+    """
+
+    about: str
+    default: str = ""
 
 
 def wrong(message: str, part: AddressPart | None = None) -> PydanticCustomError:
@@ -225,29 +240,57 @@ def one_of(words: type[StrEnum]) -> BeforeValidator:
 
 
 as_text = PlainSerializer(str, return_type=str)
+_STRING = WithJsonSchema({"type": "string"})
+_FILLED = WithJsonSchema({"type": "string", "minLength": 1})
+_REGEX = WithJsonSchema({"type": "string", "minLength": 1, "format": "regex"})
+_BOOLEAN = WithJsonSchema({"type": "boolean"})
 
-Name = Annotated[str, PlainValidator(_name)]
-Text = Annotated[str, PlainValidator(text)]
-Words = Annotated[str, PlainValidator(_words)]
-Flag = Annotated[bool, PlainValidator(_flag)]
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_list)]
+
+def _integer(low: int, high: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})
+
+
+def _time(low: int) -> WithJsonSchema:
+    return WithJsonSchema({"type": "number", "minimum": low, "maximum": _TEN_YEARS})
+
+
+def _some(what: str) -> WithJsonSchema:
+    return WithJsonSchema(
+        {"type": "array", "items": {"type": "string", "description": what}, "minItems": 1}
+    )
+
+
+Name = Annotated[
+    str,
+    PlainValidator(_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": _LONGEST_NAME}),
+]
+Text = Annotated[str, PlainValidator(text), _STRING]
+Words = Annotated[str, PlainValidator(_words), _FILLED]
+Flag = Annotated[bool, PlainValidator(_flag), _BOOLEAN]
 WordList = Annotated[tuple[Words, ...], BeforeValidator(_list)]
-Command = Annotated[tuple[Text, ...], BeforeValidator(_command)]
+Command = Annotated[tuple[Text, ...], BeforeValidator(_command), _some("program, then arguments")]
 Tasks = Annotated[
     tuple[Annotated[TaskAddress, _parsed(TaskAddress.parse, TaskAddress), as_text], ...],
     BeforeValidator(_tasks),
+    _some("host:port"),
 ]
-Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestination), as_text]
-Jump = Annotated[str, _parsed(parse_jump)]
-Address = Annotated[str, _parsed(parse_address)]
-Python = Annotated[str, PlainValidator(_python)]
-EnvName = Annotated[str, PlainValidator(_env_name)]
-Env = Annotated[dict[EnvName, Annotated[str, PlainValidator(_env_value)]], BeforeValidator(_table)]
+Destination = Annotated[
+    SshDestination, _parsed(SshDestination.parse, SshDestination), as_text, _FILLED
+]
+Jump = Annotated[str, _parsed(parse_jump), _FILLED]
+Address = Annotated[str, _parsed(parse_address), _FILLED]
+Python = Annotated[str, PlainValidator(_python), _FILLED]
+EnvName = Annotated[str, PlainValidator(_env_name), _FILLED]
+EnvValue = Annotated[
+    str, PlainValidator(_env_value), WithJsonSchema({"type": ["string", "integer"]})
+]
+Env = Annotated[dict[EnvName, EnvValue], BeforeValidator(_table)]
 EnvNames = Annotated[tuple[EnvName, ...], BeforeValidator(_list)]
-MetricsPattern = Annotated[str, PlainValidator(_metrics)]
-Seconds = Annotated[float, PlainValidator(seconds)]
-Lease = Annotated[float, PlainValidator(_number(1, "a number of seconds"))]
-Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs")]
-Count = Annotated[int, _whole(0, 1_000_000, "a count")]
-Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps")]
-Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes")]
+MetricsPattern = Annotated[str, PlainValidator(_metrics), _REGEX]
+Seconds = Annotated[float, PlainValidator(seconds), _time(0)]
+Lease = Annotated[float, PlainValidator(_number(1, "a number of seconds")), _time(1)]
+Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs"), _integer(0, 1024)]
+Count = Annotated[int, _whole(0, 1_000_000, "a count"), _integer(0, 1_000_000)]
+Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps"), _integer(1, _LARGEST)]
+Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes"), _integer(1, _LARGEST)]

@@ -20,6 +20,7 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     PrivateAttr,
+    WithJsonSchema,
 )
 from pydantic import Field as field
 
@@ -36,6 +37,7 @@ from .fields import (
     Flag,
     Gpus,
     Jump,
+    Key,
     Lease,
     MetricsPattern,
     Name,
@@ -163,84 +165,257 @@ def _order(value: Any) -> Any:
     return tuple(value)
 
 
-Ready = Annotated[Readiness, PlainValidator(_ready), PlainSerializer(ready_value)]
+def _one_key(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: schema},
+        "required": [name],
+        "additionalProperties": False,
+    }
+
+
+Ready = Annotated[
+    Readiness,
+    PlainValidator(_ready),
+    PlainSerializer(ready_value),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"enum": ["listening", "started"]},
+                _one_key("log", {"type": "string", "minLength": 1, "format": "regex"}),
+                _one_key("after", {"type": "number", "minimum": 0}),
+            ]
+        }
+    ),
+]
 Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
+_AS_RUN = "as in `[run]`"
+_AS_SSH = "as `ssh` does"
 
 
 class Host(_Table):
     """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`."""
 
-    ssh: Destination | None = None
-    identity: Words | None = None
-    jump: Jump | None = None
-    known_hosts: Words | None = None
-    address: Address | None = None
-    python: Python | None = None
-    gpus: Gpus | None = None
-    env: Env = field(default_factory=dict)
+    ssh: Annotated[
+        Destination | None,
+        Key(
+            "`user@host:port`, `host`, or an alias of `~/.ssh/config`. "
+            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it",
+        ),
+    ] = None
+    address: Annotated[
+        Address | None,
+        Key(
+            "name or IP address that the *other* hosts use for it, without a port. It is in the "
+            "cluster spec",
+            "the SSH host name",
+        ),
+    ] = None
+    python: Annotated[
+        Python | None,
+        Key(
+            "interpreter for `{python}` and for tfmux's agent. Python 3.8 or newer; the default "
+            "on this machine is the one that runs tfmux",
+            "`python3`",
+        ),
+    ] = None
+    gpus: Annotated[Gpus | None, Key("number of GPUs for this cluster", "as reported")] = None
+    identity: Annotated[
+        Words | None,
+        Key(
+            "file with the private key to log in with. "
+            "The default is `~/.ssh/config`, the agent, the usual keys",
+            _AS_SSH,
+        ),
+    ] = None
+    jump: Annotated[
+        Jump | None,
+        Key(
+            "`user@host:port` of a host to go through. Several with commas, the first one first",
+            _AS_SSH,
+        ),
+    ] = None
+    known_hosts: Annotated[
+        Words | None,
+        Key(
+            "file with the host's key. "
+            "The default is `~/.ssh/known_hosts` and the keys accepted in tfmux",
+            _AS_SSH,
+        ),
+    ] = None
+    env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
 
 
 class Job(_Table):
-    """`[jobs.NAME]`: None means the value of `[run]`."""
+    """`[jobs.NAME]`: tasks with one purpose. What is left out is taken from `[run]`."""
 
-    tasks: Tasks
-    command: Command | None = None
-    env: Env = field(default_factory=dict)
-    gpus: Gpus | None = None
-    """GPUs for each task of the job; None = its share of what the host has."""
-    ready: Ready | None = None
-    in_cluster: Flag = True
-    forward: Flag = False
-    max_restarts: Count | None = None
-    data: WordList = ()
-    collect: WordList = ()
-    prepare: WordList = ()
-    setup: Text | None = None
-    env_from: EnvNames = ()
-    pty: Flag | None = None
-    log_limit: Bytes | None = None
+    tasks: Annotated[
+        Tasks,
+        Key(
+            "list of `host:port`. `host:auto` is a port that is free on that host at the launch, "
+            "and picked for nobody else",
+        ),
+    ]
+    command: Annotated[
+        Command | None, Key("program and arguments. No shell reads them", "`[run] command`")
+    ] = None
+    env: Annotated[
+        Env,
+        Key("variables for its tasks. They win over the host's, and those over `[run] env`"),
+    ] = field(default_factory=dict)
+    gpus: Annotated[
+        Gpus | None,
+        Key(
+            "GPUs for each task. By default ps and helpers get none, and what is left is split "
+            "between the tasks that train",
+            "its share",
+        ),
+    ] = None
+    ready: Annotated[
+        Ready | None,
+        Key("when a task is ready and the next stage may start", "as in `[start.ready]`"),
+    ] = None
+    in_cluster: Annotated[
+        Flag,
+        Key(
+            "part of the cluster spec. "
+            "`false` makes the job a helper, whose failure never ends a run"
+        ),
+    ] = True
+    forward: Annotated[
+        Flag, Key("forward its port to this machine, over SSH. `o` opens the page")
+    ] = False
+    max_restarts: Annotated[Count | None, Key("restarts of each task", _AS_RUN)] = None
+    setup: Annotated[
+        Text | None, Key("shell line before each task, such as `conda activate tf`", _AS_RUN)
+    ] = None
+    data: Annotated[
+        WordList, Key("directories for its hosts, copied whole. In addition to those of `[run]`")
+    ] = ()
+    collect: Annotated[
+        WordList,
+        Key("paths on its hosts that are fetched at the end. In addition to those of `[run]`"),
+    ] = ()
+    prepare: Annotated[
+        WordList,
+        Key("shell lines that run once on each of its hosts. In addition to those of `[run]`"),
+    ] = ()
+    env_from: Annotated[
+        EnvNames,
+        Key("variables of the launcher's environment to pass on. In addition to those of `[run]`"),
+    ] = ()
+    pty: Annotated[Flag | None, Key("give its tasks a terminal", _AS_RUN)] = None
+    log_limit: Annotated[Bytes | None, Key("bytes of each task's log", _AS_RUN)] = None
 
 
 class RunSettings(_Table):
     """`[run]`: settings of all tasks, and the rules of the run. Times are seconds."""
 
-    command: Command | None = None
-    workdir: Text = "."
-    logdir: Words = DEFAULT_LOGDIR
-    exclude: WordList = ()
-    env: Env = field(default_factory=dict)
-    success: Annotated[Success, one_of(Success)] = Success.CHIEF
-    on_failure: Annotated[OnFailure, one_of(OnFailure)] = OnFailure.STOP
-    max_restarts: Count = 3
-    on_disconnect: Annotated[OnDisconnect, one_of(OnDisconnect)] = OnDisconnect.STOP
-    on_hangup: Annotated[OnHangup, one_of(OnHangup)] = OnHangup.KILL
-    lease: Lease = 600.0
-    grace: Seconds = 10.0
-    finish_timeout: Seconds = 60.0
-    data: WordList = ()
-    collect: WordList = ()
-    prepare: WordList = ()
-    setup: Text = ""
-    env_from: EnvNames = ()
-    pty: Flag = False
-    log_limit: Bytes = DEFAULT_LOG_LIMIT
+    command: Annotated[
+        Command | None, Key("program and arguments for every job that has no command of its own")
+    ] = None
+    workdir: Annotated[
+        Text,
+        Key(
+            "directory that is copied to every remote host, and in which tasks run. "
+            '`""` copies nothing'
+        ),
+    ] = "."
+    logdir: Annotated[
+        Words, Key("directory for checkpoints and summaries, on each host. It is `{logdir}`")
+    ] = DEFAULT_LOGDIR
+    env: Annotated[Env, Key("variables for every task. Texts or whole numbers")] = field(
+        default_factory=dict
+    )
+    success: Annotated[
+        Success,
+        one_of(Success),
+        Key(
+            "whose clean exit makes the run a success. "
+            "`all` means every task of the cluster except ps"
+        ),
+    ] = Success.CHIEF
+    on_failure: Annotated[
+        OnFailure, one_of(OnFailure), Key("what a task's failure does to the run")
+    ] = OnFailure.STOP
+    max_restarts: Annotated[Count, Key("restarts of each task")] = 3
+    on_disconnect: Annotated[
+        OnDisconnect,
+        one_of(OnDisconnect),
+        Key("what a host does when it has lost the launcher"),
+    ] = OnDisconnect.STOP
+    on_hangup: Annotated[
+        OnHangup,
+        one_of(OnHangup),
+        Key(
+            "what happens to the run when the program that launched it disappears without "
+            "detaching. Its terminal was closed, or it was killed"
+        ),
+    ] = OnHangup.KILL
+    lease: Annotated[
+        Lease, Key("seconds for which a host waits for a lost launcher before it acts")
+    ] = 600.0
+    grace: Annotated[Seconds, Key("seconds between TERM and KILL")] = 10.0
+    finish_timeout: Annotated[
+        Seconds, Key("seconds of silence after which a task that hangs at its end is ended")
+    ] = 60.0
+    exclude: Annotated[WordList, Key("patterns, as in `.gitignore`, of what is not copied")] = ()
+    data: Annotated[
+        WordList, Key("directories that are copied whole. See *What goes to a host*")
+    ] = ()
+    collect: Annotated[
+        WordList,
+        Key("paths on the hosts that are fetched at the end. See *What comes back*"),
+    ] = ()
+    prepare: Annotated[
+        WordList, Key("shell lines that run once for each host and content. See *`prepare`*")
+    ] = ()
+    setup: Annotated[Text, Key("shell line before each task, such as `conda activate tf`")] = ""
+    env_from: Annotated[
+        EnvNames,
+        Key(
+            "variables of the launcher's environment to pass on. For secrets: they are stored "
+            "nowhere. A task starts without one that is not set: `check` warns and a note of the "
+            "run names the tasks; so does a restart after `attach` from a shell that lacks it"
+        ),
+    ] = ()
+    pty: Annotated[Flag, Key("give tasks a terminal")] = False
+    log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
 
 
 class Start(_Table):
     """`[start]`: the order of the stages, and when a task is ready."""
 
-    order: Order | None = None
-    """Jobs and tasks of each stage; a job means its tasks that are not listed themselves. None: ps,
-    then chief, then every other job."""
-    timeout: Seconds = 120.0
-    ready: dict[str, Ready] = field(default_factory=dict)
+    order: Annotated[
+        Order | None,
+        Key(
+            'stages, each a list of jobs and tasks: `[["ps"], ["worker:0"], ["worker"]]`. '
+            "A job means its tasks that are not listed themselves",
+            "ps, then chief, then all others",
+        ),
+    ] = None
+    timeout: Annotated[Seconds, Key("seconds until a task that is not ready is a failure")] = 120.0
+    ready: Annotated[
+        dict[str, Ready],
+        Key(
+            'for each job: `"listening"`, `"started"`, `{ log = "regex" }` or `{ after = 5.0 }`',
+            '`"listening"` in the cluster, otherwise `"started"`',
+        ),
+    ] = field(default_factory=dict)
 
 
 class Metrics(_Table):
-    """`[metrics]`: how a script's log lines give step and loss."""
+    """`[metrics]`: how a script with a format of its own says its step and loss."""
 
-    pattern: MetricsPattern | None = None
-    total: Steps | None = None
+    pattern: Annotated[
+        MetricsPattern | None,
+        Key(
+            r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. It is searched "
+            "in each line. `step` is the global step; a group `loss`, and any others, are read too",
+            "known formats",
+        ),
+    ] = None
+    total: Annotated[Steps | None, Key("last step. It makes the step a progress bar")] = None
 
 
 class Cluster(_Table):
@@ -249,7 +424,13 @@ class Cluster(_Table):
     `base` is the directory that relative paths in the file start from; it is not a key.
     """
 
-    name: Name
+    name: Annotated[
+        Name,
+        Key(
+            "the cluster's name. Letters, digits, `.`, `_` and `-`; it is part of every run's id",
+            "the file's name",
+        ),
+    ]
     hosts: dict[str, Host] = field(default_factory=dict)
     jobs: dict[str, Job]
     run: RunSettings = field(default_factory=RunSettings)

@@ -171,8 +171,7 @@ def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) 
 HEADLESS = """
 import sys
 from pathlib import Path
-from launcher.session.figures import Figures
-from launcher.session.leaving import Leaving
+from launcher.session.teardown import Teardown
 from tests.beds.launcher_thread import launch_file
 from tui.headless import run_headless
 

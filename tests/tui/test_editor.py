@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from textual.pilot import Pilot
 
 from launcher.cluster import library
+from launcher.cluster.draft import Draft, FileStatus
 from launcher.cluster.templates import PS_WORKERS, render
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -64,7 +66,7 @@ async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
     async with editor() as pilot:
         before = text_of(pilot)
         await pilot.press("right", "enter")
-        await shows(pilot, "Enter take it")
+        await shows(pilot, "Enter accept")
         await pilot.press(*":0")
         await shows(pilot, "⚠ the port is out of range: write 1 to 65535")
         await pilot.press("escape")
@@ -94,9 +96,9 @@ async def test_escape_leads_from_the_text_to_the_tables() -> None:
         await pilot.press("4")
         await shows(pilot, "Esc tables")
         await pilot.press("x", "escape")
-        await shows(pilot, "This is not saved")
+        await shows(pilot, "Unsaved changes")
         await pilot.press("escape")
-        await until(pilot, lambda: gone(pilot, "This is not saved"))
+        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: text_of(pilot) == before)
         await pilot.press("escape")
@@ -110,7 +112,7 @@ async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
         await shows(pilot, '⚠ ssh: it contains blanks or quotes: write "root@tf1x"')
         await shows(pilot, "⚠ 1 problem")
         await pilot.press("5")
-        await shows(pilot, "no plan before this is right")
+        await shows(pilot, "no plan until these problems are fixed")
         await pilot.press("e")
         await shows(pilot, "⚠ it contains blanks or quotes")  # in full, below the tables
         await pilot.press("ctrl+s")
@@ -164,7 +166,7 @@ async def test_the_plan_follows_what_is_typed() -> None:
     """Beside the tables on a wide screen: command, environment and TF_CONFIG of a task."""
     async with editor(size=(200, 50)) as pilot:
         await pilot.press("3", "down", "enter")
-        await shows(pilot, "Enter take it")
+        await shows(pilot, "Enter accept")
         await pilot.press(*" --batch=7")
         await shows(pilot, "--steps=2000 --batch=7")
         await shows(pilot, "TF_CONFIG")
@@ -192,11 +194,52 @@ async def test_a_file_changed_meanwhile_is_noticed() -> None:
     async with editor() as pilot:
         path = library.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
-        await shows(pilot, "The file was changed by someone else")
+        await shows(pilot, "The file has changed on disk")
         await pilot.press("r")
         await until(pilot, lambda: "# by another" in text_of(pilot))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: "# by another" not in text_of(pilot))
+
+
+async def test_the_question_about_a_changed_file_waits_for_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Further looks at the disk neither ask again nor take the question away; `k` keeps the text
+    from here, and saving then overwrites the file without asking."""
+    looks = 0
+    disk = Draft.file_status
+
+    def counted(draft: Draft) -> FileStatus:
+        nonlocal looks
+        looks += 1
+        return disk(draft)
+
+    monkeypatch.setattr("tui.screens.editor.screen.DISK_SECONDS", 0.02)
+    monkeypatch.setattr(Draft, "file_status", counted)
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file has changed on disk")
+        dialog, before = pilot.app.screen, looks
+        await pilot.pause(0.2)
+        assert pilot.app.screen is dialog and looks == before
+        await pilot.press("k")
+        await until(pilot, lambda: looks > before)
+        await pilot.press("ctrl+s")
+        await shows(pilot, "saved in")
+        assert "# by another" not in path.read_text()
+
+
+async def test_leaving_twice_asks_once() -> None:
+    """Escape pressed faster than the question appears."""
+    async with editor() as pilot:
+        await pilot.press("x")
+        screen = screen_of(pilot)
+        screen.action_back()
+        screen.action_back()
+        await shows(pilot, "Unsaved changes")
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is screen)
 
 
 async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
@@ -204,7 +247,7 @@ async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
     async with editor() as pilot:
         path = library.path_of("mission")
         path.unlink()
-        await shows(pilot, "the file is gone from the disk")
+        await shows(pilot, "the file was deleted")
         await pilot.press("ctrl+s")
         await until(pilot, path.exists)
 
@@ -230,9 +273,9 @@ async def test_leaving_asks_about_what_is_not_saved() -> None:
     async with editor() as pilot:
         saved = library.path_of("mission").read_text()
         await pilot.press("x", "escape")
-        await shows(pilot, "This is not saved")
+        await shows(pilot, "Unsaved changes")
         await pilot.press("escape")
-        await until(pilot, lambda: gone(pilot, "This is not saved"))
+        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
         assert isinstance(pilot.app.screen, EditorScreen)
         await pilot.press("escape", "d")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))

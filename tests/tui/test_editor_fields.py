@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from launcher.cluster.draft import ParsedDraft, parse
 from launcher.cluster.edit import ClusterDocument, EditError
-from launcher.cluster.shorthand import entries
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
 from tui.one_line import invisible, visible
-from tui.screens.editor.fields import HOST, JOB, RUN
-from tui.screens.editor.kinds import (
+from tui.screens.editor.cell_codecs import (
     ENV,
     FLAG,
     NUMBER,
@@ -29,7 +27,10 @@ from tui.screens.editor.kinds import (
     line_of,
     words,
 )
-from tui.screens.editor.sheets import HostSheet, JobSheet, RunSheet, Sheet, TaskSheet
+from tui.screens.editor.fields import host_fields, job_fields, run_fields
+from tui.screens.editor.run_model import RunModel
+from tui.screens.editor.table_models import HostModel, JobModel, TableModel
+from tui.screens.editor.task_model import TaskModel
 
 PATH = Path("/srv/project/cluster.toml")
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2"}
@@ -62,26 +63,26 @@ def start() -> ParsedDraft:
     return parse(render(PS_WORKERS, "mission", HOSTS, Path("/srv")), PATH)
 
 
-SHEETS: list[tuple[str, Sheet, int, int]] = [
-    *((f"host.{f.title}", HostSheet(), 0, column) for column, f in enumerate(HOST)),
-    *((f"job.{f.title}", JobSheet(), 1, column) for column, f in enumerate(JOB)),
-    *((f"run.{f.title}", RunSheet(), row, 1) for row, f in enumerate(RUN)),
-    ("task.host", TaskSheet("worker"), 0, 1),
-    ("task.port", TaskSheet("worker"), 0, 2),
+TABLES: list[tuple[str, TableModel, int, int]] = [
+    *((f"host.{f.title}", HostModel(), 0, column) for column, f in enumerate(host_fields())),
+    *((f"job.{f.title}", JobModel(), 1, column) for column, f in enumerate(job_fields())),
+    *((f"run.{f.title}", RunModel(), row, 1) for row, f in enumerate(run_fields())),
+    ("task.host", TaskModel("worker"), 0, 1),
+    ("task.port", TaskModel("worker"), 0, 2),
 ]
 
 
 @pytest.mark.parametrize(
-    ("sheet", "row", "column"), [s[1:] for s in SHEETS], ids=[s[0] for s in SHEETS]
+    ("table", "row", "column"), [s[1:] for s in TABLES], ids=[s[0] for s in TABLES]
 )
 @pytest.mark.parametrize("line", BAD.values(), ids=BAD)
-def test_any_line_in_any_field(sheet: Sheet, row: int, column: int, line: str) -> None:
+def test_any_line_in_any_field(table: TableModel, row: int, column: int, line: str) -> None:
     """It is refused with a sentence, or stands in a file that can be read and saved; what is
     then wrong with the cluster is said at a place that the editor can go to, printable."""
     before = start()
     assert before.document is not None and not before.problems
     try:
-        document = sheet.put(before.document, row, column, line)
+        document = table.put(before.document, row, column, line)
     except ValueError as error:
         assert str(error) and str(error).isprintable()
         return
@@ -90,17 +91,22 @@ def test_any_line_in_any_field(sheet: Sheet, row: int, column: int, line: str) -
         return
     after = parse(document.text, PATH)
     assert after.document is not None
-    rows = sheet.rows(after)
+    rows = table.rows(after)
     if after.cluster is not None:
         assert make_plan(after.cluster, "RUN").tasks
         return
     shown = [cell.problem for each in rows for cell in each.cells if cell.problem]
     shown += [each.problem for each in rows if each.problem]
-    everywhere = [*SHEETS[:1], *SHEETS[len(HOST) : len(HOST) + 1], SHEETS[-3], SHEETS[-1]]
+    everywhere = [
+        *TABLES[:1],
+        *TABLES[len(host_fields()) : len(host_fields()) + 1],
+        TABLES[-3],
+        TABLES[-1],
+    ]
     for problem in after.problems:
         assert problem.message.isprintable() and len(str(problem)) < 500
         assert any(s.place(problem, document) for _, s, _, _ in everywhere) or problem.line, problem
-    assert shown or not any(sheet.place(p, document) for p in after.problems)
+    assert shown or not any(table.place(p, document) for p in after.problems)
 
 
 @pytest.mark.parametrize(
@@ -123,10 +129,10 @@ def test_any_line_in_any_field(sheet: Sheet, row: int, column: int, line: str) -
 )
 def test_ssh_destinations(line: str, said: str) -> None:
     """The message stands in the cell of the field; valid IPv6 literals are none."""
-    sheet, document = HostSheet(), start().document
+    table, document = HostModel(), start().document
     assert document is not None
-    after = parse(sheet.put(document, 1, 1, line).text, PATH)
-    cell = sheet.rows(after)[1].cells[1]
+    after = parse(table.put(document, 1, 1, line).text, PATH)
+    cell = table.rows(after)[1].cells[1]
     assert said in cell.problem if said else not cell.problem
     assert cell.text == line
 
@@ -146,20 +152,35 @@ def test_ssh_destinations(line: str, said: str) -> None:
 )
 def test_tasks(column: int, line: str, said: str) -> None:
     """Host and port of a task say what is wrong where it stands."""
-    sheet, document = TaskSheet("worker"), start().document
+    table, document = TaskModel("worker"), start().document
     assert document is not None
-    after = parse(sheet.put(document, 0, column, line).text, PATH)
-    assert said in " ".join(cell.problem for cell in sheet.rows(after)[0].cells)
+    after = parse(table.put(document, 0, column, line).text, PATH)
+    assert said in " ".join(cell.problem for cell in table.rows(after)[0].cells)
+
+
+@pytest.mark.parametrize(
+    ("task", "column"),
+    [("tf2:0", 2), ("tf2:2222x", 2), ("tf2", 2), (":2222", 1), ("tf9:2222", 1), ("t f:0", 1),
+     ("localhost:2222", 1), ("tf1:2222", 2)],
+)  # fmt: skip
+def test_a_task_s_problem_is_in_its_own_column(task: str, column: int) -> None:
+    """Host or port, by what is written there; `e` goes to the same cell. tf1:2222 is the ps."""
+    document, table = start().document, TaskModel("worker")
+    assert document is not None
+    document = document.put(("jobs", "worker", "tasks"), [task])
+    seen = parse(document.text, PATH)
+    assert [bool(cell.problem) for cell in table.rows(seen)[0].cells[1:]].index(True) == column - 1
+    assert [table.place(problem, document) for problem in seen.problems][:1] == [(0, column)]
 
 
 def test_a_port_taken_twice_names_its_owner() -> None:
     """The second task on a port says whose it is."""
     document = start().document
     assert document is not None
-    sheet = JobSheet()
-    after = parse(sheet.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
-    assert "already used by ps:0" in sheet.rows(after)[1].cells[1].problem
-    assert "already used by ps:0" in TaskSheet("worker").rows(after)[0].cells[2].problem
+    table = JobModel()
+    after = parse(table.put(document, 1, 1, "tf1:2222, tf2:2222").text, PATH)
+    assert "already used by ps:0" in table.rows(after)[1].cells[1].problem
+    assert "already used by ps:0" in TaskModel("worker").rows(after)[0].cells[2].problem
 
 
 def test_localhost_among_ssh_hosts_with_an_address() -> None:
@@ -167,7 +188,7 @@ def test_localhost_among_ssh_hosts_with_an_address() -> None:
     document = start().document
     assert document is not None
     document = document.put(("hosts", "localhost"), {"address": "10.0.0.9"})
-    after = parse(TaskSheet("worker").put(document, 0, 1, "localhost").text, PATH)
+    after = parse(TaskModel("worker").put(document, 0, 1, "localhost").text, PATH)
     assert after.cluster is not None and not after.problems
 
 
@@ -176,7 +197,7 @@ def test_a_pasted_tf_config_becomes_jobs_tasks_and_hosts() -> None:
     document = start().document
     assert document is not None
     line = '{"cluster": {"ps": ["a:1"], "worker": ["b:1", "c:1"], "chief": ["a:2"]}}'
-    after = parse(JobSheet().put(document, 0, 1, line).text, PATH)
+    after = parse(JobModel().put(document, 0, 1, line).text, PATH)
     assert after.cluster is not None
     assert set(after.cluster.hosts) == {"tf1", "tf2", "a", "b", "c"}
     assert [str(t) for t in after.cluster.jobs["worker"].tasks] == ["b:1", "c:1"]
@@ -186,7 +207,7 @@ def test_five_workers_are_one_line() -> None:
     """`tf[3-7]:2222` adds five tasks."""
     document = start().document
     assert document is not None
-    after = TaskSheet("worker").add(document, entries("tf[3-7]:2222"))
+    after = TaskModel("worker").add(document, "tf[3-7]:2222")
     assert len(after.get("jobs", "worker", "tasks")) == 6
 
 
@@ -195,9 +216,9 @@ def test_five_hundred_tasks_are_shown() -> None:
     document = start().document
     assert document is not None
     tasks = ", ".join(f"tf2:{port}" for port in range(3000, 3500))
-    after = parse(JobSheet().put(document, 1, 1, tasks).text, PATH)
+    after = parse(JobModel().put(document, 1, 1, tasks).text, PATH)
     assert after.cluster is not None
-    assert len(TaskSheet("worker").rows(after)) == 500
+    assert len(TaskModel("worker").rows(after)) == 500
     assert len(make_plan(after.cluster, "RUN").tasks) == 501
 
 
@@ -234,12 +255,12 @@ def test_words_survive_their_line(found: list[str]) -> None:
 )
 def test_values_survive_their_line(case: tuple[Any, Any]) -> None:
     """A cell that is opened and taken without a change says the same."""
-    kind, value = case
-    assert kind.value(kind.line(value)) == value
+    codec, value = case
+    assert codec.value(codec.line(value)) == value
 
 
 def test_a_quote_that_is_not_closed_is_explained() -> None:
     """It stands for nothing, and the file is not touched."""
     document = ClusterDocument('[jobs.w]\ntasks = ["localhost:auto"]\n')
     with pytest.raises(ValueError, match="a quote is not closed"):
-        JobSheet().put(document, 0, 2, 'python "train.py')
+        JobModel().put(document, 0, 2, 'python "train.py')

@@ -20,12 +20,12 @@ from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
+from tui.catalog import ClusterEntry
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import Asker
 from tui.screens.run.screen import RunScreen
 from tui.sessions import Sessions
-from tui.shelf import ClusterEntry
 
 TEXT = """name = "mine"
 [jobs.ps]
@@ -243,7 +243,7 @@ async def test_f9_has_the_launcher_of_a_living_run_end_it(tmp_path: Path) -> Non
             await pilot.press("f9")
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("y")
-            await shows(pilot, "nothing is left alive")
+            await shows(pilot, "nothing is left on any host")
         assert up.wait() == 130, up.told()
 
 
@@ -265,7 +265,7 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "worker:1 r")
         await pilot.press("f9")
-        await shows(pilot, "nothing is left alive")
+        await shows(pilot, "nothing is left on any host")
         await pilot.press("escape", "q")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
         await shows(pilot, "■ killed")
@@ -287,7 +287,7 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
             await pilot.press("f9")
             await shows(pilot, "on all hosts?")
             await pilot.press("f9")
-            await shows(pilot, "nothing is left alive")
+            await shows(pilot, "nothing is left on any host")
             await pilot.press("escape")
             await shows(pilot, "Past runs 1")
     finally:

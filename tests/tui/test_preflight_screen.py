@@ -48,10 +48,10 @@ async def test_this_machine_is_looked_at() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
         await shows(pilot, "preflight of mine")
         await shows(pilot, "tensorflow")
-        await shows(pilot, "✓ nothing stands in the way")
+        await shows(pilot, "✓ ready to launch")
         # The cursor is on the first finding, and other tests may leave some on this machine.
         await pilot.press(*["up"] * 20)
-        await shows(pilot, "localhost is this machine: nothing to look up")
+        await shows(pilot, "localhost is this machine: no login needed")
         await pilot.press(*["down"] * 7)
         await shows(pilot, "localhost: ")
         await pilot.press("tab")
@@ -163,7 +163,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
         await pilot.press("t")
         await shows(pilot, "✗ a launch would fail")
         await pilot.press("tab")
-        rows = {"worker:0": 0, "worker:1": 1, "worker:10": 2, "worker:3": 3}
+        rows = {"worker:0": 0, "worker:1": 1, "worker:3": 2, "worker:10": 3}
         _, matrix_table = pilot.app.screen.query(CellGrid)
         assert [row.key for row in matrix_table.rows] == list(rows)
         for task, words in (
@@ -185,7 +185,7 @@ async def test_leaving_early_ends_the_look() -> None:
     library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("t")
-        await shows(pilot, "looking")
+        await shows(pilot, "checking")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
 
@@ -200,7 +200,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
     try:
         async with home() as pilot:
             await pilot.press("t")
-            await shows(pilot, "✓ nothing stands in the way")
+            await shows(pilot, "✓ ready to launch")
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
             screen.query_one(CellGrid).go_to(CHECKS.index(Check.LEFTOVERS), 1)
@@ -209,12 +209,12 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await pilot.press("x")
             await shows(pilot, "Kill this run")
             await pilot.press("y")
-            await shows(pilot, "nothing is left alive")
+            await shows(pilot, "nothing is left on any host")
             left.wait(20)
             await pilot.press("escape")
             await until(pilot, lambda: pilot.app.screen is screen)
             await until(pilot, lambda: not any(run in row for row in screen_text(app)))
-            await shows(pilot, "✓ nothing stands in the way")  # it has looked again by itself
+            await shows(pilot, "✓ ready to launch")  # it has looked again by itself
     finally:
         left.kill()
         left.wait()

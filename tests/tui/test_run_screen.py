@@ -131,7 +131,7 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
         assert run.asked == ["kill_all", "kill_all"]
         run.end(Outcome.KILLED, 130)
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
-        await shows(pilot, "nothing is left alive")
+        await shows(pilot, "nothing is left on any host")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("q")
@@ -164,7 +164,7 @@ async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
         )
         run.end(Outcome.KILLED, 4, receipt=Receipt(hosts))
         await shows(pilot, "pid 4121 (D)  python -m trainer")
-        await shows(pilot, "unreachable; it kills by itself when its lease ends")
+        await shows(pilot, "unreachable; its agent acts when the lease ends")
         await pilot.pause(2)
         assert app.return_value is None
         await pilot.press("x")
@@ -199,7 +199,7 @@ async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: Scr
             130,
             failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail),
         )
-        await shows(pilot, "nothing is left alive: every host looked")
+        await shows(pilot, "nothing is left on any host")
         await shows(pilot, "✓ confirmed after 0.2 s")
         await shows(pilot, "Esc back to the logs   q leave")
         await pilot.press("end")

@@ -10,8 +10,8 @@ from tests.tui.conftest import screen_text, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.widgets.colours import mood_colours, theme_colour
-from tui.words import Mood
+from tui.format import StatusColor
+from tui.widgets.colours import status_colours, theme_colour
 
 THEMES = sorted(TfmuxApp(config=Config()).available_themes)
 
@@ -27,7 +27,7 @@ async def test_every_screen_is_drawn_in_every_theme(run: ScriptedRun, theme: str
         assert app.theme == theme
         for name in app.theme_variables:
             Style.parse(f"bold {theme_colour(app, name)}")
-        assert set(mood_colours(app)) == set(Mood) and all(mood_colours(app).values())
+        assert set(status_colours(app)) == set(StatusColor) and all(status_colours(app).values())
         assert theme_colour(app, "primary-muted")
         for keys in (("m",), ("M",), ("escape", "H"), ("escape", "question_mark"), ("escape", "q")):
             await pilot.press(*keys)

@@ -1,4 +1,4 @@
-"""`tfmux check`: the preflight of every host, as a table, a matrix, and what to do."""
+"""`tfmux check`: preflight of every host, printed as tables, findings and a verdict."""
 
 from __future__ import annotations
 
@@ -7,57 +7,47 @@ import getpass
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
 
 from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
-from launcher.preflight import (
-    CHECKS,
-    Check,
-    Finding,
-    Reach,
-    Reachability,
-    Report,
-    Severity,
-    preflight,
-)
+from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
+from tui.cells import Row, cut, rich_tables
 from tui.exits import Exit
+from tui.format import counted
+from tui.preflight_view import MARKS, Results, checks_table, finding_text, reach_table, verdict
+from tui.report import TERMINAL
 
-_MARKS = {Severity.OK: "✓", Severity.WARN: "!", Severity.ERROR: "✗"}
-_REACHES = {
-    Reach.OK: "✓",
-    Reach.SLOW: "! slow",
-    Reach.REFUSED: "✗ refused",
-    Reach.UNRESOLVED: "✗ unresolved",
-    Reach.FILTERED: "✗ filtered",
-    Reach.NO_ROUTE: "✗ no route",
-    Reach.STRANGER: "✗ stranger",
-    Reach.FAILED: "✗ failed",
-    Reach.UNKNOWN: "?",
-}
 _CELL = 22
 _ROWS = 24
 """A matrix of more tasks shows only those that are not reached from everywhere."""
+_UNLIMITED = 10_000
+"""Cells of width for a table whose columns have been chosen to fit."""
 
 
 def check(file: Path, *, as_json: bool, accept_new: bool) -> int:
-    """Looks at every host of a cluster file; starts nothing. Returns the exit code."""
+    """Checks every host of a cluster file, starts nothing, and returns the exit code."""
     cluster = load(file, for_launch=True)
     try:
-        report = asyncio.run(_look(cluster, quiet=as_json, accept_new=accept_new))
+        report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=accept_new))
     except KeyboardInterrupt:
         return Exit.KILLED
     if as_json:
         sys.stdout.write(json.dumps(report.json(), indent=2) + "\n")
     else:
-        width = shutil.get_terminal_size((100, 24)).columns
-        sys.stdout.write("\n".join(lines(report, width)) + "\n")
+        console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
+        with console.capture() as capture:  # of a broken pipe Rich would make exit code 1
+            render(report, console)
+        sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
 
-async def _look(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Report:
+async def _preflight(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Report:
     progress = _Progress(cluster, quiet or not sys.stderr.isatty())
     ask = None if quiet or not sys.stdin.isatty() else _asker(progress)
     try:
@@ -66,121 +56,44 @@ async def _look(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Report:
         progress.clear()
 
 
-def lines(report: Report, width: int) -> Iterator[str]:
-    """The whole report for people: accepted keys, table, matrix, findings, verdict."""
+def render(report: Report, console: Console) -> None:
+    """Prints the report: accepted keys, checks, connections, findings, verdict."""
+    results = Results(report.hosts, report.findings, report.reachability)
+
+    def line(text: str | Text) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
     for host, key in report.accepted:
-        yield f"{host}: trusted from now on: {key.place} {key}"
-    yield from _table(report, width)
+        line(f"{host}: trusted from now on: {key.place} {key}")
+    _tables(checks_table(results), console)
     if len(report.hosts) > 1 or any(pair.reach is not Reach.OK for pair in report.reachability):
-        yield from _matrix(report, width)
+        count = len({pair.task for pair in report.reachability})
+        titles, rows = reach_table(results, bad_only=count > _ROWS)
+        if len(rows) < count:
+            line(f"\n{count - len(rows)} of {count} tasks are reached from everywhere")
+        if rows:
+            console.print()
+            _tables((titles, rows), console)
     for severity in (Severity.ERROR, Severity.WARN):
         for finding in report.findings:
             if finding.severity is severity:
-                yield from _finding(finding)
-    yield ""
-    yield _verdict(report)
+                console.print()
+                console.print(finding_text(finding, TERMINAL), soft_wrap=True, end="")
+    console.print()
+    time = f"   {counted(len(report.hosts), 'host')} in {report.seconds:.1f} s"
+    line(verdict(results, TERMINAL).append(time, "dim"))
 
 
-def _table(report: Report, width: int) -> Iterator[str]:
-    """Checks down, hosts across, as many side by side as fit."""
-    cells = {host: [_cell(report, host, check) for check in CHECKS] for host in report.hosts}
-    yield from _grid("", [str(check) for check in CHECKS], cells, width)
-
-
-def _matrix(report: Report, width: int) -> Iterator[str]:
-    """Who connects across, whom to down."""
-    if not report.reachability:
-        return
-    every = list(dict.fromkeys((str(pair.task), pair.address) for pair in report.reachability))
-    bad = {str(pair.task) for pair in report.reachability if pair.reach is not Reach.OK}
-    rows = every if len(every) <= _ROWS else [row for row in every if row[0] in bad]
-    found = {(pair.source, str(pair.task)): pair for pair in report.reachability}
-    sources = list(dict.fromkeys(pair.source for pair in report.reachability))
-    if len(rows) < len(every):
-        yield ""
-        yield f"{len(every) - len(rows)} of {len(every)} tasks are reached from everywhere"
-    if not rows:
-        return
-    cells = {
-        f"from {source}": [_reach(found.get((source, task))) for task, _ in rows]
-        for source in sources
-    }
-    yield ""
-    yield from _grid("to", [f"{task} {address}" for task, address in rows], cells, width)
-
-
-def _grid(
-    corner: str, rows: Sequence[str], cells: dict[str, list[str]], width: int
-) -> Iterator[str]:
-    """Columns under their names, broken into several tables where they do not fit."""
-    first = max(len(text) for text in [corner, *rows])
-    wide = {
-        name: min(_CELL, max(len(name), *(len(text) for text in column)))
-        for name, column in cells.items()
-    }
-    names = list(cells)
-    while names:
-        here, used = [names.pop(0)], first + 2
-        used += wide[here[0]]
-        while names and used + 2 + wide[names[0]] <= width:
-            used += 2 + wide[names[0]]
-            here.append(names.pop(0))
-        yield _row(corner, first, [(name, wide[name]) for name in here])
-        for number, row in enumerate(rows):
-            texts = [(cells[name][number], wide[name]) for name in here]
-            if any(text.strip("–") for text, _ in texts):
-                yield _row(row, first, texts)
-        if names:
-            yield ""
-
-
-def _row(head: str, wide: int, texts: Sequence[tuple[str, int]]) -> str:
-    parts = [f"{head:<{wide}}", *(f"{_cut(text, size):<{size}}" for text, size in texts)]
-    return "  ".join(parts).rstrip()
-
-
-def _cut(text: str, size: int) -> str:
-    return text if len(text) <= size else text[: size - 1] + "…"
-
-
-def _cell(report: Report, host: str, check: Check) -> str:
-    worst = report.worst(host, check)
-    return "–" if worst is None else f"{_MARKS[worst.severity]} {worst.brief}"
-
-
-def _reach(pair: Reachability | None) -> str:
-    if pair is None:
-        return "–"
-    text = _REACHES[pair.reach]
-    return f"{text} {pair.seconds * 1000:.0f} ms" if pair.reach is Reach.OK else text
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    yield ""
-    yield f"{_MARKS[finding.severity]} {finding.host}: {finding.sentence}"
-    if finding.todo:
-        yield f"  → {finding.todo}   [{finding.code}]"
-    else:
-        yield f"  [{finding.code}]"
-
-
-def _verdict(report: Report) -> str:
-    errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
-    warnings = sum(finding.severity is Severity.WARN for finding in report.findings)
-    hosts = "1 host" if len(report.hosts) == 1 else f"{len(report.hosts)} hosts"
-    said = f"{hosts} in {report.seconds:.1f} s"
-    also = f", {_count(warnings, 'warning')}" if warnings else ""
-    if errors:
-        return f"{said}: {_count(errors, 'error')}{also}; a launch would fail"
-    return f"{said}: nothing stands in the way{also}"
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")
+def _tables(content: tuple[list[str], list[Row]], console: Console) -> None:
+    tables = rich_tables(*content, TERMINAL, width=console.width, widest=_CELL)
+    for number, table in enumerate(tables):
+        if number:
+            console.print()
+        console.print(table, crop=False, no_wrap=True, width=_UNLIMITED)
 
 
 class _Progress:
-    """One line on stderr that says who is still being looked at."""
+    """One line on stderr with the last check of each host."""
 
     def __init__(self, cluster: Cluster, silent: bool) -> None:
         self._silent = silent
@@ -191,13 +104,13 @@ class _Progress:
         self._draw()
 
     def show(self, result: Finding | Reachability) -> None:
-        """Takes what has just been found."""
+        """Shows a result."""
         if isinstance(result, Finding):
-            self._last[result.host] = f"{result.check} {_MARKS[result.severity]}"
+            self._last[result.host] = f"{result.check} {MARKS[result.severity][0]}"
         self._draw()
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         if not self._silent:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
@@ -206,7 +119,9 @@ class _Progress:
             return
         text = ", ".join(f"{host} {self._last.get(host, '…')}" for host in self._hosts)
         width = shutil.get_terminal_size((80, 24)).columns
-        print(f"\r\x1b[K{_cut('looking: ' + text, width - 1)}", end="", file=sys.stderr, flush=True)
+        line = f"checking: {text}"
+        line = cut(line, min(cell_len(line), width - 1))
+        print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
 
 
 def _asker(progress: _Progress) -> PromptHandler:

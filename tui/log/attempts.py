@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt, TaskView
 from launcher.store.logs import LogStore
+from tui.format import time_of_day
 
 from .document import Document
 
@@ -57,6 +57,6 @@ class Attempts:
 
 def separator(attempt: Attempt, task: TaskId | None) -> str:
     """`── attempt 2 · 12:04:11 ──`; with the task, where logs are merged."""
-    when = time.strftime("%H:%M:%S", time.localtime(attempt.time))
+    when = time_of_day(attempt.time)
     whose = f"{task} " if task is not None else ""
     return f"── {whose}attempt {attempt.number} · {when} ──"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -13,6 +12,7 @@ from rich.cells import cell_len, chop_cells
 
 from launcher.ids import TaskId
 from launcher.store.hints import hint_for
+from tui.format import thousands, time_of_day
 from tui.standing import Standings, explained
 
 from .document import Line
@@ -70,7 +70,7 @@ def row(
     if options.query is not None:
         result = highlighted(result, options.query)
     if cut:
-        result.append(Piece(f" …✂ {cut:,} more bytes".replace(",", " "), DIM))
+        result.append(Piece(f" …✂ {thousands(cut)} more bytes", DIM))
     hint = hint_for("".join(piece.text for piece in result))
     if hint is not None:
         text = explained(hint, line.task or of, options.tasks)
@@ -151,6 +151,6 @@ def _stamp(when: float | None, options: Options) -> str:
     if when is None:
         return " " * 9
     if options.stamps is Stamps.CLOCK:
-        return time.strftime("%H:%M:%S ", time.localtime(when))
+        return f"{time_of_day(when)} "
     since = max(0.0, when - options.started)
     return f"{since:>7.1f}s "

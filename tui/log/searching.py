@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.words import thousands
+from tui.format import thousands
 
 from .finder import Finder
 from .search import Query

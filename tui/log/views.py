@@ -7,8 +7,8 @@ from dataclasses import replace
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore
+from tui.format import thousands
 from tui.standing import standings
-from tui.words import thousands
 
 from .attempts import Attempts
 from .document import Document

@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from launcher.run.snapshot import Snapshot
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
-from tui.widgets.colours import mood_colours
+from tui.widgets.colours import status_colours
 
 
 class Confirm(ModalScreen[bool]):
@@ -122,7 +122,7 @@ class ReceiptScreen(ModalScreen[None]):
             yield Label(hint, classes="dialog-note", markup=False)
 
     def _text(self) -> Text:
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         now = self._snapshot
         receipt, failure = receipt_text(now, colours), failure_text(now, colours, TAIL)
         return paragraphs(headline(now, colours), receipt, failure)  # the proof is seen first

@@ -14,9 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Label, Static
 
 from tui.config import config_path
+from tui.format import LETTERS, STATE_COLORS
 from tui.palette import Command
-from tui.widgets.colours import mood_colours, theme_colour
-from tui.words import LETTERS, MOODS
+from tui.widgets.colours import status_colours, theme_colour
 
 _LETTERS_A_ROW = 6
 
@@ -71,10 +71,10 @@ class HelpScreen(ModalScreen[None]):
         return table
 
     def _letters(self) -> Text:
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         text = Text("\nLetters of the status strip:\n")
         for i, (state, letter) in enumerate(LETTERS.items()):
             text.append("\n" if i == _LETTERS_A_ROW else "")
-            text.append(letter, f"bold {colours[MOODS[state]]}")
+            text.append(letter, f"bold {colours[STATE_COLORS[state]]}")
             text.append(f" {state}   ")
         return text

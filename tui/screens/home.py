@@ -27,6 +27,8 @@ from launcher.session.control import RunControl
 from launcher.session.discovery import ActiveRun, ActiveRuns, active_runs
 from launcher.session.history import FinishedRun, RunSummary
 from launcher.store.runs import RunFolder
+from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entry, RunEntry
+from tui.format import StatusColor
 from tui.screens.ask import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
@@ -36,10 +38,8 @@ from tui.screens.page import OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
-from tui.shelf import ClusterEntry, DemoEntry, Entry, RunEntry, Shelf
-from tui.widgets.colours import mood_colours
+from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
-from tui.words import Mood
 
 LOOK_AGAIN = 2.0
 """Seconds between two looks at this machine's files; hosts are asked only when one comes here."""
@@ -69,7 +69,7 @@ class HomeScreen(Page):
         super().__init__()
         self.sessions = sessions
         self.asker = Asker()
-        self._shelf = Shelf(files)
+        self._shelf = Catalog(files)
         self._clusters: list[ClusterEntry] = []
         self._runs: list[RunEntry] = []
         self._demos: list[DemoEntry] = []
@@ -204,8 +204,8 @@ class HomeScreen(Page):
             shelf.scroll_to(y=0, animate=False)
         self._tell()
 
-    def _colours(self) -> dict[Mood, str]:
-        return mood_colours(self.app)
+    def _colours(self) -> dict[StatusColor, str]:
+        return status_colours(self.app)
 
     @staticmethod
     def _here(shelf: OptionList) -> str | None:

@@ -9,19 +9,19 @@ from rich.text import Text
 
 from launcher.cluster.spec import Cluster
 from launcher.run.states import Outcome
-from tui.shelf import ClusterEntry, DemoEntry, Entry, RunEntry
+from tui.catalog import ClusterEntry, DemoEntry, Entry, RunEntry
+from tui.format import StatusColor, age, clock, figure, thousands
 from tui.widgets.fit import Part, fit
-from tui.words import Mood, age, clock, figure, thousands
 
-Colours = dict[Mood, str]
+Colours = dict[StatusColor, str]
 NARROW = 90
 """Cells of width below which step and loss matter more than the whole of a run's id."""
 _MARKS = {
-    Outcome.SUCCESS: ("✓", Mood.GOOD),
-    Outcome.FAILED: ("✗", Mood.BAD),
-    Outcome.PREFLIGHT: ("✗", Mood.BAD),
-    Outcome.KILLED: ("■", Mood.OFF),
-    Outcome.TERMINATED: ("■", Mood.OFF),
+    Outcome.SUCCESS: ("✓", StatusColor.GOOD),
+    Outcome.FAILED: ("✗", StatusColor.BAD),
+    Outcome.PREFLIGHT: ("✗", StatusColor.BAD),
+    Outcome.KILLED: ("■", StatusColor.OFF),
+    Outcome.TERMINATED: ("■", StatusColor.OFF),
 }
 
 
@@ -58,7 +58,7 @@ class Rows:
         if entry.cluster is None:
             more = f"  and {entry.problems - 1} more" if entry.problems > 1 else ""
             problem = f"⚠ {entry.problem}{more}"
-            return self._cut((f"  {name}  ", ""), (problem, self.colours[Mood.BAD]))
+            return self._cut((f"  {name}  ", ""), (problem, self.colours[StatusColor.BAD]))
         parts = [Part(0, name), Part(1, shape(entry.cluster))]
         if not entry.saved:
             parts.append(Part(2, str(entry.path), "dim"))
@@ -69,14 +69,14 @@ class Rows:
 
     def _living(self, entry: RunEntry) -> Text:
         told, living = entry.summary, entry.living
-        style = f"bold {self.colours[Mood.GOOD]}"
+        style = f"bold {self.colours[StatusColor.GOOD]}"
         word = "▶ lives"
         if entry.launcher is None and living is None:
-            word, style = "? asking its hosts", self.colours[Mood.BUSY]
+            word, style = "? asking its hosts", self.colours[StatusColor.BUSY]
         elif entry.launcher is None:
-            word, style = "▶ unsupervised", f"bold {self.colours[Mood.BUSY]}"
+            word, style = "▶ unsupervised", f"bold {self.colours[StatusColor.BUSY]}"
         if living is not None and any(host.unreachable for host in living.hosts):
-            word, style = "? unreachable hosts", f"bold {self.colours[Mood.BAD]}"
+            word, style = "? unreachable hosts", f"bold {self.colours[StatusColor.BAD]}"
         parts = [Part(0, f"{word:<16}", style), Part(0, self._id(told.run_id))]
         parts += self._figures(entry)
         parts.append(Part(3, f"since {age(self.now - told.started)}", "dim"))
@@ -84,18 +84,22 @@ class Rows:
 
     def _past(self, entry: RunEntry) -> Text:
         told = entry.summary
-        mark, mood = _MARKS.get(told.outcome, ("?", Mood.OFF)) if told.outcome else ("?", Mood.OFF)
+        mark, color = (
+            _MARKS.get(told.outcome, ("?", StatusColor.OFF))
+            if told.outcome
+            else ("?", StatusColor.OFF)
+        )
         word = str(told.outcome) if told.outcome else "unknown"
         if not told.clean:
-            mark, word, mood = "⚠", "unconfirmed", Mood.BAD
-        parts = [Part(0, f"{mark} {word:<11}", self.colours[mood]), Part(0, self._id(told.run_id))]
+            mark, word, color = "⚠", "unconfirmed", StatusColor.BAD
+        parts = [Part(0, f"{mark} {word:<11}", self.colours[color]), Part(0, self._id(told.run_id))]
         parts.append(Part(2, f"{clock((told.ended or told.last) - told.started):>7}"))
         parts += self._figures(entry)
         parts.append(Part(3, f"{age(self.now - told.started)} ago", "dim"))
         if told.problem:
-            parts.append(Part(0, f"⚠ {told.problem}", self.colours[Mood.BAD]))
+            parts.append(Part(0, f"⚠ {told.problem}", self.colours[StatusColor.BAD]))
         if told.first_failure:
-            parts.append(Part(4, told.first_failure, self.colours[Mood.BAD]))
+            parts.append(Part(4, told.first_failure, self.colours[StatusColor.BAD]))
         return self._line(*parts)
 
     def _id(self, run_id: str) -> str:
@@ -150,7 +154,7 @@ def detail(entry: Entry, now: float, colours: Colours) -> Text:
             text.append(f"{entry.path.stem}\n\n", "bold")
             pair("file", str(entry.path))
             if entry.cluster is None:
-                text.append(f"\n⚠ {entry.problem}\n", colours[Mood.BAD])
+                text.append(f"\n⚠ {entry.problem}\n", colours[StatusColor.BAD])
                 if entry.problems > 1:
                     text.append(f"and {entry.problems - 1} more; Enter shows them\n", "dim")
             else:
@@ -168,15 +172,19 @@ def detail(entry: Entry, now: float, colours: Colours) -> Text:
             if told.outcome is not None:
                 pair("outcome", f"{told.outcome}, exit code {told.exit_code}")
             elif not entry.lives:
-                pair("outcome", "no end was written down: its launcher died", colours[Mood.BAD])
+                pair(
+                    "outcome",
+                    "no end was written down: its launcher died",
+                    colours[StatusColor.BAD],
+                )
             if told.problem:
-                pair("record", told.problem, colours[Mood.BAD])
+                pair("record", told.problem, colours[StatusColor.BAD])
             if told.step is not None:
                 pair("step", thousands(told.step))
             if told.loss is not None:
                 pair("loss", figure(told.loss))
             if told.first_failure:
-                pair("first", told.first_failure, colours[Mood.BAD])
+                pair("first", told.first_failure, colours[StatusColor.BAD])
             if entry.lives:
                 pair("launcher", f"pid {entry.launcher}" if entry.launcher else "none")
             pair("folder", str(told.folder.path))
@@ -197,7 +205,7 @@ def _tell_hosts(text: Text, entry: RunEntry, colours: Colours) -> None:
     for host in entry.living.hosts if entry.living else ():
         text.append(f"\n{host.name}  ", "bold")
         if host.unreachable:
-            text.append(f"unreachable: {host.unreachable}", colours[Mood.BAD])
+            text.append(f"unreachable: {host.unreachable}", colours[StatusColor.BAD])
         else:
             text.append(" ".join(str(task) for task in host.tasks) or "no task")
     text.append("\n")

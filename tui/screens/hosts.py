@@ -15,17 +15,17 @@ from textual.widgets import Static
 from launcher.run.snapshot import HostView, Snapshot
 from launcher.run.states import HostState
 from launcher.session.control import RunControl
-from tui.widgets.colours import mood_colours
+from tui.format import LETTERS, StatusColor, age, bar, size, status_color
+from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
-from tui.words import LETTERS, Mood, age, bar, mood, size
 
 _MOODS = {
-    HostState.CONNECTING: Mood.BUSY,
-    HostState.UP: Mood.GOOD,
-    HostState.LOST: Mood.BAD,
-    HostState.REFUSED: Mood.BAD,
-    HostState.CLOSED: Mood.OFF,
+    HostState.CONNECTING: StatusColor.BUSY,
+    HostState.UP: StatusColor.GOOD,
+    HostState.LOST: StatusColor.BAD,
+    HostState.REFUSED: StatusColor.BAD,
+    HostState.CLOSED: StatusColor.OFF,
 }
 _LOAD_WIDE = len("cpu  100 %  memory  512 MB")
 _PID_WIDE = len("pid 4194304")
@@ -57,11 +57,11 @@ class HostsScreen(Screen[None]):
     def _show(self) -> None:
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot)
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         self.query_one(Static).update(hosts_text(snapshot, time.time(), colours))
 
 
-def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text:
+def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) -> Text:
     """A block a host: its link, its load, and a row for each of its tasks."""
     text = Text(no_wrap=True)
     name_wide = max((len(str(task.id)) for task in snapshot.tasks), default=0)
@@ -89,7 +89,7 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> Text
         for task in snapshot.tasks:
             if task.host != host.name:
                 continue
-            text.append(f"  {LETTERS[task.state]} ", f"bold {colours[mood(task)]}")
+            text.append(f"  {LETTERS[task.state]} ", f"bold {colours[status_color(task)]}")
             text.append(f"{task.id!s:<{name_wide}}  {task.exit_text:<{how_wide}}")
             cpu, memory = host.usage.get(task.id, (None, None))
             load = "" if cpu is None else f"cpu {cpu * 100:>4.0f} %  memory {size(memory or 0):>7}"

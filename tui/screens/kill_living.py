@@ -16,12 +16,12 @@ from textual.widgets import Label, Static
 from launcher.errors import TfmuxError
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
+from tui.catalog import RunEntry
+from tui.format import StatusColor
 from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
-from tui.shelf import RunEntry
-from tui.widgets.colours import mood_colours
-from tui.words import Mood
+from tui.widgets.colours import status_colours
 
 _FRAME = 0.1
 
@@ -97,18 +97,18 @@ class KillLiving(ModalScreen[None]):
             title, hint = "Receipts", "Esc back"
         self.query_one("#title", Label).update(title)
         self.query_one("#hint", Label).update(hint)
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         text = Text()
         for entry in self._runs:
             self._tell(text, entry, colours)
         self.query_one("#runs", Static).update(text)
 
-    def _tell(self, text: Text, entry: RunEntry, colours: dict[Mood, str]) -> None:
+    def _tell(self, text: Text, entry: RunEntry, colours: dict[StatusColor, str]) -> None:
         name = entry.summary.run_id
         text.append(f"{name}\n", "bold")
         session = self._started.get(name)
         if name in self._failed:
-            text.append(f"  {self._failed[name]}\n", colours[Mood.BAD])
+            text.append(f"  {self._failed[name]}\n", colours[StatusColor.BAD])
         elif session is None and not self._killing:
             hosts = entry.living.hosts if entry.living else ()
             for host in hosts:
@@ -119,7 +119,7 @@ class KillLiving(ModalScreen[None]):
                 text.append(f"  {tended or 'its hosts have not answered yet'}\n", "dim")
         elif session is None or session.snapshot().state is not RunPhase.ENDED:
             alive = sum(t.state.live for t in session.snapshot().tasks) if session else 0
-            text.append(f"  ending, {alive} tasks alive\n", colours[Mood.BUSY])
+            text.append(f"  ending, {alive} tasks alive\n", colours[StatusColor.BUSY])
         else:
             text.append("  ")
             text.append_text(receipt_text(session.snapshot(), colours))

@@ -18,10 +18,10 @@ from launcher.run.snapshot import TaskView
 from launcher.session.control import RunControl
 from launcher.store.metrics import Point
 from tui.curves import Curve, curve, rates, resampled, smoothed, value_at
+from tui.format import clock, figure, thousands
 from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
-from tui.words import clock, figure, thousands
 
 if TYPE_CHECKING:
     from textual_plotext import PlotextPlot

@@ -1,9 +1,8 @@
-"""Cells in rows, with titles and a cursor; what is wrong stands below its row."""
+"""Grid of cells with titles and a cursor; problems are shown below their row."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -16,35 +15,14 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-GAP = 2
+from tui.cells import GAP, Cell, Row, cut
+from tui.format import StatusColor
+
 WIDEST = 44
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One cell: what stands in it, or (dimmed) what holds where nothing stands."""
-
-    text: str
-    default: str = ""
-    problem: str = ""
-    fixed: bool = False
-    """It cannot be edited."""
-    mood: str = ""
-    """How it is coloured: `good`, `busy`, `bad`, or not at all."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row; `key` tells it from the others."""
-
-    key: str
-    cells: tuple[Cell, ...]
-    problem: str = ""
-    """What is wrong with none of its cells in particular."""
-
-
 class CellGrid(ScrollView, can_focus=True):
-    """The cells. The title row and the first column stay when the rest scrolls."""
+    """A grid whose title row and first column stay when the rest scrolls."""
 
     DEFAULT_CSS = """
     CellGrid { height: 1fr; background: $background; scrollbar-size: 0 1; }
@@ -52,9 +30,9 @@ class CellGrid(ScrollView, can_focus=True):
     CellGrid .cells--row { background: $boost; }
     CellGrid .cells--cursor { background: $primary; color: $text; text-style: bold; }
     CellGrid .cells--default { color: $text-disabled; }
-    CellGrid .cells--problem { color: $mood-bad; }
-    CellGrid .cells--busy { color: $mood-busy; }
-    CellGrid .cells--good { color: $mood-good; }
+    CellGrid .cells--problem { color: $status-bad; }
+    CellGrid .cells--busy { color: $status-busy; }
+    CellGrid .cells--good { color: $status-good; }
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "cells--title",
@@ -86,7 +64,7 @@ class CellGrid(ScrollView, can_focus=True):
         """Enter, or a click on the cell under the cursor."""
 
     def __init__(self, nothing: str, first: int, widest: int = WIDEST) -> None:
-        """`nothing` is shown where there are no rows; `first` is the first column that the
+        """`nothing` is shown while there are no rows; `first` is the first column that the
         cursor goes to; `widest` limits the width of all columns but the last."""
         super().__init__()
         self._widest = widest
@@ -101,7 +79,7 @@ class CellGrid(ScrollView, can_focus=True):
         """Row and problem of each line below the titles; an empty problem is the row itself."""
 
     def show(self, titles: Sequence[str], rows: Sequence[Row]) -> None:
-        """Shows rows; the cursor stays where it was, or on its row's key."""
+        """Shows rows; the cursor stays on its row's key, otherwise where it was."""
         key = self.rows[self.row].key if self.rows else None
         self.titles, self.rows = tuple(titles), tuple(rows)
         keys = [row.key for row in self.rows]
@@ -114,12 +92,12 @@ class CellGrid(ScrollView, can_focus=True):
         self._widths = []
         for number, title in enumerate(self.titles):
             texts = [
-                min(self._widest, cell_len(_shown(row.cells[number]))) for row in self.rows[:200]
+                min(self._widest, cell_len(row.cells[number].shown)) for row in self.rows[:200]
             ]
             self._widths.append(max([cell_len(title), 4, *texts]))
         if self._widths and self.size.width:  # the last column may have what is left
             free = self.size.width - sum(self._widths) - GAP * len(self._widths)
-            last = [cell_len(_shown(row.cells[-1])) for row in self.rows[:200]]
+            last = [cell_len(row.cells[-1].shown) for row in self.rows[:200]]
             self._widths[-1] += max(0, min(free, max([0, *last]) - self._widths[-1]))
         self._lines = []
         for number, row in enumerate(self.rows):
@@ -137,7 +115,7 @@ class CellGrid(ScrollView, can_focus=True):
 
     @property
     def row(self) -> int:
-        """The cursor's row: always one of those that are shown, 0 where there are none."""
+        """The cursor's row, always one that is shown; 0 if there is none."""
         return min(self._row, max(0, len(self.rows) - 1))
 
     @row.setter
@@ -146,7 +124,7 @@ class CellGrid(ScrollView, can_focus=True):
 
     @property
     def column(self) -> int:
-        """The cursor's column: always one of those that are shown."""
+        """The cursor's column, always one that is shown."""
         return max(self._first, min(self._column, len(self.titles) - 1))
 
     @column.setter
@@ -159,7 +137,7 @@ class CellGrid(ScrollView, can_focus=True):
         return self.rows[self.row].cells[self.column] if self.rows else None
 
     def go_to(self, row: int, column: int) -> None:
-        """Puts the cursor somewhere and brings it into sight."""
+        """Moves the cursor to a cell and scrolls it into view."""
         self.row = min(row, len(self.rows) - 1)
         self.column = min(column, len(self.titles) - 1)
         region = self.region_of(self.row, self.column)
@@ -176,13 +154,13 @@ class CellGrid(ScrollView, can_focus=True):
         self.post_message(self.Moved())
 
     def region_of(self, row: int, column: int) -> Region:
-        """Where a cell stands, not scrolled."""
+        """Region of a cell, not scrolled."""
         x = sum(self._widths[:column]) + GAP * column
         y = 1 + next((i for i, line in enumerate(self._lines) if line == (row, "")), 0)
         return Region(x, y, self._widths[column] if self._widths else 0, 1)
 
     def seen_at(self, row: int, column: int) -> tuple[int, int]:
-        """Where a cell is on the widget, as scrolled."""
+        """Offset of a cell within the widget, as scrolled."""
         region = self.region_of(row, column)
         x = region.x - (self.scroll_offset.x if column else 0)
         return x, region.y - self.scroll_offset.y
@@ -196,20 +174,20 @@ class CellGrid(ScrollView, can_focus=True):
         self.go_to(self.row + pages * max(1, self.size.height - 2), self.column)
 
     def action_edge(self, side: int) -> None:
-        """To the first or last column."""
+        """Moves to the first or last column."""
         self.go_to(self.row, 0 if side < 0 else len(self.titles) - 1)
 
     def action_ends(self, side: int) -> None:
-        """To the first or last row."""
+        """Moves to the first or last row."""
         self.go_to(0 if side < 0 else len(self.rows) - 1, self.column)
 
     def action_edit(self) -> None:
-        """Edits the cell."""
+        """Asks for the cell to be edited."""
         if self.rows:
             self.post_message(self.Chosen())
 
     def on_click(self, event: events.Click) -> None:
-        """Chooses a cell, and edits the one that is chosen."""
+        """Moves to a cell; edits it if the cursor is there already."""
         y = event.y + self.scroll_offset.y - 1
         if event.y < 1 or not 0 <= y < len(self._lines):
             return
@@ -228,7 +206,7 @@ class CellGrid(ScrollView, can_focus=True):
             self.go_to(row, column)
 
     def render_line(self, y: int) -> Strip:
-        """One line: titles on top, whatever is scrolled below."""
+        """One line: the titles, or what is scrolled to there."""
         width = self.size.width
         base = self.rich_style
         if y == 0:
@@ -248,7 +226,7 @@ class CellGrid(ScrollView, can_focus=True):
         here = row == self.row
         line = self.get_component_rich_style("cells--row") if here else base
         cells = [
-            (_shown(cell), self._style(cell, line, here and column == self.column))
+            (cell.shown, self._style(cell, line, here and column == self.column))
             for column, cell in enumerate(self.rows[row].cells)
         ]
         return self._strip(cells, line, width)
@@ -256,9 +234,9 @@ class CellGrid(ScrollView, can_focus=True):
     def _style(self, cell: Cell, line: Style, cursor: bool) -> Style:
         if cursor and self.has_focus:
             return self.get_component_rich_style("cells--cursor")
-        if cell.mood in ("busy", "good"):
-            return line + Style(color=self.get_component_rich_style(f"cells--{cell.mood}").color)
-        if cell.problem or cell.mood:
+        if cell.color in (StatusColor.BUSY, StatusColor.GOOD):
+            return line + Style(color=self.get_component_rich_style(f"cells--{cell.color}").color)
+        if cell.problem or cell.color:
             return line + Style(
                 color=self.get_component_rich_style("cells--problem").color, bold=True
             )
@@ -269,19 +247,9 @@ class CellGrid(ScrollView, can_focus=True):
     def _strip(self, cells: Sequence[tuple[str, Style]], gap: Style, width: int) -> Strip:
         segments = []
         for (text, style), wide in zip(cells, self._widths, strict=True):
-            segments.append(Segment(_cut(text, wide), style))
+            segments.append(Segment(cut(text, wide), style))
             segments.append(Segment(" " * GAP, gap))
         fixed = Strip(segments[:2])
         rest = Strip(segments[2:]).crop(self.scroll_offset.x)
         strip = Strip.join([fixed, rest])
         return strip.extend_cell_length(width, gap).crop(0, width)
-
-
-def _shown(cell: Cell) -> str:
-    return cell.text or cell.default
-
-
-def _cut(text: str, width: int) -> str:
-    if cell_len(text) > width:
-        text = set_cell_size(text, width - 1) + "…"
-    return set_cell_size(text, width)

@@ -11,7 +11,7 @@ from typing import Any
 from textual.app import App
 from textual.color import Color, ColorParseError
 
-from tui.words import Mood
+from tui.format import StatusColor
 
 
 def theme_colour(app: App[Any], name: str) -> str:
@@ -27,6 +27,6 @@ def theme_colour(app: App[Any], name: str) -> str:
     return colour.rich_color.name
 
 
-def mood_colours(app: App[Any]) -> dict[Mood, str]:
-    """The theme's colour of each mood."""
-    return {mood: theme_colour(app, f"mood-{mood}") for mood in Mood}
+def status_colours(app: App[Any]) -> dict[StatusColor, str]:
+    """The theme's colour of each status."""
+    return {color: theme_colour(app, f"status-{color}") for color in StatusColor}

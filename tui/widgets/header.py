@@ -9,10 +9,10 @@ from textual.widget import Widget
 
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
+from tui.format import StatusColor, age, bar, clock, figure, status_color, thousands
 from tui.outcome import failure_hint
 from tui.standing import fact, standings
-from tui.widgets.colours import mood_colours
-from tui.words import Mood, age, bar, clock, figure, mood, thousands
+from tui.widgets.colours import status_colours
 
 from .fit import Part, fit
 
@@ -50,20 +50,22 @@ class RunHeader(Widget):
     def _make(self) -> Text:
         if self._snapshot is None:
             return Text()
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         parts = header_parts(self._snapshot, time.time(), colours)
         if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
             if self._stalled:
-                style = f"bold {colours[Mood.BAD]}"
+                style = f"bold {colours[StatusColor.BAD]}"
                 parts.insert(1, Part(1, f"⚠ {self._stalled} stalled", style))
             if self._trouble:
-                parts.append(Part(2, self._trouble, f"bold {colours[Mood.BUSY]}"))
+                parts.append(Part(2, self._trouble, f"bold {colours[StatusColor.BUSY]}"))
         return fit(parts, self.size.width)
 
 
-def header_parts(snapshot: Snapshot, now: float, colours: dict[Mood, str]) -> list[Part]:
+def header_parts(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) -> list[Part]:
     """What the header says, with what matters most first in rank."""
-    bad, busy, good = (f"bold {colours[m]}" for m in (Mood.BAD, Mood.BUSY, Mood.GOOD))
+    bad, busy, good = (
+        f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY, StatusColor.GOOD)
+    )
     parts = [Part(7, snapshot.name, "bold")]
     if snapshot.state is RunPhase.KILLING:
         left = max(0.0, (snapshot.kill_deadline or now) - now)
@@ -101,7 +103,7 @@ def _jobs(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
         jobs.setdefault(task.id.job, []).append(task)
     for job, tasks in jobs.items():
         up = sum(task.state in _UP for task in tasks)
-        wrong = sum(mood(task) is Mood.BAD for task in tasks)
+        wrong = sum(status_color(task) is StatusColor.BAD for task in tasks)
         name = job if job in ("ps", "chief") or len(tasks) == 1 else f"{job}s"
         count = "" if job == "chief" else f" {up}/{len(tasks)}"
         mark = f" ⚠{wrong}" if wrong else " ✓" if up == len(tasks) else ""
@@ -110,7 +112,7 @@ def _jobs(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
         parts.append(Part(rank, f"{name}{count}{mark}", style))
         if job != "chief" and tasks[0].is_chief:
             chief = tasks[0]
-            wrong_chief = mood(chief) is Mood.BAD
+            wrong_chief = status_color(chief) is StatusColor.BAD
             text = " ⚠" if wrong_chief else " ✓" if chief.state in _UP else f" {chief.state}"
             parts.insert(len(parts) - 1, Part(6, f"chief{text}", bad if wrong_chief else ""))
     return parts

@@ -18,11 +18,11 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from tui.format import thousands
 from tui.log.rows import wrapped
 from tui.log.sanitise import Attr, Look, Piece, visible
 from tui.log.view import LogView
 from tui.log.viewport import Viewport
-from tui.words import thousands
 
 from .paint import Painter
 from .titles import TitlePart

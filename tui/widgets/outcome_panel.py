@@ -6,7 +6,7 @@ from textual.widgets import Static
 
 from launcher.run.snapshot import Snapshot
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
-from tui.widgets.colours import mood_colours
+from tui.widgets.colours import status_colours
 
 TALL = 36
 MANY, FEW = 5, 2
@@ -19,7 +19,7 @@ class OutcomePanel(Static):
     def show(self, snapshot: Snapshot) -> None:
         """Says how it ended; the last lines of a failure are kept few, its pane has them all."""
         tail = MANY if self.app.size.height >= TALL else FEW
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         failure = failure_text(snapshot, colours, tail)
         receipt = receipt_text(snapshot, colours)
         self.update(paragraphs(headline(snapshot, colours), failure, receipt))

@@ -8,9 +8,9 @@ from textual.widget import Widget
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
+from tui.format import LETTERS, status_color
 from tui.widgets.chosen import TaskChosen
-from tui.widgets.colours import mood_colours, theme_colour
-from tui.words import LETTERS, mood
+from tui.widgets.colours import status_colours, theme_colour
 
 MAX_ROWS = 4
 
@@ -80,11 +80,11 @@ class StatusStrip(Widget):
         if self._snapshot is None:
             return row
         self._places.clear()
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         styles = {}
         lit = theme_colour(self.app, "primary-muted")
         for task in self._snapshot.tasks:
-            style = f"bold {colours[mood(task)]}"
+            style = f"bold {colours[status_color(task)]}"
             styles[task.id] = f"{style} on {lit}" if task.id == self._focused else style
         if self._named(self.size.width):
             for task in self._snapshot.tasks:

@@ -10,9 +10,9 @@ from textual.widget import Widget
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
+from tui.format import LETTERS, age, status_color, thousands
 from tui.widgets.chosen import TaskChosen
-from tui.widgets.colours import mood_colours
-from tui.words import LETTERS, age, mood, thousands
+from tui.widgets.colours import status_colours
 
 
 class TaskList(Widget):
@@ -50,7 +50,7 @@ class TaskList(Widget):
         height, width = max(1, self.size.height), self.size.width
         self._first = min(self._first, at, max(0, len(tasks) - height))
         self._first = max(self._first, at - height + 1)
-        colours = mood_colours(self.app)
+        colours = status_colours(self.app)
         for task in tasks[self._first : self._first + height]:
             mark = "▸" if task.id == self._focused else " "
             box = ("○ " if task.id in self._hidden else "● ") if self._boxes else ""
@@ -58,7 +58,7 @@ class TaskList(Widget):
             if task.last_output and task.state.live:
                 right += f" {age(self._now - task.last_output):>6}"
             row = Text(f"{mark}{box}{LETTERS[task.state]} {task.id} ", no_wrap=True)
-            row.stylize(f"bold {colours[mood(task)]}", len(mark + box), len(mark + box) + 1)
+            row.stylize(f"bold {colours[status_color(task)]}", len(mark + box), len(mark + box) + 1)
             room = width - row.cell_len - len(right) - 1
             if room < 0:
                 right, room = "", max(0, width - row.cell_len - 1)

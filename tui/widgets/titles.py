@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from launcher.run.snapshot import TaskView
-from tui.words import Mood, age, figure, mood, thousands
+from tui.format import StatusColor, age, figure, status_color, thousands
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_CELLS = 12
@@ -31,9 +31,9 @@ def task_title(
     if pinned:
         parts.append(TitlePart(6, " ⌖", "title"))
     if stalled is not None:
-        parts.append(TitlePart(1, f"  ⚠ no step for {age(stalled)}", Mood.BAD))
+        parts.append(TitlePart(1, f"  ⚠ no step for {age(stalled)}", StatusColor.BAD))
     else:
-        parts.append(TitlePart(1, f"  {task.exit_text}", mood(task)))
+        parts.append(TitlePart(1, f"  {task.exit_text}", status_color(task)))
     if task.attempt > 1:
         parts.append(TitlePart(2, f"  try {task.attempt}", "title"))
     if task.step is not None:

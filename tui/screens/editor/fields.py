@@ -1,10 +1,15 @@
-"""The fields of the editor's tables: which key, how it is written, what it is for."""
+"""Fields of the editor's tables, derived from the documented keys of the cluster file.
+
+Made when an editor opens, not when the program starts: the JSON Schema behind them takes time.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from tui.screens.editor.kinds import (
+from launcher.cluster.reference import KeyReference, keys, plain
+from tui.screens.editor.cell_codecs import (
     ENV,
     FLAG,
     NUMBER,
@@ -13,8 +18,20 @@ from tui.screens.editor.kinds import (
     TASKS,
     TEXT,
     WORDS,
-    Kind,
+    CellCodec,
 )
+
+_BY_NAME = {"tasks": TASKS, "ready": READY, "order": ORDER}
+_BY_TYPE = {
+    "string": TEXT,
+    "integer": NUMBER,
+    "number": NUMBER,
+    "boolean": FLAG,
+    "array": WORDS,
+    "object": ENV,
+}
+_READY_WORDS = ("listening", "started", "log ", "after ")
+_COMPLETIONS = {"ssh": "ssh", "jump": "ssh", "tasks": "tasks"}
 
 
 @dataclass(frozen=True)
@@ -23,106 +40,48 @@ class Field:
 
     title: str
     path: tuple[str, ...]
-    kind: Kind
+    codec: CellCodec
     about: str
     default: str = ""
-    """What holds when the key is not there."""
+    """What holds without the key."""
     choices: tuple[str, ...] = ()
-    complete: str = ""
-    """What its completion knows besides the choices: `ssh`, `hosts`, `tasks`."""
+    completion: str = ""
+    """Source of completions besides the choices: `ssh`, `hosts`, `tasks`."""
 
 
-_YES_NO = ("yes", "no")
+def _field(key: KeyReference, path: tuple[str, ...], title: str) -> Field:
+    codec = _BY_NAME.get(key.name) or _BY_TYPE[key.schema["type"]]
+    about = f"{key.brief} ({codec.form})" if codec.form else key.brief
+    default = plain(key.default).strip('"')
+    choices = _READY_WORDS if codec is READY else key.choices
+    completion = _COMPLETIONS.get(key.name, "")
+    return Field(title.replace("_", " "), path, codec, about, default, choices, completion)
 
-HOST = (
-    Field("host", (), TEXT, "its name in this file"),
-    Field("ssh", ("ssh",), TEXT, "user@host:port, or an alias of ~/.ssh/config", complete="ssh"),
-    Field("address", ("address",), TEXT, "what the other hosts call it", "the SSH host name"),
-    Field("python", ("python",), TEXT, "for {python} and the agent", "python3"),
-    Field("gpus", ("gpus",), NUMBER, "how many it has", "as found"),
-    Field("identity", ("identity",), TEXT, "the private key's file", "as ssh does"),
-    Field("jump", ("jump",), TEXT, "user@host:port to go through", "as ssh does", complete="ssh"),
-    Field("known_hosts", ("known_hosts",), TEXT, "a file of host keys", "as ssh does"),
-    Field("env", ("env",), ENV, "NAME=value … for the tasks on this host"),
-)
 
-JOB = (
-    Field("job", (), TEXT, "ps, worker, chief, evaluator, or any name"),
-    Field(
-        "tasks",
-        ("tasks",),
-        TASKS,
-        "host:port, … ; tf[1-4]:2222 and tf1:auto*5 stand for many; or a TF_CONFIG",
-        complete="tasks",
-    ),
-    Field("command", ("command",), WORDS, "what each task runs", "the one of the run"),
-    Field("env", ("env",), ENV, "NAME=value … for its tasks"),
-    Field("gpus", ("gpus",), NUMBER, "GPUs for each task", "its share"),
-    Field(
-        "ready",
-        ("ready",),
-        READY,
-        "listening, started, log REGEX, or after SECONDS",
-        "listening",
-        ("listening", "started", "log ", "after "),
-    ),
-    Field("in cluster", ("in_cluster",), FLAG, "part of the cluster spec", "yes", _YES_NO),
-    Field("forward", ("forward",), FLAG, "forward its port to this machine", "no", _YES_NO),
-    Field("max restarts", ("max_restarts",), NUMBER, "restarts of each task", "as the run says"),
-    Field("setup", ("setup",), TEXT, "a shell line before each task: conda activate tf"),
-    Field("data", ("data",), WORDS, "directories to bring to its hosts"),
-    Field("collect", ("collect",), WORDS, "directories to bring back at the end"),
-    Field("prepare", ("prepare",), WORDS, "commands run once per host"),
-    Field("env from", ("env_from",), WORDS, "names of this shell's variables to hand on"),
-    Field("pty", ("pty",), FLAG, "give it a terminal", "as the run says", _YES_NO),
-    Field("log limit", ("log_limit",), NUMBER, "bytes of log a task", "as the run says"),
-)
+@cache
+def host_fields() -> tuple[Field, ...]:
+    """Columns of the table of hosts."""
+    return (Field("host", (), TEXT, "its name in this file"), *_columns("hosts"))
 
-RUN = (
-    Field("name", ("name",), TEXT, "the cluster's name", "the file's"),
-    Field("command", ("run", "command"), WORDS, "what tasks run whose job says nothing else"),
-    Field("workdir", ("run", "workdir"), TEXT, 'directory to copy to the hosts; "" is none', "."),
-    Field("logdir", ("run", "logdir"), TEXT, "on each host", "~/tfmux-logs/{name}/{run_id}"),
-    Field("env", ("run", "env"), ENV, "NAME=value … for every task"),
-    Field("order", ("start", "order"), ORDER, "ps > worker:0 > worker", "ps > chief > the rest"),
-    Field("start timeout", ("start", "timeout"), NUMBER, "seconds until ready", "120"),
-    Field("success", ("run", "success"), TEXT, "whose exit 0 counts", "chief", ("chief", "all")),
-    Field(
-        "on failure",
-        ("run", "on_failure"),
-        TEXT,
-        "when a task fails",
-        "stop",
-        ("stop", "keep", "restart"),
-    ),
-    Field("max restarts", ("run", "max_restarts"), NUMBER, "restarts of each task", "3"),
-    Field(
-        "on disconnect",
-        ("run", "on_disconnect"),
-        TEXT,
-        "when a host loses the launcher",
-        "stop",
-        ("stop", "keep"),
-    ),
-    Field(
-        "on hangup",
-        ("run", "on_hangup"),
-        TEXT,
-        "when its terminal is closed or tfmux is killed",
-        "kill",
-        ("kill", "detach"),
-    ),
-    Field("lease", ("run", "lease"), NUMBER, "seconds a host waits for a lost launcher", "600"),
-    Field("grace", ("run", "grace"), NUMBER, "seconds between TERM and KILL", "10"),
-    Field("finish timeout", ("run", "finish_timeout"), NUMBER, "silent seconds at the end", "60"),
-    Field("total steps", ("metrics", "total"), NUMBER, "makes the step a progress bar"),
-    Field("metrics", ("metrics", "pattern"), TEXT, r"regex with (?P<step>\d+)", "known forms"),
-    Field("exclude", ("run", "exclude"), WORDS, "not to be copied, beside .gitignore"),
-    Field("data", ("run", "data"), WORDS, "directories to bring to every host"),
-    Field("collect", ("run", "collect"), WORDS, "directories to bring back at the end"),
-    Field("prepare", ("run", "prepare"), WORDS, "commands run once per host"),
-    Field("setup", ("run", "setup"), TEXT, "a shell line before each task: conda activate tf"),
-    Field("env from", ("run", "env_from"), WORDS, "names of this shell's variables to hand on"),
-    Field("pty", ("run", "pty"), FLAG, "give tasks a terminal", "no", _YES_NO),
-    Field("log limit", ("run", "log_limit"), NUMBER, "bytes of log a task", "10 GiB"),
-)
+
+@cache
+def job_fields() -> tuple[Field, ...]:
+    """Columns of the table of jobs."""
+    name = Field("job", (), TEXT, "ps, worker, chief, evaluator, or any name")
+    return (name, *_columns("jobs"))
+
+
+@cache
+def run_fields() -> tuple[Field, ...]:
+    """Rows of the table of everything else."""
+    top = (_field(key, (key.name,), key.name) for key in keys(""))
+    return (*top, *_rows("run"), *_rows("start", "start "), *_rows("metrics", "metrics "))
+
+
+def _columns(table: str) -> list[Field]:
+    return [_field(key, (key.name,), key.name) for key in keys(table)]
+
+
+def _rows(table: str, prefix: str = "") -> list[Field]:
+    found = (key for key in keys(table) if (table, key.name) != ("start", "ready"))
+    return [_field(key, (table, key.name), prefix + key.name) for key in found]

@@ -1,168 +1,126 @@
-"""The editor's file: its text, the disk, saving, and launching what it says."""
+"""Commands on the editor's file: save, reload, leave, check, launch."""
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
-from textual import on, work
-from textual.widgets import TextArea
+from textual.screen import Screen
 
 from launcher.cluster import library
-from launcher.cluster.draft import FileStatus, parse
+from launcher.cluster.draft import FileStatus
 from launcher.cluster.file import loads
 from launcher.cluster.library import SaveError
 from launcher.errors import TfmuxError
-from tui.screens.ask import AskText, Choose
-from tui.screens.editor.shown import PAUSE, ShownDraft
-from tui.screens.page import OpenRun
-from tui.screens.preflight import PreflightScreen
+from launcher.session.control import RunControl
+from tui.screens.ask import AskText, Choose, ask
+from tui.screens.editor.state import EditorState
+from tui.screens.prompts import Asker
+from tui.sessions import Sessions
 
 
-class FileActions(ShownDraft):
-    """The part of the editor that works on the file as a whole."""
+class FileActions:
+    """File commands of one editor; dialogs are awaited, so they run in Textual workers."""
 
-    # the text
+    def __init__(
+        self, screen: Screen[None], state: EditorState, changed: Callable[[], None]
+    ) -> None:
+        """`changed` shows the draft after it was saved or reloaded."""
+        self._screen = screen
+        self._state = state
+        self._changed = changed
 
-    @on(TextArea.Changed)
-    def _text_changed(self, event: TextArea.Changed) -> None:
-        if self._draft is not None and event.text_area.text != self.draft.now.text:
-            self._check_text()
-
-    @work(exclusive=True, group="check")
-    async def _check_text(self) -> None:
-        await asyncio.sleep(PAUSE)
-        self._take_text()
-
-    def _take_text(self) -> None:
-        area = self.query_one(TextArea)
-        if area.text != self.draft.now.text:
-            self.draft.edit(parse(area.text, self.draft.path), "text")
-            self._show_all(file_too=False)
-
-    # the disk
-
-    def _look_at_disk(self) -> None:
-        disk = self.draft.file_status()
-        if disk is self._told_disk or not self.is_current:
+    async def check_disk(self) -> None:
+        """Tells, once, that the file was deleted or changed on disk."""
+        disk = self._state.draft.file_status()
+        if disk is self._state.reported_disk:
             return
-        self._told_disk = disk
+        self._state.reported_disk = disk
         if disk is FileStatus.DELETED:
-            self.notify("the file is gone from the disk; saving writes it anew", timeout=10)
+            self._screen.notify("the file was deleted; saving creates it again", timeout=10)
         elif disk is FileStatus.CHANGED:
-            self._ask_about_disk()
+            await self._resolve("overwrite the file when saving")
 
-    def _ask_about_disk(self, then_save: bool = False) -> None:
-        def answered(key: str | None) -> None:
-            if key == "r":
-                try:
-                    self.draft.reload()
-                except SaveError as error:
-                    self.notify(str(error), severity="error")
-                self._told_disk = FileStatus.UNCHANGED
-                self._show_all()
-            elif key == "k":
-                self.draft.accept_disk()
-                self._told_disk = FileStatus.UNCHANGED
-                self._show_title(self.draft.now)
-                if then_save:
-                    self._save()
-
-        what = "replace it when saving" if not then_save else "replace it now"
-        choices = [("r", "Read it again; u brings the text from here back")]
-        choices += [("k", f"Keep the text from here, and {what}")]
-        self.app.push_screen(Choose("The file was changed by someone else", choices), answered)
-
-    def action_save(self) -> None:
-        """Saves; a file that someone else has changed meanwhile is asked about."""
-        self._take_text()
-        if self.draft.file_status() is FileStatus.CHANGED:
-            self._ask_about_disk(then_save=True)
+    async def _resolve(self, keep: str) -> bool:
+        """Asks whether the text on disk or the one here is to be kept; True if the one here."""
+        choices = [
+            ("r", "Reload the file; undo restores the text from here"),
+            ("k", f"Keep the text from here, and {keep}"),
+        ]
+        dialog = Choose("The file has changed on disk", choices)
+        answer = await ask(self._screen, dialog)
+        draft = self._state.draft
+        if answer == "r":
+            try:
+                draft.reload()
+            except SaveError as error:
+                self._error("Not reloaded", error)
+        elif answer == "k":
+            draft.accept_disk()
         else:
-            self._save()
-
-    def _save(self, path: Path | None = None) -> bool:
-        try:
-            self.draft.save(path)
-        except SaveError as error:
-            self.notify(str(error), title="Not saved", severity="error", timeout=12)
             return False
-        self._told_disk = FileStatus.UNCHANGED
-        self.notify(f"saved in {self.draft.path}", timeout=3)
-        self._show_all()
+        self._state.reported_disk = FileStatus.UNCHANGED
+        self._changed()
+        return answer == "k"
+
+    async def save(self) -> None:
+        """Saves; asks first if the file has changed on disk."""
+        if self._state.draft.file_status() is not FileStatus.CHANGED or await self._resolve(
+            "overwrite it now"
+        ):
+            self._write()
+
+    def _write(self, path: Path | None = None) -> bool:
+        try:
+            self._state.draft.save(path)
+        except SaveError as error:
+            self._error("Not saved", error)
+            return False
+        self._state.reported_disk = FileStatus.UNCHANGED
+        self._screen.notify(f"saved in {self._state.draft.path}", timeout=3, markup=False)
+        self._changed()
         return True
 
-    def action_save_as(self) -> None:
+    async def save_as(self) -> None:
         """Saves under another name among the saved clusters, or in another file."""
+        start = library.free_name(self._state.draft.path.stem)
+        dialog = AskText("Save as", start, _name_problem, "a name, or the path of a .toml file")
+        answer = await ask(self._screen, dialog)
+        if answer is not None:
+            self._write_as(answer)
 
-        def named(answer: str | None) -> None:
-            if answer is None:
-                return
-            path = Path(answer).expanduser() if _is_path(answer) else library.path_of(answer)
-            if path.exists() and path != self.draft.path:
-                self.notify(f"{path} is there already: choose another name", severity="error")
-                return
-            self._save(path)
-
-        def wrong(answer: str) -> str:
-            return "" if _is_path(answer) else library.name_problem(answer)
-
-        start = library.free_name(self.draft.path.stem)
-        dialog = AskText("Save as", start, wrong, "a name, or the path of a .toml file")
-        self.app.push_screen(dialog, named)
-
-    # leaving and launching
-
-    def action_back(self) -> None:
-        """From the text to the tables, from there home."""
-        if self._page == "file":
-            self._take_text()
-            if self.draft.now.document is not None:
-                self.action_page("hosts")
-                return
-        self.leave()
-
-    def leave(self) -> None:
-        """Asks about what is not saved."""
-        if self._draft is None:
-            self.app.pop_screen()
+    def _write_as(self, answer: str) -> None:
+        path = Path(answer).expanduser() if _is_path(answer) else library.path_of(answer)
+        if path.exists() and path != self._state.draft.path:
+            self._error("Not saved", f"{path} already exists: choose another name")
             return
-        self._take_text()
-        if not self.draft.modified:
-            self.app.pop_screen()
-            return
+        self._write(path)
 
-        def answered(key: str | None) -> None:
-            if key == "d" or (key == "s" and self._save()):
-                self.app.pop_screen()
-
+    async def may_leave(self) -> bool:
+        """Asks what to do with unsaved changes; True if the editor may be left."""
+        if not self._state.draft.modified:
+            return True
         choices = [("s", "Save and leave"), ("d", "Leave without saving")]
-        self.app.push_screen(Choose("This is not saved", choices), answered)
+        answer = await ask(self._screen, Choose("Unsaved changes", choices))
+        return answer == "d" or (answer == "s" and self._write())
 
-    def action_test(self) -> None:
-        """Looks at every host, and starts nothing."""
-        self._take_text()
-        if self.draft.now.cluster is None:
-            self.notify("first make the file right: e shows what is wrong", severity="warning")
-            return
-        self.app.push_screen(
-            PreflightScreen(self.draft.now.cluster, self.draft.path, self.sessions, self.asker)
-        )
-
-    def action_launch(self) -> None:
-        """Launches what is on the screen, saved or not."""
-        self._take_text()
-        text = self.draft.now.text
+    def launch(self, sessions: Sessions, asker: Asker) -> RunControl | None:
+        """Launches the draft, saved or not; None if it cannot be launched."""
+        draft = self._state.draft
         try:
-            base = self.draft.path.absolute().parent
-            cluster = loads(text, str(self.draft.path), base, for_launch=True)
-            session = self.sessions.launch(cluster, text, self.asker)
+            base = draft.path.absolute().parent
+            cluster = loads(draft.now.text, str(draft.path), base, for_launch=True)
+            return sessions.launch(cluster, draft.now.text, asker)
         except (TfmuxError, OSError) as error:
-            self.notify(
-                str(error), title="Not launched", severity="error", timeout=12, markup=False
-            )
-            return
-        self.post_message(OpenRun(session))
+            self._error("Not launched", error)
+            return None
+
+    def _error(self, title: str, error: Exception | str) -> None:
+        self._screen.notify(str(error), title=title, severity="error", timeout=12, markup=False)
+
+
+def _name_problem(answer: str) -> str:
+    return "" if _is_path(answer) else library.name_problem(answer)
 
 
 def _is_path(answer: str) -> bool:

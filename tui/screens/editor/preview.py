@@ -1,4 +1,4 @@
-"""The live preview: the start order, and one task's exact command, environment and TF_CONFIG."""
+"""Plan preview: start order, and the exact command, environment and TF_CONFIG of one task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from launcher.cluster.spec import ready_value
 from launcher.errors import Problem
 from launcher.plan.plan import Plan, TaskPlan
-from tui.screens.editor.kinds import READY, line_of
+from tui.screens.editor.cell_codecs import READY, line_of
 from tui.widgets.colours import theme_colour
 
 _MOST_PROBLEMS = 20
@@ -46,13 +46,13 @@ class PlanPreview(Vertical):
             yield Static(id="task", markup=False)
 
     def show(self, plan: Plan | None, problems: Sequence[Problem]) -> None:
-        """Takes up a plan; None with the problems that stand in its way."""
+        """Shows a plan, or the problems because of which there is none."""
         self._plan = plan
         tasks = self.query_one(OptionList)
         tasks.display = plan is not None
         order = self.query_one("#order", Static)
         if plan is None:
-            order.update(self._wrong(problems))
+            order.update(self._problems(problems))
             self.query_one("#task", Static).update("")
             return
         order.update(self._order(plan))
@@ -63,7 +63,11 @@ class PlanPreview(Vertical):
             tasks.clear_options()
             tasks.add_options([Option(Text(name, no_wrap=True)) for name in names])
             tasks.highlighted = min(at or 0, len(names) - 1)
-        self._tell()
+        self._show_task()
+
+    def focus_tasks(self) -> None:
+        """Moves the focus to the list of tasks."""
+        self.screen.set_focus(self.query_one(OptionList))
 
     def go_to(self, task: str) -> None:
         """Shows one task, `worker:0`, when it is in the plan."""
@@ -73,14 +77,14 @@ class PlanPreview(Vertical):
                 self.query_one(OptionList).highlighted = names.index(task)
 
     @on(OptionList.OptionHighlighted)
-    def _tell(self) -> None:
+    def _show_task(self) -> None:
         at = self.query_one(OptionList).highlighted
         if self._plan is not None and at is not None and at < len(self._plan.tasks):
             self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
 
-    def _wrong(self, problems: Sequence[Problem]) -> Text:
-        colour = theme_colour(self.app, "mood-bad")
-        text = Text("no plan before this is right:\n", "dim")
+    def _problems(self, problems: Sequence[Problem]) -> Text:
+        colour = theme_colour(self.app, "status-bad")
+        text = Text("no plan until these problems are fixed:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
             text.append(f"⚠ {problem}\n", colour)
         return text

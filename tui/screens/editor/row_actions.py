@@ -1,123 +1,118 @@
-"""The editor's rows: adding, copying, deleting, pasting."""
+"""Commands on rows of the editor's tables: add, copy, delete, paste, define missing hosts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from textual.screen import Screen
+
 from launcher.cluster.edit import ClusterDocument
-from launcher.cluster.shorthand import ShorthandError, entries, hosts, spec
-from launcher.cluster.ssh_aliases import aliases
-from tui.screens.ask import AskText
+from launcher.cluster.shorthand import entries, spec
+from tui.screens.ask import AskText, ask
 from tui.screens.editor.completion import Completion
-from tui.screens.editor.sheets import add_missing, paste, undefined_hosts
-from tui.screens.editor.shown import ShownDraft
+from tui.screens.editor.document_edits import add_missing, all_tasks, put_spec
+from tui.screens.editor.state import EDIT_ERRORS, Change, EditorState
+from tui.screens.editor.table import EditTable
+from tui.screens.editor.table_models import many_problem
+from tui.screens.editor.tables import ClusterTables
 
-JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
 
+class RowActions:
+    """Row commands of one editor; dialogs are awaited, so they run in Textual workers."""
 
-class RowActions(ShownDraft):
-    """The part of the editor that works on rows."""
+    def __init__(
+        self,
+        screen: Screen[None],
+        state: EditorState,
+        tables: ClusterTables,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` shows the draft after an edit."""
+        self._screen = screen
+        self._state = state
+        self._tables = tables
+        self._changed = changed
 
-    def action_add(self) -> None:
-        """Adds hosts, a job, or tasks: many with one line."""
-        table, document = self._table, self.draft.now.document
-        if table is None or document is None:
+    def edit(self, change: Change) -> bool:
+        """Changes the document; shows an error and returns False if that is impossible."""
+        try:
+            self._state.edit(change)
+        except EDIT_ERRORS as error:
+            self._screen.notify(str(error), severity="error", timeout=10, markup=False)
+            return False
+        self._changed()
+        return True
+
+    async def add(self) -> None:
+        """Asks for a line, and adds the rows that it stands for."""
+        table, document = self._tables.focused, self._state.document
+        prompt = table.model.add_prompt(document) if table and document else None
+        if table is None or prompt is None:
             return
-        body = table.body
+        candidates = prompt.candidates
+        dialog = AskText(
+            prompt.title,
+            prompt.start,
+            prompt.problem,
+            prompt.about,
+            Completion(lambda _: candidates),
+        )
+        line = await ask(self._screen, dialog)
+        if line and self.edit(lambda d: table.model.add(d, line)):
+            self._go_to_last(table)
 
-        def add(line: str | None) -> None:
-            if not line:
-                return
-            match table.id:
-                case "hosts":
-                    self._try(lambda d: self._host.add(d, hosts(line)))
-                case "jobs":
-                    self._try(lambda d: self._job.add(d, line.strip()))
-                case "tasks":
-                    self._try(lambda d: self._tasks.add(d, entries(line)))
-            body.go_to(len(body.rows) - 1, body.column if table.id == "tasks" else 0)
+    def copy(self) -> None:
+        """Adds a row like the one under the cursor."""
+        table, document = self._tables.focused, self._state.document
+        if table is None or document is None or not table.body.rows:
+            return
+        try:
+            copied = table.model.copy(document, table.body.row)
+        except EDIT_ERRORS as error:
+            self._screen.notify(str(error), severity="error", timeout=10, markup=False)
+            return
+        if copied is not None and self.edit(lambda _: copied):
+            self._go_to_last(table)
 
-        match table.id:
-            case "hosts":
-                title, about = "Add hosts", "as you log in: root@tf[1-4], gpu7 — one line for many"
-                dialog = AskText(title, "", _expands, about, Completion(lambda _: aliases()))
-            case "jobs":
-                free = [name for name in JOB_NAMES if name not in document.table("jobs")]
-                about = f"its name, such as {', '.join(free[:4]) or 'helper'}"
-                dialog = AskText(
-                    "Add a job",
-                    next(iter(free), ""),
-                    lambda _: "",
-                    about,
-                    Completion(lambda _: free),
-                )
-            case "tasks":
-                about = "host:port, … ; tf[2-6]:2222 is five tasks, localhost:auto*5 too"
-                known = [f"{host}:" for host in document.table("hosts")]
-                start = self._tasks.next(document)
-                dialog = AskText(
-                    f"Add tasks to {self._tasks.job}",
-                    start,
-                    _expands,
-                    about,
-                    Completion(lambda _: known),
-                )
-            case _:
-                return
-        self.app.push_screen(dialog, add)
+    def _go_to_last(self, table: EditTable) -> None:
+        column = table.body.column if table is self._tables.tasks else 0
+        table.body.go_to(len(table.body.rows) - 1, column)
 
-    def action_copy_row(self) -> None:
-        """One more host or job like this."""
-        table = self._table
-        if table is not None and table.body.rows and table.id in ("hosts", "jobs"):
-            sheet = self._host if table.id == "hosts" else self._job
-            self._try(lambda d: sheet.copy(d, table.body.row))
-            table.body.go_to(len(table.body.rows) - 1, 0)
-
-    def action_remove(self) -> None:
-        """Deletes the row; u brings it back."""
-        table = self._table
+    def remove(self) -> None:
+        """Deletes the row under the cursor."""
+        table = self._tables.focused
         if table is not None and table.body.rows:
-            self._try(lambda d: self._sheet(table).remove(d, table.body.row))
+            self.edit(lambda d: table.model.remove(d, table.body.row))
 
-    def action_clear(self) -> None:
-        """Empties the cell."""
-        table = self._table
+    def clear(self) -> None:
+        """Empties the cell under the cursor."""
+        table = self._tables.focused
         if table is not None and table.body.rows:
             row, column = table.body.row, table.body.column
-            self._try(lambda d: self._sheet(table).put(d, row, column, ""))
+            self.edit(lambda d: table.model.put(d, row, column, ""))
 
-    def action_paste(self) -> None:
+    async def paste(self) -> None:
         """Asks for a cluster spec in any form, and makes jobs, tasks and hosts of it."""
-
-        def take(line: str | None) -> None:
-            if not line:
-                return
-
-            def change(document: ClusterDocument) -> ClusterDocument:
-                found = spec(line)
-                if found is None:
-                    job = self._tasks.job or "worker"
-                    found = {job: entries(line)}
-                return paste(document, found)
-
-            self._try(change)
-
+        job = self._tables.job or "worker"
         about = "a TF_CONFIG, ps=tf1:2222 worker=tf2:2222,tf3:2222, or tasks for "
-        about += f"{self._tasks.job or 'worker'}: tf1:2222,tf2:2222"
-        self.app.push_screen(AskText("Paste a cluster", "", _expands, about), take)
+        about += f"{job}: tf1:2222,tf2:2222"
+        dialog = AskText("Paste a cluster", "", _spec_problem, about)
+        line = await ask(self._screen, dialog)
+        if line:
+            self.edit(lambda d: _pasted(d, line, job))
 
-    def action_missing(self) -> None:
-        """Defines the hosts that tasks name and that are nowhere defined."""
-        missing = self._missing()
-        if missing:
-            self._try(lambda d: add_missing(d, undefined_hosts(d)))
-            self.notify(f"added {', '.join(missing[:8])}, each reached by its own name")
+    def define_missing(self) -> None:
+        """Defines the hosts that tasks name and the file does not."""
+        missing = self._state.missing_hosts()
+        if missing and self.edit(lambda d: add_missing(d, all_tasks(d))):
+            names = ", ".join(missing[:8])
+            self._screen.notify(f"added {names}; SSH logs in by these names", markup=False)
 
 
-def _expands(line: str) -> str:
-    """What is wrong with a line that stands for many entries."""
-    try:
-        if spec(line) is None:
-            entries(line)
-    except ShorthandError as error:
-        return str(error)
-    return ""
+def _pasted(document: ClusterDocument, line: str, job: str) -> ClusterDocument:
+    found = spec(line)
+    return put_spec(document, {job: entries(line)} if found is None else found)
+
+
+def _spec_problem(line: str) -> str:
+    return many_problem(line, lambda text: spec(text) or entries(text))

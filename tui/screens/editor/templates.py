@@ -1,4 +1,4 @@
-"""A new cluster: which template, its name, its hosts."""
+"""Dialog for a new cluster: template, name, hosts."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ from launcher.cluster.library import SaveError
 from launcher.cluster.shorthand import ShorthandError, hosts
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
+from tui.format import counted
 from tui.screens.editor.completion import Completion
 from tui.widgets.line_input import LineInput
 
 
 class TemplateDialog(ModalScreen[Path | None]):
-    """Saves a new cluster made from a template; answers with its file."""
+    """Saves a new cluster made from a template, and answers with its file."""
 
     DEFAULT_CSS = """
     TemplateDialog Label { width: 1fr; }
-    TemplateDialog .problem { color: $mood-bad; height: auto; }
+    TemplateDialog .problem { color: $status-bad; height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", show=False),
     ]
 
     def compose(self) -> ComposeResult:
-        """The templates; name and hosts come after one was chosen."""
+        """The templates; the fields for name and hosts appear after one was chosen."""
         with Vertical(classes="dialog wide"):
             yield Label("New cluster", classes="dialog-title", markup=False)
             yield OptionList(
@@ -45,7 +46,7 @@ class TemplateDialog(ModalScreen[Path | None]):
             yield Label("Name", classes="field", markup=False)
             yield LineInput(id="name", classes="field")
             yield Label(
-                "Hosts, as you log in to them: root@tf[1-4], gpu7",
+                "Hosts, as SSH destinations: root@tf[1-4], gpu7",
                 classes="field remote",
                 markup=False,
             )
@@ -54,7 +55,7 @@ class TemplateDialog(ModalScreen[Path | None]):
             )
             yield Label(classes="problem field", markup=False)
             yield Label(
-                f"1-{len(TEMPLATES)} or Enter chooses, Esc leaves",
+                f"1-{len(TEMPLATES)} or Enter chooses, Esc cancels",
                 classes="dialog-note",
                 markup=False,
             )
@@ -68,7 +69,7 @@ class TemplateDialog(ModalScreen[Path | None]):
             self._bindings.bind(str(number), f"choose({number})", show=False)
 
     def action_choose(self, number: int) -> None:
-        """Takes a template by its number."""
+        """Chooses a template by its number."""
         if self._template is None:
             self._begin(TEMPLATES[number - 1])
 
@@ -85,13 +86,13 @@ class TemplateDialog(ModalScreen[Path | None]):
         name = self.query_one("#name", Input)
         name.value = library.free_name(template.key)
         self.set_focus(name)
-        note = "Enter goes on, Esc leaves"
+        note = "Enter creates it, Esc cancels"
         if template.remote:
-            note = "Tab to the hosts (none: this machine), " + note
+            note = "Tab to the hosts (none: this machine). " + note
         self.query_one(".dialog-note", Label).update(note)
 
     def _values(self) -> tuple[str, dict[str, str], str]:
-        """Name, hosts, and what is wrong."""
+        """Name, hosts, and the first problem."""
         name = self.query_one("#name", Input).value
         problem = library.name_problem(name)
         if not problem and library.path_of(name).exists():
@@ -107,7 +108,7 @@ class TemplateDialog(ModalScreen[Path | None]):
     def _changed(self) -> None:
         _, found, problem = self._values()
         label = self.query_one(".problem", Label)
-        label.update(f"⚠ {problem}" if problem else _said(found))
+        label.update(f"⚠ {problem}" if problem else _summary(found))
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -131,8 +132,8 @@ def _numbered() -> Sequence[tuple[int, Template]]:
     return list(enumerate(TEMPLATES, 1))
 
 
-def _said(found: dict[str, str]) -> str:
+def _summary(found: dict[str, str]) -> str:
     if not found:
         return ""
     names = ", ".join(list(found)[:6]) + (", …" if len(found) > 6 else "")
-    return f"{len(found)} host{'s' if len(found) > 1 else ''}: {names}"
+    return f"{counted(len(found), 'host')}: {names}"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from textual import on
 
+from tui.format import thousands
 from tui.log.sanitise import plain_text
 from tui.log.view import LogView
 from tui.screens.run.panes import Panes
 from tui.widgets.log_pane import LogPane
 from tui.widgets.prompt import Prompt
-from tui.words import thousands
 
 COPY_LIMIT = 100_000
 """Bytes; terminals drop a longer OSC 52."""

@@ -1,4 +1,4 @@
-"""What the home screen lists: clusters, living runs, past runs, demos. Looked up from disk."""
+"""Catalog of the home screen: clusters, runs and demos, read from disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ClusterEntry:
 
     path: Path
     saved: bool
-    """It lies among the saved clusters; else it was named on the command line."""
+    """It is one of the saved clusters; otherwise it was named on the command line."""
     stamp: Stamp | None
     cluster: Cluster | None
     problem: str = ""
@@ -34,13 +34,13 @@ class ClusterEntry:
 
     @property
     def key(self) -> str:
-        """Tells it from the other rows."""
+        """Key of its row."""
         return f"cluster {self.path}"
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run; `living` is what its hosts say of it, where they were asked."""
+    """A run; `living` is what its hosts report, if they were asked."""
 
     summary: RunSummary
     launcher: int | None
@@ -49,7 +49,7 @@ class RunEntry:
 
     @property
     def lives(self) -> bool:
-        """A launcher tends it, its hosts said so, or they are still being asked."""
+        """It has a launcher, its hosts report tasks, or they are still being asked."""
         if self.launcher is not None:
             return True
         if self.summary.over:
@@ -58,13 +58,13 @@ class RunEntry:
 
     @property
     def key(self) -> str:
-        """Tells it from the other rows."""
+        """Key of its row."""
         return f"run {self.summary.run_id}"
 
 
 @dataclass(frozen=True)
 class DemoEntry:
-    """A demo: its name, and the first comment of its file."""
+    """A demo: its name and the first comment of its file."""
 
     name: str
     about: str
@@ -72,7 +72,7 @@ class DemoEntry:
 
     @property
     def key(self) -> str:
-        """Tells it from the other rows."""
+        """Key of its row."""
         return f"demo {self.name}"
 
 
@@ -80,8 +80,8 @@ Entry = ClusterEntry | RunEntry | DemoEntry
 
 
 @dataclass
-class Shelf:
-    """Looks, and looks again at what has changed since. Blocking: for a thread."""
+class Catalog:
+    """Reads what there is, and again only what has changed. Blocking: for a thread."""
 
     files: Sequence[Path] = ()
     _clusters: dict[Path, ClusterEntry] = field(default_factory=dict)
@@ -89,15 +89,15 @@ class Shelf:
     _demos: list[DemoEntry] = field(default_factory=list)
 
     def clusters(self) -> list[ClusterEntry]:
-        """The files of the command line, then the saved ones."""
+        """Files of the command line, then the saved ones."""
         known = {path.resolve(): None for path in self.files}
         found = [self._cluster(path, saved=False) for path in self.files]
         rest = (path for path in library.saved() if path.resolve() not in known)
         return found + [self._cluster(path, saved=True) for path in rest]
 
     def runs(self) -> list[RunEntry]:
-        """The newest runs, and whether a launcher of this machine tends them; then what cannot
-        be looked at."""
+        """The newest runs with the launcher on this machine that supervises them, if any; then
+        the runs that cannot be read."""
         folders, unreadable = RunFolder.scan()
         entries = []
         for folder in folders[:MOST_RUNS]:

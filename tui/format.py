@@ -1,14 +1,15 @@
-"""Figures and states in the words, letters and widths that the screens share."""
+"""Formatting of numbers, sizes, ages and task states, the same everywhere in the interface."""
 
 from __future__ import annotations
 
+import time
 from enum import StrEnum
 
 from launcher.run.snapshot import TaskView
 from launcher.run.states import TaskState
 
 
-class Mood(StrEnum):
+class StatusColor(StrEnum):
     """What a state means to the person watching; each has a colour in the theme. A letter or a
     word always stands beside the colour."""
 
@@ -19,18 +20,18 @@ class Mood(StrEnum):
     BAD = "bad"
 
 
-MOODS: dict[TaskState, Mood] = {
-    TaskState.PENDING: Mood.WAITING,
-    TaskState.STAGING: Mood.WAITING,
-    TaskState.STARTING: Mood.BUSY,
-    TaskState.READY: Mood.BUSY,
-    TaskState.RUNNING: Mood.GOOD,
-    TaskState.BACKOFF: Mood.BUSY,
-    TaskState.LOST: Mood.BAD,
-    TaskState.EXITED: Mood.OFF,
-    TaskState.FAILED: Mood.BAD,
-    TaskState.STOPPED: Mood.OFF,
-    TaskState.KILLED: Mood.OFF,
+STATE_COLORS: dict[TaskState, StatusColor] = {
+    TaskState.PENDING: StatusColor.WAITING,
+    TaskState.STAGING: StatusColor.WAITING,
+    TaskState.STARTING: StatusColor.BUSY,
+    TaskState.READY: StatusColor.BUSY,
+    TaskState.RUNNING: StatusColor.GOOD,
+    TaskState.BACKOFF: StatusColor.BUSY,
+    TaskState.LOST: StatusColor.BAD,
+    TaskState.EXITED: StatusColor.OFF,
+    TaskState.FAILED: StatusColor.BAD,
+    TaskState.STOPPED: StatusColor.OFF,
+    TaskState.KILLED: StatusColor.OFF,
 }
 
 LETTERS: dict[TaskState, str] = {
@@ -49,16 +50,21 @@ LETTERS: dict[TaskState, str] = {
 """One letter a state, for the status strip; the help screen lists them."""
 
 
-def mood(task: TaskView) -> Mood:
-    """The mood of a task; one that exited with another status than 0 is bad."""
+def status_color(task: TaskView) -> StatusColor:
+    """The colour of a task; one that exited with another status than 0 is bad."""
     if task.state is TaskState.EXITED and task.exit_code:
-        return Mood.BAD
-    return MOODS[task.state]
+        return StatusColor.BAD
+    return STATE_COLORS[task.state]
 
 
 def thousands(number: float) -> str:
     """`12 340`: whole numbers in groups of three."""
     return f"{int(number):,}".replace(",", " ")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 host`, `3 hosts`, `2 processes`."""
+    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
 
 
 def figure(number: float) -> str:
@@ -92,6 +98,11 @@ def clock(seconds: float) -> str:
     whole = max(0, int(seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def time_of_day(seconds: float) -> str:
+    """Time of day of a moment: `18:30:02`."""
+    return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
 def size(count: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui import words
+from tui import format as fmt
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from tui import words
 )  # fmt: skip
 def test_ages(seconds: float, text: str) -> None:
     """Calm for seconds, whole units for the rest."""
-    assert words.age(seconds) == text
+    assert fmt.age(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_ages(seconds: float, text: str) -> None:
 )
 def test_clocks(seconds: float, text: str) -> None:
     """Hours only where there are any."""
-    assert words.clock(seconds) == text
+    assert fmt.clock(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,12 @@ def test_clocks(seconds: float, text: str) -> None:
 )
 def test_sizes(count: float, text: str) -> None:
     """Two figures are enough."""
-    assert words.size(count) == text
+    assert fmt.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 hosts"), (1, "1 host"), (12_000, "12 000 hosts")]
+)
+def test_counts(count: int, text: str) -> None:
+    """Singular, plural, groups of three."""
+    assert fmt.counted(count, "host") == text

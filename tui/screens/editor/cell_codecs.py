@@ -1,4 +1,4 @@
-"""How a value of the file stands in a line of text, and how a line becomes a value.
+"""Codecs between a value of the file and the line of text in its cell.
 
 A line that cannot be a value of its kind becomes a text where a text will be explained by the
 cluster file's own checks ("abc" for a number), and an error only where it stands for nothing
@@ -26,14 +26,16 @@ EMPTY = '""'
 
 
 @dataclass(frozen=True)
-class Kind:
+class CellCodec:
     """`line` makes a line of a value (None: the key is not there), `value` a value of a line.
 
-    `value` raises `ValueError` with a sentence where a line stands for nothing.
+    `value` raises `ValueError` with a sentence for a line that means nothing. `form` says how a
+    value is written, where that is not obvious.
     """
 
     line: Callable[[Any], str]
     value: Callable[[str], Any]
+    form: str = ""
 
 
 def words(line: str) -> list[str]:
@@ -176,11 +178,11 @@ def _order(line: str) -> Any:
     return [[entry for entry in stage if entry] for stage in stages]
 
 
-TEXT = Kind(_other, _text)
-NUMBER = Kind(_other, _number)
-FLAG = Kind(_other, _flag)
-WORDS = Kind(_other, _list)
-ENV = Kind(_other, _env)
-TASKS = Kind(_tasks_line, _tasks)
-READY = Kind(_ready_line, _ready)
-ORDER = Kind(_order_line, _order)
+TEXT = CellCodec(_other, _text)
+NUMBER = CellCodec(_other, _number)
+FLAG = CellCodec(_other, _flag)
+WORDS = CellCodec(_other, _list)
+ENV = CellCodec(_other, _env, "NAME=value …")
+TASKS = CellCodec(_tasks_line, _tasks, "tf[1-4]:2222 and tf1:auto*5 stand for many; or a TF_CONFIG")
+READY = CellCodec(_ready_line, _ready, "listening, started, log REGEX, or after SECONDS")
+ORDER = CellCodec(_order_line, _order, "ps > worker:0 > worker")

@@ -1,0 +1,87 @@
+"""One list of keys: the documents, the JSON Schema and the editor follow the model."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from docs.reference import generated
+from launcher.cluster.reference import TABLES, json_schema, keys
+from launcher.cluster.templates import TEMPLATES, render
+from tests.launcher.test_spec_contract import EXAMPLE, MORE
+from tui.screens.editor.fields import host_fields, job_fields, run_fields
+
+REPOSITORY = Path(__file__).parents[2]
+FILES = sorted(
+    path
+    for path in REPOSITORY.rglob("*.toml")
+    if ".venv" not in path.parts and "[jobs." in path.read_text(encoding="utf-8")
+)
+TEXTS = [
+    EXAMPLE,
+    MORE,
+    *(path.read_text(encoding="utf-8") for path in FILES),
+    *(render(template, "x", {"tf1": "root@tf1"}, Path("/srv")) for template in TEMPLATES),
+]
+BAD: list[tuple[str, Any]] = [
+    ("nmae", "x"),
+    ("name", "a b"),
+    ("hosts", {"tf1": {"shh": "tf1"}}),
+    ("jobs", {"a": {}}),
+    ("jobs", {"a": {"tasks": "tf1:1"}}),
+    ("jobs", {"a": {"tasks": []}}),
+    ("jobs", {"a": {"tasks": ["tf1:1"], "ready": {"log": "x", "after": 1}}}),
+    ("run", {"success": "some"}),
+    ("run", {"lease": 0}),
+    ("run", {"max_restarts": 1.5}),
+    ("run", {"env": {"A": True}}),
+    ("start", {"order": ["ps"]}),
+]
+
+
+def test_the_generated_documents_are_up_to_date() -> None:
+    """After a change of the model: `python -m docs.reference`."""
+    for path, text in generated().items():
+        assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m docs.reference"
+
+
+def test_every_key_is_documented() -> None:
+    """None is missing in the reference."""
+    bare = [
+        (table, name)
+        for table, model in TABLES.items()
+        for name in model.model_fields
+        if name not in {key.name for key in keys(table)}
+    ]
+    assert bare == []
+
+
+def test_the_editor_has_every_documented_key() -> None:
+    """Those of a host and a job are columns, all others are rows; `[start.ready]` is the
+    default of a job's `ready`."""
+    assert [field.path for field in host_fields()[1:]] == [(key.name,) for key in keys("hosts")]
+    assert [field.path for field in job_fields()[1:]] == [(key.name,) for key in keys("jobs")]
+    rest = [(table, key.name) for table in ("run", "start", "metrics") for key in keys(table)]
+    rest.remove(("start", "ready"))
+    assert [field.path for field in run_fields()] == [("name",), *rest]
+    assert len({field.title for field in run_fields()}) == len(run_fields())
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_cluster_file_fits_the_schema(text: str) -> None:
+    """The documented examples, the demos and the templates."""
+    jsonschema.validate(tomllib.loads(text), json_schema())
+
+
+@pytest.mark.parametrize(("key", "value"), BAD)
+def test_the_schema_finds_what_is_wrong(key: str, value: Any) -> None:
+    """Unknown keys, wrong types and words, values out of range."""
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    good = {"jobs": {"worker": {"tasks": ["localhost:auto"]}}}
+    jsonschema.validate(good, json_schema())
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**good, key: value}, json_schema())

@@ -1,0 +1,72 @@
+"""End of a run: the same words on the screen and on stderr."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, Survivor
+from launcher.run.states import Outcome, RunPhase
+from tui.outcome import failure_text, headline, receipt_text
+from tui.report import TERMINAL, receipt_lines, rendered, report
+
+ENDED = Snapshot(
+    run_id="mnist-20261120-183002-7f3a",
+    name="mnist",
+    state=RunPhase.ENDED,
+    tasks=(),
+    hosts=(),
+    started=1000.0,
+    ended=1083.0,
+    outcome=Outcome.FAILED,
+    exit_code=4,
+    first_failure=Failure(
+        TaskId("worker", 1), "tf3", "exit 1", 1080.0, (TaskId("ps", 0),), ("a\x1b[2Jb", "last")
+    ),
+    receipt=Receipt(
+        (
+            HostReceipt("tf1", signalled=3, confirmed=True, seconds=0.2),
+            HostReceipt("tf3", 2, (Survivor(4121, "python", "D"),), confirmed=True),
+            HostReceipt("host-with-a-long-name", unreachable_until=1200.0),
+        )
+    ),
+)
+
+
+def test_the_report_is_made_of_what_the_screens_show() -> None:
+    """Headline, first failure and receipt, to the word; nothing in it acts on a terminal."""
+    said = report(ENDED, Path("/runs/x"))
+    for text in (
+        headline(ENDED, TERMINAL),
+        failure_text(ENDED, TERMINAL, 50),
+        receipt_text(ENDED, TERMINAL),
+    ):
+        assert text.plain in said
+    assert "✗ failed after 1:23" in said
+    assert "first failure: worker:1 on tf3: exit 1" in said
+    assert f"finish with: tfmux kill {ENDED.run_id}" in said
+    assert said.endswith("logs: /runs/x") and "\x1b" not in said
+
+
+def test_a_receipt_is_a_table() -> None:
+    """One row for each host, in columns; survivors below theirs."""
+    assert ENDED.receipt is not None
+    _, titles, first, second, survivor, third = receipt_lines(ENDED.receipt, ENDED.run_id)
+    column = titles.index("left")
+    assert [line[column:].split()[0] for line in (first, second, third)] == ["none", "1", "?"]
+    assert survivor.strip() == "pid 4121 (D)  python"
+    clean = replace(ENDED, receipt=Receipt(ENDED.receipt.hosts[:1]))
+    assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
+
+
+def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are the same; NO_COLOR is respected."""
+    text = headline(ENDED, TERMINAL)
+    assert rendered(text, styled=False) == text.plain
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[1;31m✗ failed" in rendered(text, styled=True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "31m" not in rendered(text, styled=True)

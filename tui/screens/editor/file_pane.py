@@ -1,0 +1,105 @@
+"""The file as text, with its problems below."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.text import Text
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.message import Message
+from textual.widgets import Static, TextArea
+
+from tui.screens.editor.state import EditorState
+from tui.screens.editor.table import PAUSE
+from tui.widgets.colours import theme_colour
+
+_MOST_PROBLEMS = 8
+
+
+class FileText(TextArea):
+    """A text area in which Tab indents and Escape leads back, as everywhere in the editor.
+
+    The stock one moves the focus on Escape, which on a page of one widget does nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(show_line_numbers=True, tab_behavior="indent")
+
+    async def on_key(self, event: events.Key) -> None:
+        """Escape."""
+        if event.key == "escape":
+            event.stop()
+            event.prevent_default()
+            await self.run_action("screen.back")
+
+
+class FilePane(Vertical):
+    """Shows and edits the text of the draft."""
+
+    DEFAULT_CSS = """
+    FilePane { height: 1fr; }
+    FilePane #problems { height: auto; max-height: 8; padding: 0 1; background: $surface; }
+    """
+
+    class Changed(Message):
+        """The draft's text was edited here."""
+
+    def __init__(self, state: EditorState) -> None:
+        super().__init__(id="file")
+        self._state = state
+
+    def compose(self) -> ComposeResult:
+        """Text and problems."""
+        yield FileText()
+        yield Static(id="problems", markup=False)
+
+    @property
+    def _area(self) -> FileText:
+        return self.query_one(FileText)
+
+    def focus_text(self) -> None:
+        """Moves the focus to the text."""
+        self.screen.set_focus(self._area)
+
+    def go_to(self, line: int) -> None:
+        """Moves the cursor to a line, counted from 1."""
+        self._area.move_cursor((line - 1, 0), center=True)
+
+    def show(self) -> None:
+        """Shows the draft; the text only if it is another one."""
+        area, text = self._area, self._state.draft.now.text
+        if area.text != text and self._state.trial is None:
+            at = area.cursor_location
+            area.load_text(text)
+            area.move_cursor(at)
+        self.show_problems()
+
+    def show_problems(self) -> None:
+        """Shows what is wrong with the text."""
+        shown = self._state.shown
+        colour = theme_colour(self.app, "status-bad")
+        text = Text()
+        for problem in shown.problems[:_MOST_PROBLEMS]:
+            line = f"line {problem.line}: " if problem.line else ""
+            text.append(f"⚠ {line}{problem}\n", colour)
+        if shown.document is None:
+            text.append("not valid TOML: fix it before saving\n", "bold")
+        self.query_one("#problems", Static).update(text)
+
+    def commit(self) -> None:
+        """Makes the text in the area that of the draft, at once."""
+        if self._state.set_text(self._area.text):
+            self.post_message(self.Changed())
+
+    @on(TextArea.Changed)
+    def _changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        if self._state.loaded and event.text_area.text != self._state.draft.now.text:
+            self._commit_soon()
+
+    @work(exclusive=True, group="check")
+    async def _commit_soon(self) -> None:
+        await asyncio.sleep(PAUSE)
+        self.commit()

@@ -1,0 +1,110 @@
+"""The editor's tables: hosts, jobs with the tasks of one of them, and everything else."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from launcher.cluster.edit import ClusterDocument
+from launcher.errors import Problem
+from tui.screens.editor.run_model import RunModel
+from tui.screens.editor.state import EditorState
+from tui.screens.editor.table import EditTable
+from tui.screens.editor.table_models import HostModel, JobModel
+from tui.screens.editor.task_model import TaskModel
+from tui.widgets.cell_grid import CellGrid
+
+TABLE_PAGES = ("hosts", "jobs", "run")
+
+
+class ClusterTables(Vertical):
+    """One page of tables at a time; the table of tasks follows the cursor in that of jobs."""
+
+    DEFAULT_CSS = """
+    ClusterTables { height: 1fr; }
+    ClusterTables #job-tables { height: 1fr; }
+    ClusterTables #jobs { height: 2fr; }
+    ClusterTables #tasks { height: 3fr; border-top: solid $panel-lighten-2; }
+    """
+
+    def __init__(self, state: EditorState) -> None:
+        super().__init__(id="tables")
+        self._tasks_of = TaskModel("")
+        self.hosts = EditTable(state, HostModel(), id="hosts")
+        self.jobs = EditTable(state, JobModel(), id="jobs")
+        self.tasks = EditTable(state, self._tasks_of, id="tasks", first=1)
+        self.run = EditTable(state, RunModel(), id="run", first=1, widest=28, one_column=True)
+
+    def compose(self) -> ComposeResult:
+        """From top to bottom."""
+        yield self.hosts
+        with Vertical(id="job-tables"):
+            yield self.jobs
+            yield self.tasks
+        yield self.run
+
+    @property
+    def focused(self) -> EditTable | None:
+        """The table that has the focus."""
+        every = (self.hosts, self.jobs, self.tasks, self.run)
+        return next((table for table in every if table.has_focus_within), None)
+
+    @property
+    def job(self) -> str:
+        """The job whose tasks are shown."""
+        return self._tasks_of.job
+
+    @property
+    def chosen_task(self) -> str:
+        """The task under the cursor, the first one of the job under it, or nothing."""
+        table = self.focused
+        if table is self.tasks and table.key:
+            return f"{self.job}:{table.key}"
+        return f"{self.job}:0" if table is self.jobs else ""
+
+    def show(self) -> None:
+        """Shows the draft, or its trial."""
+        self.hosts.show()
+        self.jobs.show()
+        self._tasks_of.job = self.jobs.key
+        self.tasks.show()
+        self.run.show()
+
+    def show_page(self, page: str) -> None:
+        """Shows the tables of a page."""
+        parts = {"hosts": self.hosts, "jobs": self.query_one("#job-tables"), "run": self.run}
+        for name, part in parts.items():
+            part.display = name == page
+
+    def focus_page(self, page: str) -> None:
+        """Moves the focus to a page's first table."""
+        table = {"hosts": self.hosts, "jobs": self.jobs, "run": self.run}[page]
+        self.screen.set_focus(table.body)
+
+    def focus_other(self) -> None:
+        """Moves the focus between jobs and tasks."""
+        other = self.tasks if self.focused is self.jobs else self.jobs
+        self.screen.set_focus(other.body)
+
+    def place(
+        self, problem: Problem, document: ClusterDocument
+    ) -> tuple[str, EditTable, tuple[int, int]] | None:
+        """Page, table and cell of a problem; for one of a task its job is chosen."""
+        match problem.path:
+            case ("jobs", str(job), "tasks", int(), *_) if job in document.table("jobs"):
+                self.jobs.body.row = list(document.table("jobs")).index(job)
+                self._tasks_of.job = job
+                self.tasks.show()
+        pages = {"tasks": self.tasks, "hosts": self.hosts, "jobs": self.jobs, "run": self.run}
+        for name, table in pages.items():
+            cell = table.model.place(problem, document)
+            if cell is not None:
+                return ("jobs" if name == "tasks" else name), table, cell
+        return None
+
+    @on(CellGrid.Moved)
+    def _follow(self) -> None:
+        if self.focused is self.jobs and self.jobs.key != self.job:
+            self._tasks_of.job = self.jobs.key
+            self.tasks.show()
