@@ -9,7 +9,7 @@ from rich.text import Text
 from launcher.run.snapshot import Failure, HostReceipt, Snapshot
 from launcher.run.states import HostState, Outcome
 from launcher.store.hints import Hint, hint_for
-from tui.standing import explained, standings
+from tui.task_context import explain_hint, task_contexts
 from tui.words import Mood, clock
 
 Colours = dict[Mood, str]
@@ -43,7 +43,7 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
         text.append(f"  {line}\n")
     hint = failure_hint(failure)
     if hint is not None:
-        words = explained(hint, failure.task, standings(snapshot))
+        words = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {words}\n", f"italic {colours[Mood.BUSY]}")
     if failure.others:
         names = ", ".join(str(other) for other in failure.others)

@@ -15,7 +15,7 @@ from launcher.cluster.edit import ClusterText, EditError
 from launcher.cluster.paste import entries
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
-from tui.one_line import invisible, visible
+from tui.control_pictures import invisible, visible
 from tui.screens.editor.fields import HOST, JOB, RUN
 from tui.screens.editor.kinds import (
     ENV,

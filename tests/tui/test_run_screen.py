@@ -234,14 +234,15 @@ async def test_closing_between_two_frames_is_silent(
 ) -> None:
     """While the app shuts down widgets go one by one, and the clock draws on none of them. Here
     it draws everything on each turn of the loop, and so in each such moment."""
-    place = RunScreen.place_resized
+    frame = RunScreen._frame
 
-    def place_and_draw(screen: RunScreen) -> None:
-        place(screen)
-        screen.show_around()
+    def draw_all(screen: RunScreen) -> bool:
+        screen.chrome.show(screen.snapshot, time.time())
+        screen.chrome.show_panes()
+        return frame(screen)
 
-    monkeypatch.setattr("tui.screens.run.screen.FRAME", 0)
-    monkeypatch.setattr(RunScreen, "place_resized", place_and_draw)
+    monkeypatch.setattr("tui.screens.run.frame_clock.FRAME", 0)
+    monkeypatch.setattr(RunScreen, "_frame", draw_all)
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, LogPane))

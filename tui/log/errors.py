@@ -8,8 +8,8 @@ from launcher.ids import TaskId
 from launcher.store.logs import LogStore
 
 from .document import Document
-from .finder import Finder
 from .merged import Merged
+from .multi_search import MultiSearch
 from .search import Query
 
 ERRORS = Query(
@@ -37,7 +37,7 @@ class ErrorWalk:
     def __init__(self, logs: LogStore, tasks: list[TaskId]) -> None:
         self._merged = Merged({task: Document(task, logs.open(task)) for task in tasks})
         self._merged.refresh()
-        self._finder = Finder(self._merged, ERRORS, 0)
+        self._finder = MultiSearch(self._merged, ERRORS, 0)
         self._wanted = 0
         self._at: int | None = None
 

@@ -83,16 +83,16 @@ class Filtered:
         offset = line = 0
         file = self.document.file
         while not self._stop.is_set():
-            for piece in forwards(file, offset, line, self._stop):
-                if not piece.data.endswith(b"\n"):
+            for chunk in forwards(file, offset, line, self._stop):
+                if not chunk.data.endswith(b"\n"):
                     continue  # an unfinished line may still come to hit
-                after = piece.first + piece.data.count(b"\n")
-                hits, _ = self._query.lines(piece)
+                after = chunk.first + chunk.data.count(b"\n")
+                hits, _ = self._query.lines(chunk)
                 if self._exclude:
                     out = set(hits)
-                    hits = [n for n in range(piece.first, after) if n not in out]
+                    hits = [n for n in range(chunk.first, after) if n not in out]
                 self._passed.extend(hits)
-                offset, line = piece.end, after
+                offset, line = chunk.end, after
                 self._scanned = after
             while file.size <= offset and not self._stop.wait(GROWTH_SECONDS):
                 pass

@@ -13,8 +13,8 @@ from launcher.ids import TaskId
 
 from .attempts import Attempts, separator
 from .document import Document, Line
-from .rows import Options, row
-from .sanitise import Piece
+from .rows import RowOptions, row
+from .sanitise import Span
 from .viewport import Viewport
 
 
@@ -52,7 +52,7 @@ class LogView:
 
     task: TaskId | None
     lines: Lines
-    options: Options = field(default_factory=Options)
+    options: RowOptions = field(default_factory=RowOptions)
     attempts: Attempts | None = None
     port: Viewport = field(default_factory=Viewport)
     colours: dict[TaskId, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class LogView:
     cursor: int | None = None
     """The line of the last hit."""
 
-    def row(self, line: Line) -> tuple[list[Piece], int]:
+    def row(self, line: Line) -> tuple[list[Span], int]:
         """What is drawn of a line, and the width of what stands before its own text."""
         return row(line, self.options, self.colours, self.task)
 

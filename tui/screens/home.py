@@ -27,6 +27,7 @@ from launcher.session.control import RunControl
 from launcher.session.history import PastRun, RunSummary
 from launcher.session.living import LivingRun, LivingRuns, living_runs
 from launcher.store.runs import RunFolder
+from tui.keys import key_of
 from tui.screens.ask import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
@@ -242,7 +243,13 @@ class HomeScreen(Page):
                 keys = [("Enter", "launch"), ("e", "look"), ("c", "copy")]
         if self._deleted:
             keys.append(("u", "undo"))
-        return [*keys, ("n", "new"), ("F9", "kill all"), ("q", "leave"), ("F5", "look again")]
+        return [
+            *keys,
+            ("n", "new"),
+            (key_of(self, "kill_all"), "kill all"),
+            ("q", "leave"),
+            ("F5", "look again"),
+        ]
 
     # doing
 

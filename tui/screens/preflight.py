@@ -30,6 +30,7 @@ from launcher.preflight import (
 )
 from launcher.session.attach import stored
 from launcher.session.history import summary
+from tui.keys import key_of
 from tui.screens.kill_living import KillLiving
 from tui.screens.page import Page
 from tui.screens.prompts import Asker
@@ -248,7 +249,9 @@ class PreflightScreen(Page):
         keys = [("e", "next finding"), ("Tab", "who reaches whom"), ("F5", "look again")]
         if any(each.run for each in self._here()):
             keys.insert(0, ("x", "end them"))
-        self.query_one(KeyFooter).show([*keys, ("Esc", "back"), ("F9", "kill all")])
+        self.query_one(KeyFooter).show(
+            [*keys, ("Esc", "back"), (key_of(self, "kill_all"), "kill all")]
+        )
 
     def on_descendant_focus(self) -> None:
         """The other table's cell is told about."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.widgets import Input
 
-from tui.one_line import visible
+from tui.control_pictures import visible
 
 
 class LineInput(Input):

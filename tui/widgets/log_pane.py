@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.log.rows import wrapped
-from tui.log.sanitise import Attr, Look, Piece, visible
+from tui.log.sanitise import Attr, Span, TextStyle, drawable
 from tui.log.view import LogView
 from tui.log.viewport import Viewport
 from tui.words import thousands
@@ -207,17 +207,17 @@ class LogPane(Widget, can_focus=True):
         try:
             row, indent = self.view.row(self.view.lines.line(number))
         except (IndexError, OSError) as error:
-            row, indent = [Piece(f"cannot be read: {error}", Look(attr=Attr.DIM))], 0
+            row, indent = [Span(f"cannot be read: {error}", TextStyle(attr=Attr.DIM))], 0
         base = painter.base
         if number in self.view.chosen:
-            base = painter.style(Look(attr=Attr.REVERSE))
-            row = [Piece(piece.text, Look(attr=Attr.REVERSE)) for piece in row]
+            base = painter.style(TextStyle(attr=Attr.REVERSE))
+            row = [Span(span.text, TextStyle(attr=Attr.REVERSE)) for span in row]
         result = [self._separator(text, left, room) for text in self.view.separators(number)]
         for part in wrapped(row, room, indent) if self.view.options.wrap else [row]:
             segments = [*left]
             used = 0
-            for text, look in part:
-                segments.append(Segment(text, painter.style(look)))
+            for text, style in part:
+                segments.append(Segment(text, painter.style(style)))
                 used += cell_len(text)
             if used < room:
                 segments.append(Segment(" " * (room - used), base))
@@ -260,14 +260,14 @@ class LogPane(Widget, can_focus=True):
         note = self._note
         if not self.port.following:
             note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
-        right = f" {visible(note.strip())} " if note else ""
+        right = f" {drawable(note.strip())} " if note else ""
         parts = list(self._parts)
         room = max(1, width - cell_len(right) - self.edge)
         while sum(cell_len(part.text) for part in parts) > room - 1 and len(parts) > 1:
             parts.remove(max(parts, key=lambda part: part.rank))
         left = [Segment("│", self._style("edge"))] if self.edge else []
         segments = [Segment("▸" if self.has_focus else " ", self._style("name"))]
-        segments += [Segment(visible(part.text), self._style(part.kind)) for part in parts]
+        segments += [Segment(drawable(part.text), self._style(part.kind)) for part in parts]
         strip = Strip(segments).adjust_cell_length(room, plain)
         ends = [Segment(right, self._style("note"))] if right else []
         return Strip([*left, *strip, *ends]).adjust_cell_length(width, plain)

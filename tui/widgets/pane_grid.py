@@ -6,7 +6,7 @@ from textual.geometry import NULL_SPACING, Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from tui.layout import Box
+from tui.pane_boxes import Box
 
 from .log_pane import LogPane
 

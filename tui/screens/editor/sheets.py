@@ -11,7 +11,7 @@ from launcher.cluster.edit import ClusterText, EditError
 from launcher.cluster.paste import missing_hosts, next_like, spec
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
-from tui.one_line import visible
+from tui.control_pictures import visible
 from tui.screens.editor.fields import HOST, JOB, RUN, Field
 from tui.widgets.cell_grid import Cell, Row
 

@@ -7,23 +7,23 @@ from dataclasses import replace
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore
-from tui.standing import standings
+from tui.task_context import task_contexts
 from tui.words import thousands
 
 from .attempts import Attempts
 from .document import Document
 from .filter import Filtered
 from .merged import Merged
-from .rows import Options
+from .rows import RowOptions
 from .view import Lines, LogView
 
 
-class Views:
-    """Views by task, made when they are first asked for and kept as long as the screen; None is
+class LogViews:
+    """LogViews by task, made when they are first asked for and kept as long as the screen; None is
     the view of all logs merged."""
 
     def __init__(self, logs: LogStore, snapshot: Snapshot) -> None:
-        self.options = Options()
+        self.options = RowOptions()
         self.off: set[TaskId] = set()
         """Tasks switched off in the merged log."""
         self._logs = logs
@@ -38,13 +38,13 @@ class Views:
         """Takes up what the run knows and the logs do not, and what is drawn between and beside
         their lines; False when that is as it was."""
         begun = self._attempts.update(snapshot.tasks)
-        tasks = standings(snapshot)
+        tasks = task_contexts(snapshot)
         if not begun and tasks == self.options.tasks:
             return False
         self.set_options(replace(self.options, tasks=tasks))
         return True
 
-    def set_options(self, options: Options) -> None:
+    def set_options(self, options: RowOptions) -> None:
         """How lines are shown, in all views."""
         self.options = options
         for view in self._views.values():

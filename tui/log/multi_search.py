@@ -13,7 +13,7 @@ _TRIES = 10_000
 """Hits of one log that are skipped because a filter hides them, before giving up."""
 
 
-class Finder:
+class MultiSearch:
     """One search over the logs behind some lines. `step` goes from a place to the next hit."""
 
     def __init__(self, lines: Lines, query: Query, near: int) -> None:

@@ -13,7 +13,7 @@ _FRESH = 30.0
 """Seconds that a complaint counts; TensorFlow repeats that it waits every ten."""
 
 
-class Troubles:
+class LogAlerts:
     """Looks at the ends of logs; one that has not grown costs nothing."""
 
     def __init__(self, control: RunControl) -> None:

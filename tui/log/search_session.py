@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from tui.words import thousands
 
-from .finder import Finder
+from .multi_search import MultiSearch
 from .search import Query
 from .view import Lines
 
 
-class Searching:
+class SearchSession:
     """Goes from hit to hit while threads still count. A step that was asked for waits for its
     hit: `follow` is asked every frame, and gives it once."""
 
     def __init__(self) -> None:
-        self._finder: Finder | None = None
+        self._finder: MultiSearch | None = None
         self._lines: Lines | None = None
         self._wanted = 0
         """A step that waits for its hit: 1 forwards, -1 backwards, 0 none."""
@@ -22,7 +22,7 @@ class Searching:
 
     def start(self, lines: Lines, query: Query, near: int) -> None:
         """Searches some lines; the first step goes to the last hit at or before line `near`."""
-        self._finder = Finder(lines, query, near)
+        self._finder = MultiSearch(lines, query, near)
         self._lines = lines
         self._wanted, self._hit = -1, -1
 
