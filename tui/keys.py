@@ -5,8 +5,9 @@ The config file can bind other keys, so a text asks here instead of naming a key
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from textual.app import App
 from textual.binding import BindingsMap
@@ -45,14 +46,45 @@ def display_name(key: str) -> str:
     return "-".join([*map(str.capitalize, modifiers), name])
 
 
-def bound_keys(app: App[Any], owners: Iterable[type[DOMNode]]) -> dict[str, list[str]]:
+def bound_keys(app: App[Any], owners: Iterable[type[DOMNode]]) -> Mapping[str, Sequence[str]]:
     """The keys in force of each command id, of the app and of other classes with bindings. A key
     of a priority binding belongs to that command alone."""
+    return _bound_keys(_Bindings((type(app), *owners), frozenset(app._keymap.items())))
+
+
+def key_of(node: DOMNode, command: str) -> str:
+    """The displayed name of the first key bound to a command of `node`, its screen or the app;
+    empty when none is."""
+    keys = _bound_keys(_bindings_at(node)).get(command)
+    return display_name(keys[0]) if keys else ""
+
+
+def key_hints(node: DOMNode, hints: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Pairs of displayed keys and text, from pairs of command ids (several with blanks between)
+    and text. Commands without a key are left out."""
+    return list(_named(_bindings_at(node), tuple(hints)))
+
+
+class _Bindings(NamedTuple):
+    """Classes with bindings, the app first, and the keymap of the config file."""
+
+    owners: tuple[type[DOMNode], ...]
+    keymap: frozenset[tuple[str, str]]
+
+
+def _bindings_at(node: DOMNode) -> _Bindings:
+    owners = (type(node.app), *(type(owner) for owner in node.ancestors_with_self))
+    return _Bindings(owners, frozenset(node.app._keymap.items()))
+
+
+# Both are asked up to thirty times a second, and their answers hardly ever change.
+@lru_cache(maxsize=64)
+def _bound_keys(of: _Bindings) -> dict[str, list[str]]:
     result: dict[str, list[str]] = {}
     taken: set[str] = set()
-    for owner in (type(app), *owners):
+    for owner in of.owners:
         bindings = BindingsMap(owner.BINDINGS)
-        bindings.apply_keymap(app._keymap)
+        bindings.apply_keymap(dict(of.keymap))
         priority = {key for key, binding in bindings if binding.priority}
         for key, binding in bindings:
             if binding.id and (key in priority or key not in taken):
@@ -62,24 +94,12 @@ def bound_keys(app: App[Any], owners: Iterable[type[DOMNode]]) -> dict[str, list
     return result
 
 
-def key_of(node: DOMNode, command: str) -> str:
-    """The displayed name of the first key bound to a command of `node`, its screen or the app;
-    empty when none is."""
-    keys = _bound(node).get(command)
-    return display_name(keys[0]) if keys else ""
-
-
-def key_hints(node: DOMNode, hints: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Pairs of displayed keys and text, from pairs of command ids (several with blanks between)
-    and text. Commands without a key are left out."""
-    keys = _bound(node)
+@lru_cache(maxsize=64)
+def _named(of: _Bindings, hints: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    keys = _bound_keys(of)
     result = []
     for commands, text in hints:
         names = [display_name(keys[command][0]) for command in commands.split() if command in keys]
         if names:
             result.append((" ".join(names), text))
-    return result
-
-
-def _bound(node: DOMNode) -> dict[str, list[str]]:
-    return bound_keys(node.app, (type(owner) for owner in node.ancestors_with_self))
+    return tuple(result)

@@ -17,6 +17,7 @@ from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run.screen import RunScreen
 from tui.widgets.log_pane import LogPane
 from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.prompt import Prompt
 
 
 def focused(app: TfmuxApp) -> str:
@@ -247,3 +248,17 @@ async def test_closing_between_two_frames_is_silent(
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, LogPane))
     # an error of the clock would have been raised at the end of `run_test`
+
+
+async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
+    """It takes one row from the panes, and gives the keyboard back to the focused one."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await pilot.press("2", "slash", *"step")
+        await shows(pilot, " / step")
+        assert screen_text(app)[-2].startswith(" / step")
+        assert app.screen.query_one(Prompt).region.height == 1
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        assert focused(app) == "worker:0"
