@@ -1,4 +1,4 @@
-"""How the tasks of a run stand, as far as it explains what their logs say.
+"""Context for log hints: the states of the tasks that explain what their logs say.
 
 A log line knows that a port is taken or that a session waits for a task. Who holds the port,
 and why that task does not answer, the run knows: the two are joined here.

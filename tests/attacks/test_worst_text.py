@@ -17,8 +17,8 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.log.document import Line
 from tui.log.errors import ERRORS
-from tui.log.rows import RowOptions, highlighted, row, wrapped
-from tui.log.sanitise import spans
+from tui.log.rows import RowOptions, highlight, render_line, wrap
+from tui.log.sanitise import parse_spans
 from tui.log.scan import Chunk
 from tui.log.search import Query
 
@@ -33,15 +33,17 @@ QUERIES = [Query(text) for text in ("a", "1|a", "a.*z|a", r"\w+\d", "(a|aa)+$", 
 
 def draw(line: bytes) -> None:
     """Draws all of a line, with and without wrapping, and marks hits in it."""
-    whole = spans(line)
-    for part in (*wrapped(whole, 100), highlighted(whole, QUERIES[1])):
+    whole = parse_spans(line)
+    for part in (*wrap(whole, 100), highlight(whole, QUERIES[1])):
         assert sum(cell_len(span.text) for span in part) >= 0
 
 
 def draw_row(line: bytes) -> None:
     """Draws a line as a pane does."""
     for query in (None, *QUERIES):
-        row(Line(0, 0, line), RowOptions(hide_prefix=True, query=query), {}, TaskId("ps", 0))
+        render_line(
+            Line(0, 0, line), RowOptions(hide_prefix=True, query=query), {}, TaskId("ps", 0)
+        )
 
 
 def explain(line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The lines of a log that pass a filter, as if they were all there is."""
+"""Filter: the lines of a log that match a query, or those that do not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Filtered:
         return self._count
 
     def refresh(self) -> bool:
-        """Takes up what has passed since."""
+        """Adds what has passed since."""
         self._taken = self._scanned  # before the count: a mark may not run ahead of its lines
         before, self._count = self._count, len(self._passed)
         self.document.refresh()  # after the count: each line that has passed is to be had there

@@ -1,4 +1,4 @@
-"""The views of a run's logs: which lines each of them holds, and how lines are shown."""
+"""Views of all logs of a run, with their filters and the options of all rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from launcher.store.logs import LogStore
 from tui.task_context import task_contexts
 from tui.words import thousands
 
-from .attempts import Attempts
+from .attempts import AttemptStarts
 from .document import Document
 from .filter import Filtered
 from .merged import Merged
@@ -19,7 +19,7 @@ from .view import Lines, LogView
 
 
 class LogViews:
-    """LogViews by task, made when they are first asked for and kept as long as the screen; None is
+    """Views by task, made when they are first asked for and kept as long as the screen; None is
     the view of all logs merged."""
 
     def __init__(self, logs: LogStore, snapshot: Snapshot) -> None:
@@ -31,12 +31,12 @@ class LogViews:
         self._views: dict[TaskId | None, LogView] = {}
         self._filters: dict[TaskId | None, str] = {}
         self._filtered: dict[tuple[TaskId | None, TaskId], Filtered] = {}
-        self._attempts = Attempts(logs)
+        self._attempts = AttemptStarts(logs)
         self.update(snapshot)
 
     def update(self, snapshot: Snapshot) -> bool:
-        """Takes up what the run knows and the logs do not, and what is drawn between and beside
-        their lines; False when that is as it was."""
+        """Takes over what a snapshot says of attempts and tasks, which is drawn between and beside
+        lines; False when that is the same as before."""
         begun = self._attempts.update(snapshot.tasks)
         tasks = task_contexts(snapshot)
         if not begun and tasks == self.options.tasks:

@@ -1,4 +1,4 @@
-"""What is drawn of a line: its text, and what stands before it or is marked in it."""
+"""Rows of a log: the text that is drawn of a line, with times, highlights and hints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launcher.store.hints import hint_for
 from tui.task_context import TaskContexts, explain_hint
 
 from .document import Line
-from .sanitise import PLAIN, Attr, Span, TextStyle, last_rewrite, spans
+from .sanitise import PLAIN, Attr, Span, TextStyle, last_rewrite, parse_spans
 from .search import Query
 
 DIM = TextStyle(attr=Attr.DIM)
@@ -45,7 +45,7 @@ class Stamps(StrEnum):
 
 @dataclass(frozen=True)
 class RowOptions:
-    """How lines are shown; never what is in the file."""
+    """How lines are shown."""
 
     wrap: bool = True
     stamps: Stamps = Stamps.OFF
@@ -56,7 +56,7 @@ class RowOptions:
     """For what hints say of them."""
 
 
-def row(
+def render_line(
     line: Line, options: RowOptions, colours: dict[TaskId, int], of: TaskId | None = None
 ) -> tuple[list[Span], int]:
     """A line as coloured text, and how many cells at its beginning are not the line's own. `of`
@@ -66,9 +66,9 @@ def row(
     data = data[:MAX_DRAWN]
     if options.hide_prefix:
         data = _PREFIXES.sub(_severity, data, count=1)
-    result = spans(data)
+    result = parse_spans(data)
     if options.query is not None:
-        result = highlighted(result, options.query)
+        result = highlight(result, options.query)
     if cut:
         result.append(Span(f" …✂ {cut:,} more bytes".replace(",", " "), DIM))
     hint = hint_for("".join(span.text for span in result))
@@ -85,7 +85,7 @@ def row(
     return before + result, sum(cell_len(span.text) for span in before)
 
 
-def highlighted(row: list[Span], query: Query) -> list[Span]:
+def highlight(row: list[Span], query: Query) -> list[Span]:
     """The row with what was searched for reversed: the first `MAX_HIGHLIGHTS` hits in it."""
     text = "".join(span.text for span in row)
     edges = [edge for span in islice(query.spans(text), MAX_HIGHLIGHTS) for edge in span]
@@ -106,7 +106,7 @@ def highlighted(row: list[Span], query: Query) -> list[Span]:
     return result
 
 
-def wrapped(row: list[Span], width: int, indent: int = 0) -> list[list[Span]]:
+def wrap(row: list[Span], width: int, indent: int = 0) -> list[list[Span]]:
     """One line as rows of at most `width` cells, cut between words where there is a blank near
     the end; all but the first are indented."""
     text = "".join(span.text for span in row)

@@ -1,4 +1,4 @@
-"""One line of a log, made safe to draw.
+"""Sanitiser: one line of a log as text with colours that is safe to draw.
 
 A task may print anything: a screenful of escape sequences, half a character, a gigabyte without
 a newline. The file keeps it byte for byte; the screen gets text with colours and nothing else.
@@ -115,13 +115,13 @@ def last_rewrite(raw: bytes) -> bytes:
     return raw.rstrip(b"\r\x08").rpartition(b"\r")[2]
 
 
-def spans(raw: bytes) -> list[Span]:
+def parse_spans(raw: bytes) -> list[Span]:
     """The text of one line (without its newline) with its colours.
 
     Only SGR is obeyed. Other escape sequences are dropped, control characters become their
     visible stand-ins (␀ … ␡), what is invisible or turns the direction of reading becomes ␦,
     invalid UTF-8 becomes U+FFFD, and tabs reach to the next eighth cell. Colours begin anew on
-    each line: a line is drawn without a style at those before it.
+    each line: a line is drawn without looking at those before it.
     """
     if _PRINTABLE_ASCII.fullmatch(raw):
         return [Span(raw.decode("ascii"), PLAIN)]
@@ -129,14 +129,14 @@ def spans(raw: bytes) -> list[Span]:
     if "\x08" in text:
         text = _without_overstrikes(text)
     if "\x1b" not in text:
-        return [Span(drawable(text, 0), PLAIN)]
+        return [Span(make_drawable(text, 0), PLAIN)]
     tabs = "\t" in text
     result: list[Span] = []
     style = PLAIN
     cells = at = 0
     for match in _ESCAPE.finditer(text):
         if match.start() > at:
-            clean = drawable(text[at : match.start()], cells)
+            clean = make_drawable(text[at : match.start()], cells)
             if tabs:
                 cells += cell_len(clean)
             result.append(Span(clean, style))
@@ -145,16 +145,16 @@ def spans(raw: bytes) -> list[Span]:
         if codes is not None:
             style = _sgr(style, codes)
     if at < len(text):
-        result.append(Span(drawable(text[at:], cells), style))
+        result.append(Span(make_drawable(text[at:], cells), style))
     return result or [Span("", PLAIN)]
 
 
 def plain_text(raw: bytes) -> str:
     """The line as it reads, without colours."""
-    return "".join(span.text for span in spans(raw))
+    return "".join(span.text for span in parse_spans(raw))
 
 
-def drawable(text: str, column: int = 0) -> str:
+def make_drawable(text: str, column: int = 0) -> str:
     """Stand-ins for control characters, and tabs as blanks; `column` is where the text begins."""
     if text.isascii() and text.isprintable():
         return text

@@ -1,4 +1,4 @@
-"""Reading a whole log through, in a thread of its own, a chunk of whole lines at a time."""
+"""Scan of a whole log in chunks of whole lines, for threads of their own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Chunk:
 
 
 def forwards(file: LogFile, offset: int, line: int, stop: threading.Event) -> Iterator[Chunk]:
-    """Pieces from `offset`, the beginning of line `line`, to the end as it is now. A last line
+    """Chunks from `offset`, the beginning of line `line`, to the end as it is now. A last line
     without newline comes too, in a chunk of its own."""
     rest = b""
     size = file.size
@@ -61,7 +61,7 @@ def forwards(file: LogFile, offset: int, line: int, stop: threading.Event) -> It
 
 
 def backwards(file: LogFile, line: int, stop: threading.Event) -> Iterator[Chunk]:
-    """Pieces of the lines before line `line`, the nearest first; each chunk begins at a mark,
+    """Chunks of the lines before line `line`, the nearest first; each chunk begins at a mark,
     so its first line may be cut."""
     offset, newlines = file.mark_before_line(line)
     end = offset + CHUNK_BYTES

@@ -1,4 +1,4 @@
-"""Search of a whole log, off the screen's loop: the first hit soon, all of them counted."""
+"""Search of a whole log in a thread: the first hit soon, all of them counted."""
 
 from __future__ import annotations
 

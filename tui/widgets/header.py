@@ -24,7 +24,7 @@ _UP = (TaskState.READY, TaskState.RUNNING)
 
 
 class RunHeader(Widget):
-    """Shows the last snapshot it was given; told again each second, its clocks go on."""
+    """Shows the last snapshot it was given; called each second, it moves its clocks on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,8 +34,8 @@ class RunHeader(Widget):
         self._row = Text()
 
     def show(self, snapshot: Snapshot, stalled: int = 0, trouble: str = "") -> None:
-        """Takes up a snapshot, how many tasks have stalled, and what one of them complains of
-        while nothing has failed yet."""
+        """Shows a snapshot, how many tasks have stalled, and the newest alert while nothing has
+        failed yet."""
         self._snapshot, self._stalled, self._trouble = snapshot, stalled, trouble
         row = self._make()
         if row != self._row:

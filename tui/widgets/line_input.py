@@ -1,4 +1,4 @@
-"""A line of text whose keys keep their order."""
+"""Line input: a text field that handles its keys in the order in which they were typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The area of panes: a few pane widgets, placed by arithmetic, that views move in and out of."""
+"""Grid of panes: a few pane widgets in computed boxes; views move in and out of them."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class LineCommands:
         pane = self._pane()
         if pane is None or pane.view is None:
             return
-        numbers: Sequence[int] = pane.view.chosen or pane.in_sight()
+        numbers: Sequence[int] = pane.view.selected_lines or pane.in_sight()
         text, count = "", 0
         for number in numbers:
             line = _text(pane.view, number) + "\n"
@@ -125,7 +125,7 @@ class LineCommands:
         pane = self._pane()
         if not answer or pane is None or pane.view is None:
             return
-        numbers = pane.view.chosen or range(pane.view.lines.count)
+        numbers = pane.view.selected_lines or range(pane.view.lines.count)
         try:
             path = await asyncio.to_thread(_write, answer, pane.view, numbers)
         except (OSError, IndexError) as error:

@@ -30,9 +30,9 @@ from tui.screens.run.row_option_commands import RowOptionCommands
 from tui.screens.run.search_commands import SearchCommands
 from tui.screens.run.task_commands import TaskCommands
 from tui.screens.run.task_monitor import TaskMonitor
-from tui.widgets.chosen import TaskChosen
 from tui.widgets.log_pane import LogPane
 from tui.widgets.prompt import Prompt
+from tui.widgets.task_clicked import TaskClicked
 
 
 class RunScreen(Screen[None]):
@@ -149,15 +149,15 @@ class RunScreen(Screen[None]):
             # At once: Widget.focus() waits for its turn, and the next key would act elsewhere.
             self.set_focus(pane, scroll_visible=False)
 
-    @on(TaskChosen)
-    def _task_clicked(self, event: TaskChosen) -> None:
+    @on(TaskClicked)
+    def _task_clicked(self, event: TaskClicked) -> None:
         self.area.focus_task(event.task)
 
-    @on(LogPane.Chosen)
+    @on(LogPane.TitleDoubleClicked)
     def _title_clicked(self) -> None:
         self.pane_commands.zoom()
 
-    @on(LogPane.Marked)
+    @on(LogPane.LinesSelected)
     def _lines_marked(self) -> None:
         self.line_commands.show_keys()
 
