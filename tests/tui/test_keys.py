@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -9,6 +10,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.credentials import Question
 from launcher.run.states import Outcome, TaskState
 from tests.tui.conftest import screen_text, shows, until
@@ -18,10 +20,12 @@ from tui.config import Config
 from tui.keys import bound_keys, display_name, key_hints, key_of
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.help import HelpScreen
+from tui.screens.home import HomeScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
 from tui.screens.prompts import QuestionDialog
 from tui.screens.run.screen import RunScreen
+from tui.sessions import Sessions
 
 
 @pytest.mark.parametrize(
@@ -129,3 +133,20 @@ async def test_a_rebound_kill_key_is_named_everywhere(run: ScriptedRun) -> None:
         seen()
         await pilot.press("Q")
     assert app.return_value == 130
+
+
+async def test_pages_without_a_run_name_the_bound_key(tmp_path: Path) -> None:
+    """Home and the editor."""
+    path = tmp_path / "mine.toml"
+    path.write_text(render(ONE_MACHINE, "mine", {}, tmp_path))
+    sessions = Sessions()
+    home = HomeScreen(sessions)
+    app = TfmuxApp(pages=[home, home.editor(path)], config=Config(keys={"kill_all": "f12"}))
+    async with app.run_test(size=(160, 40)) as pilot:
+        await shows(pilot, "1 Hosts")
+        for keys in ((), ("2",), ("4",), ("escape",), ("escape",)):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert not any("F9" in row for row in screen_text(app))
+        await shows(pilot, "F12 kill all")
+    sessions.close()

@@ -18,6 +18,7 @@ from tests.tui.fakes import ScriptedRun
 from tui.log.log_views import LogViews
 from tui.pane_boxes import Arrangement
 from tui.pane_layout import PaneLayout
+from tui.screens.run.chrome import Chrome
 from tui.screens.run.error_commands import ErrorCommands
 from tui.screens.run.frame_clock import FrameClock
 from tui.screens.run.line_commands import LineCommands
@@ -287,3 +288,50 @@ def test_the_monitor_finds_stalls_and_alerts(run: ScriptedRun) -> None:
     assert monitor.stalled == {TaskId("worker", 1): 91.0}
     assert monitor.alert == "⚠ worker:0: port in use"
     assert monitor.sparklines.keys() == {TaskId("worker", 1)}
+
+
+class ChromeApp(AreaApp):
+    """A pane area with its chrome."""
+
+    CSS = """
+    RunHeader, StatusStrip, KeyFooter { height: 1; }
+    PaneArea { height: 1fr; }
+    PaneGrid { width: 1fr; height: 1fr; }
+    OutcomePanel { height: auto; }
+    """
+
+    def __init__(self, run: ScriptedRun) -> None:
+        super().__init__(run)
+        self.monitor = TaskMonitor(run)
+        self.chrome = Chrome(run.snapshot(), self.area, self.monitor, lambda view: "a note")
+
+    def compose(self) -> ComposeResult:
+        yield self.chrome.header
+        yield self.chrome.strip
+        yield self.area
+        yield self.chrome.outcome
+        yield self.chrome.footer
+
+
+async def test_the_chrome_follows_layout_and_outcome(run: ScriptedRun) -> None:
+    """Titles name the tasks in sight; how the run ended is hidden once."""
+    app = ChromeApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        while len(app.area.grid.panes) < 4:
+            await pilot.pause(0.01)
+            app.area.place_resized()
+        app.chrome.show_panes()
+        titles = [pane._parts[0].text for pane in app.area.grid.panes]
+        assert titles == ["ps:0", "worker:0", "worker:1", "worker:2"]
+        app.area.pane_layout.arrangement = Arrangement.MERGED
+        app.area.refocus()
+        app.chrome.show_panes()
+        title = app.area.grid.panes[0]._parts[0].text
+        assert title == "all logs, 4 of 4 tasks, by time of receipt"
+        assert not app.chrome.hide_outcome()
+        run.end()
+        app.chrome.show_outcome(run.snapshot())
+        await pilot.pause()
+        assert app.chrome.outcome.region.height > 0
+        assert app.chrome.hide_outcome() and not app.chrome.hide_outcome()
+        app.area.views.close()

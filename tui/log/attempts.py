@@ -18,22 +18,22 @@ class AttemptStarts:
 
     def __init__(self, logs: LogStore) -> None:
         self._logs = logs
-        self._told: dict[TaskId, tuple[Attempt, ...]] = {}
+        self._attempts: dict[TaskId, tuple[Attempt, ...]] = {}
         self._lines: dict[tuple[TaskId, int], int] = {}
         """The first line of each attempt, where it has printed one."""
 
     def update(self, tasks: Iterable[TaskView]) -> bool:
         """Takes over the attempts of a snapshot; False when they are the same as before."""
-        told = {task.id: task.attempts for task in tasks if task.attempts}
-        if told == self._told:
+        attempts = {task.id: task.attempts for task in tasks if task.attempts}
+        if attempts == self._attempts:
             return False
-        self._told = told
+        self._attempts = attempts
         return True
 
     def begun(self, task: TaskId, after: int, line: int) -> list[Attempt]:
         """The attempts that begin after line `after` of a task's log, up to `line`."""
         result = []
-        for attempt in self._told.get(task, ()):
+        for attempt in self._attempts.get(task, ()):
             first = self._first_line(task, attempt)
             if first is not None and after < first <= line:
                 result.append(attempt)

@@ -31,7 +31,7 @@ _SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
 class Query:
-    """What is looked for: a regular expression (RE2's syntax, which is Python's without what
+    """A query: a regular expression (RE2's syntax, which is Python's without what
     can take for ever), or the text itself when it is none. Without capitals it finds both cases.
 
     RE2 because a person types expressions while logs run: none of its expressions can hold up

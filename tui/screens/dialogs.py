@@ -47,7 +47,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class Leave(StrEnum):
-    """What to do with an active run."""
+    """Answers of the leave dialog."""
 
     KILL = "kill"
     DETACH = "detach"
@@ -94,7 +94,7 @@ TAIL = 20
 
 
 class ReceiptScreen(ModalScreen[None]):
-    """How the run ended, and per host what is left of it."""
+    """Shows how the run ended and, per host, what is left of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", "Back", show=False),

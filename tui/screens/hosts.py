@@ -33,7 +33,7 @@ _PID_WIDE = len("pid 4194304")
 
 
 class HostsScreen(Screen[None]):
-    """What each host's agent last said; looked up once a second, never asked from here."""
+    """Shows the last reports of the hosts' agents, once a second; asks no host itself."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,H", "app.pop_screen", "Back to the logs", id="hosts.back"),

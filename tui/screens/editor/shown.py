@@ -13,6 +13,7 @@ from launcher.cluster.draft import Disk, Draft, Examined, examine
 from launcher.cluster.edit import ClusterText, EditError
 from launcher.cluster.paste import PasteError, missing_hosts
 from launcher.plan.plan import make_plan
+from tui.keys import key_of
 from tui.screens.editor.file_text import FileText
 from tui.screens.editor.preview import PlanPreview
 from tui.screens.editor.sheets import (
@@ -153,10 +154,10 @@ class ShownDraft(Page):
         table = self._table
         if table is not None and table.editing():
             keys = [("Enter", "take it"), ("Tab", "next cell"), ("Esc", "as it was")]
-            return [*keys, ("→", "complete"), ("F9", "kill all")]
+            return [*keys, ("→", "complete"), (key_of(self, "kill_all"), "kill all")]
         if self._page == "file":
             keys = [("Ctrl-S", "save"), ("Ctrl-Z", "undo"), ("F5", "launch"), ("Esc", "tables")]
-            return [*keys, ("F9", "kill all")]
+            return [*keys, (key_of(self, "kill_all"), "kill all")]
         keys = [("l", "launch"), ("t", "test"), ("Enter", "edit"), ("Ctrl-S", "save")]
         keys.append(("Esc", "back"))
         if self._page == "plan":

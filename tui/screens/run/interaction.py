@@ -18,7 +18,7 @@ _GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 
 
 class Interaction(Protocol):
-    """What a command needs of the screen it is called from. A question is awaited."""
+    """The part of the screen that commands need. A question is awaited."""
 
     def notify(
         self,
