@@ -70,11 +70,11 @@ class PaneArea(Horizontal):
 
     # places
 
-    def place(self) -> None:
-        """Puts views into panes, when anything about their places has changed."""
+    def place(self) -> bool:
+        """Puts views into panes; False when nothing about their places has changed."""
         self._sizes = (self.size, self.grid.size)
         if not self.size or not self.grid.size:
-            return
+            return False
         # The whole area decides on pages: the list beside a pane must not, or it would keep
         # itself alive.
         layout = self.pane_layout
@@ -89,13 +89,14 @@ class PaneArea(Horizontal):
             task = None if merged else places[0][0]
             places = [(task, Box(0, 0, *self.grid.size))]
         if places == self._placed:
-            return
+            return False
         self._placed = places
         panes = self.grid.place([box for _, box in places])
         for (task, _), pane in zip(places, panes, strict=True):
             pane.show(self.views.of(task))
-        self._changed()
         self.restore_focus()
+        self._changed()
+        return True
 
     def place_resized(self) -> None:
         """Places anew when the room has changed."""
@@ -112,9 +113,9 @@ class PaneArea(Horizontal):
 
     def refocus(self) -> None:
         """Shows what the layout says now."""
-        self.place()
-        self.restore_focus()
-        self._changed()
+        if not self.place():
+            self.restore_focus()
+            self._changed()
 
     def restore_focus(self) -> None:
         """Gives the keyboard to the pane of the focused task, else to the first one."""
