@@ -22,6 +22,7 @@ from textual.widgets import Input
 
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
+from tui.keys import key_of
 from tui.palette import Palette, commands
 from tui.repairs import repair
 from tui.screens.page import OpenRun, Page
@@ -305,7 +306,7 @@ class TfmuxApp(App[int]):
             self.close_run(snapshot.exit_code or 0)
         elif snapshot.state is RunPhase.KILLING:
             self._leaving = True
-            self.notify("leaves when the receipt is there; F9: KILL now")
+            self.notify(f"leaves when the receipt is there; {key_of(self, 'kill_all')}: KILL now")
         elif not isinstance(self.screen, LeaveDialog):
             alive = sum(task.state.live for task in snapshot.tasks)
             self.push_screen(LeaveDialog(alive), self._leave)

@@ -1,4 +1,4 @@
-"""Curves of metrics over time: resampled and smoothed for a plot, and read off at a moment."""
+"""Curves of metrics over time: resampling, smoothing, and the value at a moment."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, TaskV
 from launcher.run.states import HostState, Outcome
 from launcher.store.hints import Hint, hint_for
 from tui.format import StatusColor, clock, counted, figure, thousands, time_of_day
-from tui.standing import explained, standings
+from tui.task_context import explain_hint, task_contexts
 
 Colours = Mapping[StatusColor, str]
 _MARKS: dict[Outcome | None, tuple[str, StatusColor]] = {
@@ -79,7 +79,7 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
         text.append(f"  | {printable(line)}\n")
     hint = failure_hint(failure)
     if hint is not None:
-        meaning = explained(hint, failure.task, standings(snapshot))
+        meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
     if failure.others:
         names = ", ".join(str(other) for other in failure.others)

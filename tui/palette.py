@@ -1,4 +1,4 @@
-"""Every action with a key, by name: what the palette offers and the help screen lists."""
+"""Commands with a key, as the palette offers them and the help screen lists them."""
 
 from __future__ import annotations
 
@@ -12,29 +12,14 @@ from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.screen import Screen
 
-KEY_NAMES = {
-    "left_square_bracket": "[",
-    "right_square_bracket": "]",
-    "apostrophe": "'",
-    "slash": "/",
-    "ampersand": "&",
-    "exclamation_mark": "!",
-    "question_mark": "?",
-    "colon": ":",
-    "space": "Space",
-    "enter": "Enter",
-    "escape": "Esc",
-    "pagedown": "PgDn",
-    "pageup": "PgUp",
-    "shift+tab": "Shift-Tab",
-}
+from tui.keys import bound_keys, display_name
 
 _FIRST = "help"
 
 
 @dataclass(frozen=True)
 class Command:
-    """An action, its keys as they are bound now, and its id for the config file."""
+    """A name, the keys in force, the action, and the id for the config file."""
 
     name: str
     keys: str
@@ -42,25 +27,15 @@ class Command:
     id: str
 
 
-def key_name(key: str) -> str:
-    """`ctrl+p` as people write it: `Ctrl-P`."""
-    if key in KEY_NAMES:
-        return KEY_NAMES[key]
-    if key.startswith("ctrl+"):
-        return f"Ctrl-{key[5:].upper()}"
-    return key if len(key) == 1 else key.capitalize()
-
-
 def commands(app: App[Any], screen: type[Screen[Any]]) -> Iterator[Command]:
-    """The actions of the app and a kind of screen, with the keys in force."""
-    keymap = app._keymap
+    """The commands of the app and a kind of screen, with the keys in force."""
+    bound = bound_keys(app, [screen])
     for owner in (type(app), screen):
         for binding in owner.BINDINGS:
-            if not isinstance(binding, Binding) or not binding.show:
-                continue
-            keys = keymap.get(binding.id or "", binding.key)
-            names = " ".join(key_name(key.strip()) for key in keys.split(","))
-            yield Command(binding.description, names, binding.action, binding.id or "")
+            if isinstance(binding, Binding) and binding.show:
+                keys = bound.get(binding.id, []) if binding.id else binding.key.split(",")
+                names = " ".join(display_name(key.strip()) for key in keys)
+                yield Command(binding.description, names, binding.action, binding.id or "")
 
 
 class Palette(Provider):

@@ -1,4 +1,4 @@
-"""Stalls: a task whose next step is long overdue by its own measure."""
+"""Stalls: tasks whose next step is long overdue by their own measure."""
 
 from __future__ import annotations
 

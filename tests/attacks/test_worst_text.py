@@ -17,9 +17,9 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.log.document import Line
 from tui.log.errors import ERRORS
-from tui.log.rows import Options, highlighted, row, wrapped
-from tui.log.sanitise import pieces
-from tui.log.scan import Piece
+from tui.log.rows import RowOptions, highlight, render_line, wrap
+from tui.log.sanitise import parse_spans
+from tui.log.scan import Chunk
 from tui.log.search import Query
 
 SMALL, LARGE = 8 * 1024, 64 * 1024
@@ -33,15 +33,17 @@ QUERIES = [Query(text) for text in ("a", "1|a", "a.*z|a", r"\w+\d", "(a|aa)+$", 
 
 def draw(line: bytes) -> None:
     """Draws all of a line, with and without wrapping, and marks hits in it."""
-    whole = pieces(line)
-    for part in (*wrapped(whole, 100), highlighted(whole, QUERIES[1])):
-        assert sum(cell_len(piece.text) for piece in part) >= 0
+    whole = parse_spans(line)
+    for part in (*wrap(whole, 100), highlight(whole, QUERIES[1])):
+        assert sum(cell_len(span.text) for span in part) >= 0
 
 
 def draw_row(line: bytes) -> None:
     """Draws a line as a pane does."""
     for query in (None, *QUERIES):
-        row(Line(0, 0, line), Options(hide_prefix=True, query=query), {}, TaskId("ps", 0))
+        render_line(
+            Line(0, 0, line), RowOptions(hide_prefix=True, query=query), {}, TaskId("ps", 0)
+        )
 
 
 def explain(line: bytes) -> None:
@@ -55,9 +57,9 @@ def explain(line: bytes) -> None:
 
 
 def search(line: bytes) -> None:
-    """Searches the line for errors and for what a person may look for."""
+    """Searches the line for errors and for what a person may style for."""
     for query in (ERRORS, *QUERIES):
-        query.lines(Piece(0, line, len(line)))
+        query.lines(Chunk(0, line, len(line)))
 
 
 def seconds(act: Callable[[bytes], None], line: bytes) -> float:

@@ -14,8 +14,8 @@ from launcher.ids import TaskId
 from launcher.store.logs import LogFile
 from tui.log.document import Document
 from tui.log.filter import Filtered
-from tui.log.finder import Finder
 from tui.log.merged import Merged
+from tui.log.multi_search import MultiSearch
 from tui.log.search import Query, Search
 
 W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
@@ -157,7 +157,7 @@ def test_hits_in_the_merged_log_in_its_order(tmp_path: Path) -> None:
     merged = Merged({task: Document(task, file) for task, file in files.items()})
     merged.refresh()
     hits = [n for n in range(merged.count) if re.search(rb"hit", merged.line(n).data)]
-    finder = Finder(merged, Query("hit"), merged.count - 1)
+    finder = MultiSearch(merged, Query("hit"), merged.count - 1)
     wait(lambda: finder.done)
     assert finder.nearest() == hits[-1]
     walked, at = [], -1

@@ -13,8 +13,8 @@ from rich.cells import cell_len
 from launcher.ids import TaskId
 from launcher.store.logs import LogFile
 from tui.log.document import MAX_LINE, Document
-from tui.log.rows import highlighted, wrapped
-from tui.log.sanitise import Attr, Look, Piece, pieces, plain_text
+from tui.log.rows import highlight, wrap
+from tui.log.sanitise import Attr, Span, TextStyle, parse_spans, plain_text
 from tui.log.search import Query
 from tui.log.viewport import Viewport
 
@@ -51,11 +51,11 @@ def test_only_text_is_left(raw: bytes, shown: str) -> None:
 
 def test_colours_are_kept() -> None:
     """16, 256 and 24-bit colours and attributes, and their resets, reach the screen."""
-    assert pieces(b"\x1b[1;31ma\x1b[22mb\x1b[38;5;200;48;2;1;2;3mc\x1b[md") == [
-        Piece("a", Look(1, -1, Attr.BOLD)),
-        Piece("b", Look(1)),
-        Piece("c", Look(200, 0x1010203)),
-        Piece("d", Look()),
+    assert parse_spans(b"\x1b[1;31ma\x1b[22mb\x1b[38;5;200;48;2;1;2;3mc\x1b[md") == [
+        Span("a", TextStyle(1, -1, Attr.BOLD)),
+        Span("b", TextStyle(1)),
+        Span("c", TextStyle(200, 0x1010203)),
+        Span("d", TextStyle()),
     ]
 
 
@@ -71,11 +71,11 @@ def test_no_byte_string_gets_a_control_character_through() -> None:
 
 def test_wrapping_keeps_text_and_colours() -> None:
     """A wrapped line has all its text, in rows no wider than the pane, wide characters whole."""
-    row = pieces("\x1b[31mréd 漢字漢字\x1b[0m plain text that goes on".encode())
-    rows = wrapped(row, 7)
+    row = parse_spans("\x1b[31mréd 漢字漢字\x1b[0m plain text that goes on".encode())
+    rows = wrap(row, 7)
     assert "".join(p.text for r in rows for p in r) == "".join(p.text for p in row)
-    assert all(sum(cell_len(piece.text) for piece in r) <= 7 for r in rows)
-    assert rows[1][0].look == Look(1)
+    assert all(sum(cell_len(span.text) for span in r) <= 7 for r in rows)
+    assert rows[1][0].style == TextStyle(1)
 
 
 def test_no_invisible_character_gets_through() -> None:
@@ -91,19 +91,19 @@ def test_no_invisible_character_gets_through() -> None:
 
 def test_rows_of_combining_characters_alone_are_wrapped() -> None:
     """They take no cell, and are drawn nevertheless."""
-    row = [Piece("\u0301" * 3000, Look())]
-    assert "".join(piece.text for part in wrapped(row, 80) for piece in part) == row[0].text
+    row = [Span("\u0301" * 3000, TextStyle())]
+    assert "".join(span.text for part in wrap(row, 80) for span in part) == row[0].text
 
 
 def test_hits_are_marked_across_colours() -> None:
     """What is reversed is what was searched for, wherever the colours change."""
-    red = Look(fg=1)
-    row = [Piece("xab", Look()), Piece("abab", red), Piece("", red), Piece("bxa", Look())]
-    marked = highlighted(row, Query("ab"))
-    assert "".join(piece.text for piece in marked) == "xababab" + "bxa"
-    hits = "".join(p.text if p.look.attr & Attr.REVERSE else "." * len(p.text) for p in marked)
+    red = TextStyle(fg=1)
+    row = [Span("xab", TextStyle()), Span("abab", red), Span("", red), Span("bxa", TextStyle())]
+    marked = highlight(row, Query("ab"))
+    assert "".join(span.text for span in marked) == "xababab" + "bxa"
+    hits = "".join(p.text if p.style.attr & Attr.REVERSE else "." * len(p.text) for p in marked)
     assert hits == ".ababab..."
-    assert "".join(p.text for p in marked if p.look.fg == 1) == "abab"
+    assert "".join(p.text for p in marked if p.style.fg == 1) == "abab"
 
 
 def test_lines_by_number_in_any_log(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run.screen import RunScreen
 from tui.widgets.log_pane import LogPane
 from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.prompt import Prompt
 
 
 def focused(app: TfmuxApp) -> str:
@@ -234,15 +235,30 @@ async def test_closing_between_two_frames_is_silent(
 ) -> None:
     """While the app shuts down widgets go one by one, and the clock draws on none of them. Here
     it draws everything on each turn of the loop, and so in each such moment."""
-    place = RunScreen.place_resized
+    frame = RunScreen._frame
 
-    def place_and_draw(screen: RunScreen) -> None:
-        place(screen)
-        screen.show_around()
+    def draw_all(screen: RunScreen) -> bool:
+        screen.chrome.show(screen.snapshot, time.time())
+        screen.chrome.show_panes()
+        return frame(screen)
 
-    monkeypatch.setattr("tui.screens.run.screen.FRAME", 0)
-    monkeypatch.setattr(RunScreen, "place_resized", place_and_draw)
+    monkeypatch.setattr("tui.screens.run.frame_clock.FRAME", 0)
+    monkeypatch.setattr(RunScreen, "_frame", draw_all)
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, LogPane))
     # an error of the clock would have been raised at the end of `run_test`
+
+
+async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
+    """It takes one row from the panes, and gives the keyboard back to the focused one."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await pilot.press("2", "slash", *"step")
+        await shows(pilot, " / step")
+        assert screen_text(app)[-2].startswith(" / step")
+        assert app.screen.query_one(Prompt).region.height == 1
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        assert focused(app) == "worker:0"

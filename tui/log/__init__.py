@@ -1,5 +1,5 @@
-"""Logs as a screen shows them: bytes on disk in, clean coloured text out.
+"""Logs as a screen shows them: bytes of a file in, clean coloured text out.
 
-Nothing here knows the terminal toolkit: a document is a view on a log file, a viewport is
-arithmetic, and what a line looks like is plain data.
+Nothing here imports the terminal toolkit: a document reads lines of a file, a viewport is
+arithmetic, and a drawn line is plain data.
 """

@@ -1,4 +1,4 @@
-"""Where in the logs the attempts of tasks begin: one log holds all attempts of its task."""
+"""Attempts in logs: the line with which each begins. One log holds all attempts of its task."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from tui.format import time_of_day
 from .document import Document
 
 
-class Attempts:
-    """Attempts by the line before which they begin. The lines themselves stay as they are in the
-    file, so numbers, counts and hits know nothing of the separators drawn between them."""
+class AttemptStarts:
+    """First lines of attempts. The lines stay as they are in the file, so numbers, counts and hits
+    know nothing of the separators that are drawn between them."""
 
     def __init__(self, logs: LogStore) -> None:
         self._logs = logs
-        self._told: dict[TaskId, tuple[Attempt, ...]] = {}
+        self._attempts: dict[TaskId, tuple[Attempt, ...]] = {}
         self._lines: dict[tuple[TaskId, int], int] = {}
         """The first line of each attempt, where it has printed one."""
 
     def update(self, tasks: Iterable[TaskView]) -> bool:
-        """Takes up the attempts that have begun; False when there is none more."""
-        told = {task.id: task.attempts for task in tasks if task.attempts}
-        if told == self._told:
+        """Takes over the attempts of a snapshot; False when they are the same as before."""
+        attempts = {task.id: task.attempts for task in tasks if task.attempts}
+        if attempts == self._attempts:
             return False
-        self._told = told
+        self._attempts = attempts
         return True
 
     def begun(self, task: TaskId, after: int, line: int) -> list[Attempt]:
-        """The attempts that begin behind line `after` of a task's log, up to `line`."""
+        """The attempts that begin after line `after` of a task's log, up to `line`."""
         result = []
-        for attempt in self._told.get(task, ()):
+        for attempt in self._attempts.get(task, ()):
             first = self._first_line(task, attempt)
             if first is not None and after < first <= line:
                 result.append(attempt)

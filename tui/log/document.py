@@ -1,4 +1,4 @@
-"""A log by line number: a view on the file, never a copy of it.
+"""Document: the lines of one log file by number, without a copy of it.
 
 A log may hold millions of lines. Its line numbers come from the sparse marks of the log store
 and a count of the little that follows a mark; a few blocks around what is shown are kept, so
@@ -64,7 +64,7 @@ class _Block:
 
 
 class Document:
-    """Lines of a log file. `refresh` takes up what was written; until then nothing changes."""
+    """Lines of a log file. `refresh` adds what was written since; until then nothing changes."""
 
     def __init__(self, task: TaskId, file: LogFile) -> None:
         self.task = task
@@ -77,7 +77,7 @@ class Document:
 
     @property
     def size(self) -> int:
-        """Bytes taken up so far."""
+        """Bytes as of the last `refresh`."""
         return self._size
 
     @property
@@ -86,7 +86,7 @@ class Document:
         return self._newlines + self._open
 
     def refresh(self) -> bool:
-        """Takes up what the file has grown by; False when it has not.
+        """Adds what the file has grown by; False when it has not grown.
 
         The file's size and its count of newlines may be a moment apart while it is being
         written, so only the size is taken from it, and newlines are counted from a mark.
@@ -131,7 +131,7 @@ class Document:
 
     def stamps(self, first: int) -> list[tuple[int, float]]:
         """Times of receipt from the mark numbered `first`: lines before the mark, and when.
-        Marks beyond what `refresh` took up come later."""
+        Marks beyond the last `refresh` come later."""
         marks = self.file.marks(first)
         return [mark for mark in marks if mark[0] <= self._newlines]
 

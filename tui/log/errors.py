@@ -1,4 +1,4 @@
-"""From error to error through the logs of all tasks, by time of receipt."""
+"""Walk from error to error through the logs of all tasks, by time of receipt."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from launcher.ids import TaskId
 from launcher.store.logs import LogStore
 
 from .document import Document
-from .finder import Finder
 from .merged import Merged
+from .multi_search import MultiSearch
 from .search import Query
 
 ERRORS = Query(
@@ -21,8 +21,8 @@ ERRORS = Query(
 
 @dataclass(frozen=True)
 class ErrorLine:
-    """A line that looks like an error: whose it is, its number in that task's log, and which
-    one of how many it is."""
+    """A line that looks like an error: its task, its number in that task's log, its place among
+    all such lines, and how many there are."""
 
     task: TaskId
     line: int
@@ -31,31 +31,31 @@ class ErrorLine:
 
 
 class ErrorWalk:
-    """A step that was asked for waits until all logs are counted through: `follow` is asked
-    every frame, and gives its line once."""
+    """A step waits until all logs have been searched: `follow` is called every frame and returns
+    its line once."""
 
     def __init__(self, logs: LogStore, tasks: list[TaskId]) -> None:
         self._merged = Merged({task: Document(task, logs.open(task)) for task in tasks})
         self._merged.refresh()
-        self._finder = Finder(self._merged, ERRORS, 0)
+        self._search = MultiSearch(self._merged, ERRORS, 0)
         self._wanted = 0
         self._at: int | None = None
 
     def step(self, by: int) -> None:
-        """Asks for the next error, or the one before; the first step backwards is to the last."""
+        """Requests the next error, or the previous one; the first step back goes to the last."""
         self._wanted = by
 
     def close(self) -> None:
         """Ends the threads that search."""
-        self._finder.cancel()
+        self._search.cancel()
 
     @property
     def in_vain(self) -> bool:
-        """A step waits, and there is no error to step to."""
-        return self._wanted != 0 and self._finder.done and not self._finder.count
+        """A step was requested, and there is no error to go to."""
+        return self._wanted != 0 and self._search.done and not self._search.count
 
     def follow(self) -> ErrorLine | None:
-        """The error that was asked for; None while it is looked for, and when none was."""
+        """The requested error; None while it is searched for, and when none was requested."""
         if not self._wanted:
             return None
         self._merged.refresh()
@@ -63,8 +63,8 @@ class ErrorWalk:
         if at is None:
             at = self._merged.count if self._wanted < 0 else -1
         forward = self._wanted > 0
-        hit = self._finder.step(at, forward=forward) if self._finder.done else None
+        hit = self._search.step(at, forward=forward) if self._search.done else None
         if hit is None:
             return None
         self._at, self._wanted = hit, 0
-        return ErrorLine(*self._merged.origin(hit), *self._finder.place(hit))
+        return ErrorLine(*self._merged.origin(hit), *self._search.place(hit))

@@ -1,4 +1,4 @@
-"""The lines of a log that pass a filter, as if they were all there is."""
+"""Filter: the lines of a log that match a query, or those that do not."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Filtered:
         return self._count
 
     def refresh(self) -> bool:
-        """Takes up what has passed since."""
+        """Adds what has passed since."""
         self._taken = self._scanned  # before the count: a mark may not run ahead of its lines
         before, self._count = self._count, len(self._passed)
         self.document.refresh()  # after the count: each line that has passed is to be had there
@@ -83,16 +83,16 @@ class Filtered:
         offset = line = 0
         file = self.document.file
         while not self._stop.is_set():
-            for piece in forwards(file, offset, line, self._stop):
-                if not piece.data.endswith(b"\n"):
+            for chunk in forwards(file, offset, line, self._stop):
+                if not chunk.data.endswith(b"\n"):
                     continue  # an unfinished line may still come to hit
-                after = piece.first + piece.data.count(b"\n")
-                hits, _ = self._query.lines(piece)
+                after = chunk.first + chunk.data.count(b"\n")
+                hits, _ = self._query.lines(chunk)
                 if self._exclude:
                     out = set(hits)
-                    hits = [n for n in range(piece.first, after) if n not in out]
+                    hits = [n for n in range(chunk.first, after) if n not in out]
                 self._passed.extend(hits)
-                offset, line = piece.end, after
+                offset, line = chunk.end, after
                 self._scanned = after
             while file.size <= offset and not self._stop.wait(GROWTH_SECONDS):
                 pass

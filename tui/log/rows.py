@@ -1,4 +1,4 @@
-"""What is drawn of a line: its text, and what stands before it or is marked in it."""
+"""Rows of a log: the text that is drawn of a line, with times, highlights and hints."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.cells import cell_len, chop_cells
 from launcher.ids import TaskId
 from launcher.store.hints import hint_for
 from tui.format import thousands, time_of_day
-from tui.standing import Standings, explained
+from tui.task_context import TaskContexts, explain_hint
 
 from .document import Line
-from .sanitise import PLAIN, Attr, Look, Piece, last_rewrite, pieces
+from .sanitise import PLAIN, Attr, Span, TextStyle, last_rewrite, parse_spans
 from .search import Query
 
-DIM = Look(attr=Attr.DIM)
-HINT = Look(3, -1, Attr.ITALIC)
+DIM = TextStyle(attr=Attr.DIM)
+HINT = TextStyle(3, -1, Attr.ITALIC)
 TASK_COLOURS = (4, 2, 3, 5, 6, 1, 12, 10, 11, 13, 14, 9)
 """Of the palette; beside the colour stands the task's name."""
 MAX_DRAWN = 16 * 1024
@@ -44,21 +44,21 @@ class Stamps(StrEnum):
 
 
 @dataclass(frozen=True)
-class Options:
-    """How lines are shown; never what is in the file."""
+class RowOptions:
+    """How lines are shown."""
 
     wrap: bool = True
     stamps: Stamps = Stamps.OFF
     hide_prefix: bool = False
     query: Query | None = None
     started: float = 0.0
-    tasks: Standings = field(default_factory=dict)
+    tasks: TaskContexts = field(default_factory=dict)
     """For what hints say of them."""
 
 
-def row(
-    line: Line, options: Options, colours: dict[TaskId, int], of: TaskId | None = None
-) -> tuple[list[Piece], int]:
+def render_line(
+    line: Line, options: RowOptions, colours: dict[TaskId, int], of: TaskId | None = None
+) -> tuple[list[Span], int]:
     """A line as coloured text, and how many cells at its beginning are not the line's own. `of`
     is the task whose log this is, where the line itself does not say it."""
     data = last_rewrite(line.data)
@@ -66,66 +66,66 @@ def row(
     data = data[:MAX_DRAWN]
     if options.hide_prefix:
         data = _PREFIXES.sub(_severity, data, count=1)
-    result = pieces(data)
+    result = parse_spans(data)
     if options.query is not None:
-        result = highlighted(result, options.query)
+        result = highlight(result, options.query)
     if cut:
-        result.append(Piece(f" …✂ {thousands(cut)} more bytes", DIM))
-    hint = hint_for("".join(piece.text for piece in result))
+        result.append(Span(f" …✂ {thousands(cut)} more bytes", DIM))
+    hint = hint_for("".join(span.text for span in result))
     if hint is not None:
-        text = explained(hint, line.task or of, options.tasks)
-        result.append(Piece(f"  ◂ {text}", HINT))
-    before: list[Piece] = []
+        text = explain_hint(hint, line.task or of, options.tasks)
+        result.append(Span(f"  ◂ {text}", HINT))
+    before: list[Span] = []
     if options.stamps is not Stamps.OFF:
-        before.append(Piece(_stamp(line.time, options), DIM))
+        before.append(Span(_stamp(line.time, options), DIM))
     if line.task is not None:
         wide = max((len(str(task)) for task in colours), default=0)
         number = TASK_COLOURS[colours.get(line.task, 0) % len(TASK_COLOURS)]
-        before.append(Piece(f"{line.task!s:<{wide}} ", Look(number)))
-    return before + result, sum(cell_len(piece.text) for piece in before)
+        before.append(Span(f"{line.task!s:<{wide}} ", TextStyle(number)))
+    return before + result, sum(cell_len(span.text) for span in before)
 
 
-def highlighted(row: list[Piece], query: Query) -> list[Piece]:
+def highlight(row: list[Span], query: Query) -> list[Span]:
     """The row with what was searched for reversed: the first `MAX_HIGHLIGHTS` hits in it."""
-    text = "".join(piece.text for piece in row)
+    text = "".join(span.text for span in row)
     edges = [edge for span in islice(query.spans(text), MAX_HIGHLIGHTS) for edge in span]
     if not edges:
         return row
     edges.append(len(text))
-    result: list[Piece] = []
+    result: list[Span] = []
     at = passed = 0
-    for piece in row:
-        end = at + len(piece.text)
-        reverse = piece.look._replace(attr=piece.look.attr ^ Attr.REVERSE)
+    for span in row:
+        end = at + len(span.text)
+        reverse = span.style._replace(attr=span.style.attr ^ Attr.REVERSE)
         while at < end:
             while edges[passed] <= at:
                 passed += 1
             cut = min(edges[passed], end)
-            result.append(Piece(text[at:cut], reverse if passed % 2 else piece.look))
+            result.append(Span(text[at:cut], reverse if passed % 2 else span.style))
             at = cut
     return result
 
 
-def wrapped(row: list[Piece], width: int, indent: int = 0) -> list[list[Piece]]:
+def wrap(row: list[Span], width: int, indent: int = 0) -> list[list[Span]]:
     """One line as rows of at most `width` cells, cut between words where there is a blank near
     the end; all but the first are indented."""
-    text = "".join(piece.text for piece in row)
+    text = "".join(span.text for span in row)
     if len(text) <= width and cell_len(text) <= width:
         return [row]
     indent = indent if indent < width // 2 else 0
-    rows: list[list[Piece]] = []
-    todo = [(piece.text, piece.look) for piece in reversed(row)]
+    rows: list[list[Span]] = []
+    todo = [(span.text, span.style) for span in reversed(row)]
     at = 0
     while at < len(text):
         room = width - (indent if rows else 0)
         need = _fitting(text, at, room)
         at += need
-        out = [Piece(" " * indent, PLAIN)] if rows and indent else []
+        out = [Span(" " * indent, PLAIN)] if rows and indent else []
         while need:
-            piece, look = todo.pop()
-            out.append(Piece(piece[:need], look))
-            if len(piece) > need:
-                todo.append((piece[need:], look))
+            span, style = todo.pop()
+            out.append(Span(span[:need], style))
+            if len(span) > need:
+                todo.append((span[need:], style))
             need -= len(out[-1].text)
         rows.append(out)
     return rows
@@ -147,7 +147,7 @@ def _severity(match: Any) -> bytes:
     return bytes(match.group(1) or match.group(2)) + b" "
 
 
-def _stamp(when: float | None, options: Options) -> str:
+def _stamp(when: float | None, options: RowOptions) -> str:
     if when is None:
         return " " * 9
     if options.stamps is Stamps.CLOCK:

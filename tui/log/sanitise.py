@@ -1,4 +1,4 @@
-"""One line of a log, made safe to draw.
+"""Sanitiser: one line of a log as text with colours that is safe to draw.
 
 A task may print anything: a screenful of escape sequences, half a character, a gigabyte without
 a newline. The file keeps it byte for byte; the screen gets text with colours and nothing else.
@@ -31,8 +31,8 @@ class Attr(IntFlag):
     STRIKE = 32
 
 
-class Look(NamedTuple):
-    """How a piece of text is drawn. -1 is the pane's own colour, 0–255 the palette, and
+class TextStyle(NamedTuple):
+    """How a span of text is drawn. -1 is the pane's own colour, 0–255 the palette, and
     `TRUE_COLOUR` and above 24 bits."""
 
     fg: int = -1
@@ -40,14 +40,14 @@ class Look(NamedTuple):
     attr: Attr = Attr.NONE
 
 
-class Piece(NamedTuple):
-    """Text of one look."""
+class Span(NamedTuple):
+    """Text of one style."""
 
     text: str
-    look: Look
+    style: TextStyle
 
 
-PLAIN = Look()
+PLAIN = TextStyle()
 
 MOST_MARKS = 6
 """Combining characters on one letter: written language needs fewer, and a pile of thousands
@@ -115,46 +115,46 @@ def last_rewrite(raw: bytes) -> bytes:
     return raw.rstrip(b"\r\x08").rpartition(b"\r")[2]
 
 
-def pieces(raw: bytes) -> list[Piece]:
+def parse_spans(raw: bytes) -> list[Span]:
     """The text of one line (without its newline) with its colours.
 
     Only SGR is obeyed. Other escape sequences are dropped, control characters become their
     visible stand-ins (␀ … ␡), what is invisible or turns the direction of reading becomes ␦,
     invalid UTF-8 becomes U+FFFD, and tabs reach to the next eighth cell. Colours begin anew on
-    each line: a line is drawn without a look at those before it.
+    each line: a line is drawn without looking at those before it.
     """
     if _PRINTABLE_ASCII.fullmatch(raw):
-        return [Piece(raw.decode("ascii"), PLAIN)]
+        return [Span(raw.decode("ascii"), PLAIN)]
     text = last_rewrite(raw).decode("utf-8", "replace")
     if "\x08" in text:
         text = _without_overstrikes(text)
     if "\x1b" not in text:
-        return [Piece(visible(text, 0), PLAIN)]
+        return [Span(make_drawable(text, 0), PLAIN)]
     tabs = "\t" in text
-    result: list[Piece] = []
-    look = PLAIN
+    result: list[Span] = []
+    style = PLAIN
     cells = at = 0
     for match in _ESCAPE.finditer(text):
         if match.start() > at:
-            clean = visible(text[at : match.start()], cells)
+            clean = make_drawable(text[at : match.start()], cells)
             if tabs:
                 cells += cell_len(clean)
-            result.append(Piece(clean, look))
+            result.append(Span(clean, style))
         at = match.end()
         codes = match.group(1)
         if codes is not None:
-            look = _sgr(look, codes)
+            style = _sgr(style, codes)
     if at < len(text):
-        result.append(Piece(visible(text[at:], cells), look))
-    return result or [Piece("", PLAIN)]
+        result.append(Span(make_drawable(text[at:], cells), style))
+    return result or [Span("", PLAIN)]
 
 
 def plain_text(raw: bytes) -> str:
     """The line as it reads, without colours."""
-    return "".join(piece.text for piece in pieces(raw))
+    return "".join(span.text for span in parse_spans(raw))
 
 
-def visible(text: str, column: int = 0) -> str:
+def make_drawable(text: str, column: int = 0) -> str:
     """Stand-ins for control characters, and tabs as blanks; `column` is where the text begins."""
     if text.isascii() and text.isprintable():
         return text
@@ -195,10 +195,10 @@ def _without_overstrikes(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _sgr(look: Look, codes: str) -> Look:
-    """The look after the parameters of one SGR sequence; unknown ones change nothing."""
+def _sgr(style: TextStyle, codes: str) -> TextStyle:
+    """The style after the parameters of one SGR sequence; unknown ones change nothing."""
     numbers = [int(code or 0) for code in codes.replace(":", ";").split(";")[:64] if len(code) < 8]
-    fg, bg, attr = look
+    fg, bg, attr = style
     i = 0
     while i < len(numbers):
         code = numbers[i]
@@ -228,7 +228,7 @@ def _sgr(look: Look, codes: str) -> Look:
                 fg = colour
             elif colour is not None:
                 bg = colour
-    return Look(fg, bg, attr)
+    return TextStyle(fg, bg, attr)
 
 
 def _extended(numbers: list[int]) -> tuple[int | None, int]:

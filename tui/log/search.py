@@ -1,4 +1,4 @@
-"""Search of a whole log, off the screen's loop: the first hit soon, all of them counted."""
+"""Search of a whole log in a thread: the first hit soon, all of them counted."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import re2
 
 from launcher.store.logs import LogFile
 
-from .scan import ESCAPE, ESCAPES, Piece, backwards, forwards
-from .sieve import sieve
+from .prefilter import prefilter
+from .scan import ESCAPE, ESCAPES, Chunk, backwards, forwards
 
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
@@ -31,7 +31,7 @@ _SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
 class Query:
-    """What is looked for: a regular expression (RE2's syntax, which is Python's without what
+    """A query: a regular expression (RE2's syntax, which is Python's without what
     can take for ever), or the text itself when it is none. Without capitals it finds both cases.
 
     RE2 because a person types expressions while logs run: none of its expressions can hold up
@@ -46,10 +46,10 @@ class Query:
         self._coloured: Any = None
         """A plain text's own expression for coloured lines, ten times as fast as taking their
         colours out."""
-        self._sieve: Any = None
+        self._prefilter: Any = None
         try:
             self._pattern = re2.compile(f"(?m){text}", options)
-            coarse = sieve(text)
+            coarse = prefilter(text)
         except re2.error:
             self._pattern = re2.compile(re2.escape(text), options)
             coarse = None
@@ -57,7 +57,7 @@ class Query:
             self._coloured = re2.compile(f"(?:{ESCAPE})*".join(text), options)
         elif coarse is not None:
             with suppress(re2.error):  # too large with all the colours in it
-                self._sieve = re2.compile(coarse, options)
+                self._prefilter = re2.compile(coarse, options)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where the hits stand in a text that is drawn."""
@@ -65,19 +65,19 @@ class Query:
             if match.group():
                 yield match.span()
 
-    def lines(self, piece: Piece) -> tuple[list[int], int]:
+    def lines(self, chunk: Chunk) -> tuple[list[int], int]:
         """The numbers of the lines that hit, and how many hits there are."""
-        data = piece.data
+        data = chunk.data
         find = self._pattern.finditer
-        if piece.coloured and self._coloured is not None:
+        if chunk.coloured and self._coloured is not None:
             find = partial(_between_escapes, self._coloured)
-        elif piece.coloured and self._sieve is not None and not self._sieve.search(data):
+        elif chunk.coloured and self._prefilter is not None and not self._prefilter.search(data):
             return [], 0
-        elif piece.coloured:
-            data = piece.text
+        elif chunk.coloured:
+            data = chunk.text
         hits: list[int] = []
         count = at = here = 0
-        line = piece.first
+        line = chunk.first
         found = find(data, 0)
         while (match := next(found, None)) is not None:
             start, end = match.span()
@@ -167,10 +167,10 @@ class Search:
         self._look_near()
         offset = line = 0
         while not self._stop.is_set():
-            for piece in forwards(self._file, offset, line, self._stop):
-                if piece.data.endswith(b"\n"):
-                    offset, line = piece.end, piece.first + piece.data.count(b"\n")
-                    hits, count = self.query.lines(piece)
+            for chunk in forwards(self._file, offset, line, self._stop):
+                if chunk.data.endswith(b"\n"):
+                    offset, line = chunk.end, chunk.first + chunk.data.count(b"\n")
+                    hits, count = self.query.lines(chunk)
                     self.count += count
                     self.scanned = offset
                     if hits and self.near_hit is None:
@@ -184,11 +184,11 @@ class Search:
 
     def _look_near(self) -> None:
         begin = None
-        for piece in backwards(self._file, self._near + 1, self._stop):
-            begin = begin or piece.end
-            if begin - piece.end > NEAR_BYTES:
+        for chunk in backwards(self._file, self._near + 1, self._stop):
+            begin = begin or chunk.end
+            if begin - chunk.end > NEAR_BYTES:
                 return
-            hits, _ = self.query.lines(piece)
+            hits, _ = self.query.lines(chunk)
             hits = [hit for hit in hits if hit <= self._near]
             if hits:
                 self.near_hit = hits[-1]

@@ -1,4 +1,4 @@
-"""What one pane knows of one log: the lines, the place in them, and how they are shown.
+"""View of a log: its lines, the place in them, and how they are shown.
 
 It outlives the pane's widget: paging through a cluster of hundreds of tasks moves views between
 few widgets, and each is found as it was left.
@@ -11,10 +11,10 @@ from typing import Protocol
 
 from launcher.ids import TaskId
 
-from .attempts import Attempts, separator
+from .attempts import AttemptStarts, separator
 from .document import Document, Line
-from .rows import Options, row
-from .sanitise import Piece
+from .rows import RowOptions, render_line
+from .sanitise import Span
 from .viewport import Viewport
 
 
@@ -27,7 +27,7 @@ class Lines(Protocol):
         """Lines there are."""
 
     def refresh(self) -> bool:
-        """Takes up what has come; False when nothing has."""
+        """Adds what has come; False when nothing has."""
 
     def line(self, number: int) -> Line:
         """Line `number`, counted from 0. Raises `IndexError` when there is none."""
@@ -52,19 +52,19 @@ class LogView:
 
     task: TaskId | None
     lines: Lines
-    options: Options = field(default_factory=Options)
-    attempts: Attempts | None = None
+    options: RowOptions = field(default_factory=RowOptions)
+    attempts: AttemptStarts | None = None
     port: Viewport = field(default_factory=Viewport)
     colours: dict[TaskId, int] = field(default_factory=dict)
     """Of the tasks in a merged log: numbers of a palette."""
     selection: tuple[int, int] | None = None
-    """First chosen line and the one that moves, both included."""
+    """First selected line and the one that moves, both included."""
     cursor: int | None = None
     """The line of the last hit."""
 
-    def row(self, line: Line) -> tuple[list[Piece], int]:
+    def render(self, line: Line) -> tuple[list[Span], int]:
         """What is drawn of a line, and the width of what stands before its own text."""
-        return row(line, self.options, self.colours, self.task)
+        return render_line(line, self.options, self.colours, self.task)
 
     def separators(self, number: int) -> list[str]:
         """What is drawn above line `number`: the attempts that begin there."""
@@ -83,8 +83,8 @@ class LogView:
         self.port.follow()
 
     @property
-    def chosen(self) -> range:
-        """The lines that are chosen, as far as there are such lines."""
+    def selected_lines(self) -> range:
+        """The selected lines, as far as there are such lines."""
         if self.selection is None:
             return range(0)
         return range(max(0, min(self.selection)), min(self.lines.count, max(self.selection) + 1))

@@ -1,4 +1,4 @@
-"""Where a pane stands in a log: following its end, or paused at a line that does not drift."""
+"""Viewport: the place of a pane in a log, following the end or paused at a line."""
 
 from __future__ import annotations
 

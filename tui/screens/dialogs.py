@@ -1,4 +1,4 @@
-"""Dialogs. None of them stands in the way of kill-all: F9 belongs to the app."""
+"""Dialogs over a run. Kill-all works in all of them: its key is a priority binding of the app."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from textual.widgets import Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from launcher.run.snapshot import Snapshot
+from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
 from tui.widgets.colours import status_colours
 
@@ -46,7 +47,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class Leave(StrEnum):
-    """What shall become of a living run."""
+    """Answers of the leave dialog."""
 
     KILL = "kill"
     DETACH = "detach"
@@ -54,7 +55,7 @@ class Leave(StrEnum):
 
 
 class LeaveDialog(ModalScreen[Leave]):
-    """Asks what shall become of the run."""
+    """Asks what to do with the run before leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("k", "choose('kill')", "Kill all", show=False),
@@ -70,7 +71,7 @@ class LeaveDialog(ModalScreen[Leave]):
         """A question and three answers."""
         tasks = "1 task is" if self._alive == 1 else f"{self._alive} tasks are"
         with Vertical(classes="dialog"):
-            yield Label(f"The run still lives: {tasks} up", classes="dialog-title", markup=False)
+            yield Label(f"The run is active: {tasks} up", classes="dialog-title", markup=False)
             yield OptionList(
                 Option("k  Kill all, show the receipt, leave", id=Leave.KILL),
                 Option("d  Detach: the run goes on without a screen", id=Leave.DETACH),
@@ -93,11 +94,12 @@ TAIL = 20
 
 
 class ReceiptScreen(ModalScreen[None]):
-    """How the run ended, and the proof that nothing is left."""
+    """Shows how the run ended and, per host, what is left of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", "Back", show=False),
-        Binding("q", "app.leave", "Leave", show=False),  # an app's keys stop at a modal screen
+        # An app's keys stop at a modal screen.
+        Binding("q", "app.leave", "Leave", id="leave", show=False),
     ]
 
     class Left(Message):
@@ -118,7 +120,8 @@ class ReceiptScreen(ModalScreen[None]):
             yield Label("Receipt", classes="dialog-title", markup=False)
             with VerticalScroll():
                 yield Static(self._text(), markup=False)
-            hint = "any key leaves" if self._leaving else "Esc back to the logs   q leave"
+            leave = key_of(self, "leave")
+            hint = "any key leaves" if self._leaving else f"Esc back to the logs   {leave} leave"
             yield Label(hint, classes="dialog-note", markup=False)
 
     def _text(self) -> Text:

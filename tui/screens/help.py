@@ -1,4 +1,4 @@
-"""The help screen: every key, and the letters of the status strip."""
+"""Help screen: every key, and the letters of the status strip."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ class HelpScreen(ModalScreen[None]):
         for command in self._commands:
             rows.setdefault(command.name, command.keys)
         digits = [name for name in rows if name.startswith("Pane ") and name[-1].isdigit()]
-        for name in digits:
-            del rows[name]
-        rows["Pane 1 to 9 of the page"] = "1 – 9"
+        keys = [rows.pop(name) for name in digits]
+        if keys:
+            usual = keys == list("123456789")
+            rows["Pane 1 to 9 of the page"] = "1 – 9" if usual else " ".join(keys)
         table = Table.grid(padding=(0, 3, 0, 0))
         accent = f"bold {theme_colour(self.app, 'accent-text')}"
         cells = [(Text(keys, accent), Text(name)) for name, keys in rows.items()]

@@ -29,6 +29,7 @@ from launcher.session.history import FinishedRun, RunSummary
 from launcher.store.runs import RunFolder
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entry, RunEntry
 from tui.format import StatusColor
+from tui.keys import key_of
 from tui.screens.ask import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
@@ -242,7 +243,13 @@ class HomeScreen(Page):
                 keys = [("Enter", "launch"), ("e", "look"), ("c", "copy")]
         if self._deleted:
             keys.append(("u", "undo"))
-        return [*keys, ("n", "new"), ("F9", "kill all"), ("q", "leave"), ("F5", "look again")]
+        return [
+            *keys,
+            ("n", "new"),
+            (key_of(self, "kill_all"), "kill all"),
+            ("q", "leave"),
+            ("F5", "look again"),
+        ]
 
     # doing
 

@@ -1,4 +1,4 @@
-"""The hosts screen: link, lease, load, and each task's share."""
+"""Hosts screen: link, lease and load of each host, and its tasks' share of the load."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from launcher.run.snapshot import HostView, Snapshot
 from launcher.run.states import HostState
 from launcher.session.control import RunControl
 from tui.format import LETTERS, StatusColor, age, bar, size, status_color
+from tui.keys import key_hints
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -32,7 +33,7 @@ _PID_WIDE = len("pid 4194304")
 
 
 class HostsScreen(Screen[None]):
-    """What each host's agent last said; looked up once a second, never asked from here."""
+    """Shows the last reports of the hosts' agents, once a second; asks no host itself."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,H", "app.pop_screen", "Back to the logs", id="hosts.back"),
@@ -47,7 +48,8 @@ class HostsScreen(Screen[None]):
         yield RunHeader()
         with VerticalScroll(classes="body"):
             yield Static(markup=False)
-        yield KeyFooter([("F9", "kill all"), ("Esc", "back"), ("M", "metrics"), ("?", "help")])
+        hints = [("kill_all", "kill all"), ("hosts.back", "back"), ("metrics", "metrics")]
+        yield KeyFooter(key_hints(self, [*hints, ("help", "help")]))
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(VerticalScroll))

@@ -18,6 +18,7 @@ from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 from tui.catalog import RunEntry
 from tui.format import StatusColor
+from tui.keys import key_of
 from tui.outcome import receipt_text
 from tui.screens.prompts import Asker
 from tui.sessions import Sessions
@@ -89,10 +90,14 @@ class KillLiving(ModalScreen[None]):
     def _show(self) -> None:
         count = len(self._runs)
         runs = "this run" if count == 1 else f"these {count} runs"
+        key = key_of(self, "kill_all")
         if not self._killing:
-            title, hint = f"Kill {runs}, on all hosts?", "Enter, y or F9: kill   Esc: leave them"
+            title, hint = (
+                f"Kill {runs}, on all hosts?",
+                f"Enter, y or {key}: kill   Esc: leave them",
+            )
         elif not self._done:
-            title, hint = f"Killing {runs}", "F9 again: KILL now"
+            title, hint = f"Killing {runs}", f"{key} again: KILL now"
         else:
             title, hint = "Receipts", "Esc back"
         self.query_one("#title", Label).update(title)

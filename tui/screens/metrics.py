@@ -1,4 +1,4 @@
-"""The metrics screen: loss and steps a second of every task over time."""
+"""Metrics screen: loss and steps per second of every task over time."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from launcher.session.control import RunControl
 from launcher.store.metrics import Point
 from tui.curves import Curve, curve, rates, resampled, smoothed, value_at
 from tui.format import clock, figure, thousands
+from tui.keys import key_hints
 from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -63,14 +64,17 @@ class MetricsScreen(Screen[None]):
             with VerticalScroll(id="values"):
                 yield Static(markup=False)
         yield KeyFooter(
-            [
-                ("F9", "kill all"),
-                ("Esc", "back"),
-                ("+ -", "smoothing"),
-                ("← →", "read values"),
-                ("H", "hosts"),
-                ("?", "help"),
-            ]
+            key_hints(
+                self,
+                [
+                    ("kill_all", "kill all"),
+                    ("metrics.back", "back"),
+                    ("metrics.smoother metrics.rougher", "smoothing"),
+                    ("metrics.earlier metrics.later", "read values"),
+                    ("hosts", "hosts"),
+                    ("help", "help"),
+                ],
+            )
         )
 
     def on_mount(self) -> None:

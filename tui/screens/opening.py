@@ -10,6 +10,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.widgets import Static
 
+from tui.keys import key_of
 from tui.screens.page import Page
 from tui.widgets.footer import KeyFooter
 
@@ -40,7 +41,7 @@ class Opening(Page):
         """The frame of the home screen."""
         yield Static("tfmux", id="title", markup=False)
         yield Static("looking for clusters and runs …", id="about", markup=False)
-        yield KeyFooter([("F9", "kill all living runs"), ("q", "leave")])
+        yield KeyFooter([(key_of(self, "kill_all"), "kill all living runs"), ("q", "leave")])
 
     def on_mount(self) -> None:
         # The app's worker, not the screen's: it goes on after the screen has been replaced.

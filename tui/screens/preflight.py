@@ -225,7 +225,9 @@ class PreflightScreen(Page):
         keys = [("e", "next finding"), ("Tab", "other table"), ("F5", "check again")]
         if any(each.run for each in self._here()):
             keys.insert(0, ("x", "kill leftovers"))
-        self.query_one(KeyFooter).show([*keys, ("Esc", "back"), ("F9", "kill all")])
+        self.query_one(KeyFooter).show(
+            [*keys, ("Esc", "back"), (key_of(self, "kill_all"), "kill all")]
+        )
 
     def on_descendant_focus(self) -> None:
         """Shows the findings of the other table's cell."""

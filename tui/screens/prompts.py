@@ -21,6 +21,7 @@ from textual.widgets import Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 from launcher.hosts.auth_prompt import YES, AuthPrompt, PromptKind
+from tui.keys import key_of
 from tui.widgets.line_input import LineInput
 
 NO = "no"
@@ -47,7 +48,7 @@ class QuestionDialog(ModalScreen[str | None]):
             yield LineInput(password=question.secret)
             secret = "not shown, not stored; " if question.secret else ""
             yield Label(
-                f"{secret}Enter answers, Esc refuses, F9 kills all",
+                f"{secret}Enter answers, Esc refuses, {key_of(self, 'kill_all')} kills all",
                 classes="dialog-note",
                 markup=False,
             )

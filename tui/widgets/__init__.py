@@ -1,1 +1,1 @@
-"""What screens are made of, one widget a file."""
+"""Widgets of the screens, one per file."""

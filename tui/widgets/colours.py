@@ -1,4 +1,4 @@
-"""Colours of the theme, as Rich knows them: Textual's words for them are not Rich's.
+"""Colours of the theme in the form that Rich understands.
 
 A theme may name a colour of the terminal's own palette (`ansi_blue`), or a share of a colour
 (`ansi_blue 50%`).

@@ -1,4 +1,4 @@
-"""One row of parts that matter more or less: what does not fit goes, the least first."""
+"""Row of ranked parts, of which the least important are left out when they do not fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.text import Text
 
 
 class Part(NamedTuple):
-    """A piece of a row; a larger `rank` goes first when there is no room."""
+    """Part of a row; a larger `rank` goes first when there is no room."""
 
     rank: int
     text: str

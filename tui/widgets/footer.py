@@ -1,4 +1,4 @@
-"""The footer line: the keys that matter here and now."""
+"""Footer: keys and what they do, in one row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class KeyFooter(Widget):
         self._keys = list(keys)
 
     def show(self, keys: Sequence[tuple[str, str]]) -> None:
-        """Other keys."""
+        """Shows other keys."""
         if list(keys) != self._keys:
             self._keys = list(keys)
             self.refresh()

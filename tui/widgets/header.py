@@ -1,8 +1,10 @@
-"""The header line: how the run stands, in one row, at every moment."""
+"""Header of a run: its state in one row."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from functools import partial
 
 from rich.text import Text
 from textual.widget import Widget
@@ -10,8 +12,9 @@ from textual.widget import Widget
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tui.format import StatusColor, age, bar, clock, figure, status_color, thousands
+from tui.keys import key_of
 from tui.outcome import failure_hint
-from tui.standing import fact, standings
+from tui.task_context import known_cause, task_contexts
 from tui.widgets.colours import status_colours
 
 from .fit import Part, fit
@@ -21,7 +24,7 @@ _UP = (TaskState.READY, TaskState.RUNNING)
 
 
 class RunHeader(Widget):
-    """Shows the last snapshot it was given; told again each second, its clocks go on."""
+    """Shows the last snapshot it was given; called each second, it moves its clocks on."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,8 +34,8 @@ class RunHeader(Widget):
         self._row = Text()
 
     def show(self, snapshot: Snapshot, stalled: int = 0, trouble: str = "") -> None:
-        """Takes up a snapshot, how many tasks have stalled, and what one of them complains of
-        while nothing has failed yet."""
+        """Shows a snapshot, how many tasks have stalled, and the newest alert while nothing has
+        failed yet."""
         self._snapshot, self._stalled, self._trouble = snapshot, stalled, trouble
         row = self._make()
         if row != self._row:
@@ -51,7 +54,7 @@ class RunHeader(Widget):
         if self._snapshot is None:
             return Text()
         colours = status_colours(self.app)
-        parts = header_parts(self._snapshot, time.time(), colours)
+        parts = header_parts(self._snapshot, time.time(), colours, partial(key_of, self))
         if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
             if self._stalled:
                 style = f"bold {colours[StatusColor.BAD]}"
@@ -61,8 +64,10 @@ class RunHeader(Widget):
         return fit(parts, self.size.width)
 
 
-def header_parts(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) -> list[Part]:
-    """What the header says, with what matters most first in rank."""
+def header_parts(
+    snapshot: Snapshot, now: float, colours: dict[StatusColor, str], key: Callable[[str], str]
+) -> list[Part]:
+    """The parts of the header, ranked by importance; `key` gives the displayed key of a command."""
     bad, busy, good = (
         f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY, StatusColor.GOOD)
     )
@@ -74,10 +79,10 @@ def header_parts(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]
         parts.append(Part(0, f"killing all: TERM sent, {text}", bad))
         parts.append(Part(1, f"{alive} of {len(snapshot.tasks)} alive"))
         if left > 0:
-            parts.append(Part(2, "F9 again: KILL now"))
+            parts.append(Part(2, f"{key('kill_all')} again: KILL now"))
         return parts
     if snapshot.state is RunPhase.ENDED:
-        return [*parts, *_ended(snapshot, good, bad)]
+        return [*parts, *_ended(snapshot, good, bad), Part(2, f"{key('leave')} leaves")]
     if snapshot.state in _BEFORE:
         parts.append(Part(0, _waiting(snapshot, now), busy))
     parts += _jobs(snapshot, good, bad)
@@ -151,7 +156,7 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     hint = failure_hint(failure)
     if hint is not None:
         text += f" — {hint.kind}"
-        if known := fact(hint, failure.task, standings(snapshot)):
+        if known := known_cause(hint, failure.task, task_contexts(snapshot)):
             text += f": {known}"
     return [Part(0, text, bad)]
 
@@ -169,5 +174,4 @@ def _ended(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
         else:
             parts.append(Part(0, "NOT ALL CONFIRMED DEAD", bad))
     parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
-    parts.append(Part(2, "q leaves"))
     return parts

@@ -1,11 +1,11 @@
-"""A line of text whose keys keep their order."""
+"""Line input: a text field that handles its keys in the order in which they were typed."""
 
 from __future__ import annotations
 
 from textual import events
 from textual.widgets import Input
 
-from tui.one_line import visible
+from tui.control_pictures import visible
 
 
 class LineInput(Input):

@@ -1,4 +1,4 @@
-"""One pane: a title row, and below it the lines of a log.
+"""Log pane: a title row, and below it the lines of a log.
 
 Only what is visible is read from the file, parsed and kept. The stock log widgets take about a
 thousand lines a second in all; this one takes what the disk takes, because a line that scrolls
@@ -19,8 +19,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tui.format import thousands
-from tui.log.rows import wrapped
-from tui.log.sanitise import Attr, Look, Piece, visible
+from tui.log.rows import wrap
+from tui.log.sanitise import Attr, Span, TextStyle, make_drawable
 from tui.log.view import LogView
 from tui.log.viewport import Viewport
 
@@ -47,11 +47,11 @@ class LogPane(Widget, can_focus=True):
         "log-pane--bad",
     }
 
-    class Chosen(Message):
-        """The pane's title was clicked twice: it wants to be zoomed."""
+    class TitleDoubleClicked(Message):
+        """The title was double-clicked, which zooms the pane."""
 
-    class Marked(Message):
-        """Lines were chosen with the mouse."""
+    class LinesSelected(Message):
+        """Lines were selected with the mouse."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class LogPane(Widget, can_focus=True):
         return port
 
     def show(self, view: LogView) -> None:
-        """Takes up a view."""
+        """Shows another view."""
         if view is not self.view:
             self.view = view
             self._drag_from = None
@@ -205,19 +205,19 @@ class LogPane(Widget, can_focus=True):
         if number == self.view.cursor:
             painter = self._cursor_painter or painter
         try:
-            row, indent = self.view.row(self.view.lines.line(number))
+            row, indent = self.view.render(self.view.lines.line(number))
         except (IndexError, OSError) as error:
-            row, indent = [Piece(f"cannot be read: {error}", Look(attr=Attr.DIM))], 0
+            row, indent = [Span(f"cannot be read: {error}", TextStyle(attr=Attr.DIM))], 0
         base = painter.base
-        if number in self.view.chosen:
-            base = painter.style(Look(attr=Attr.REVERSE))
-            row = [Piece(piece.text, Look(attr=Attr.REVERSE)) for piece in row]
+        if number in self.view.selected_lines:
+            base = painter.style(TextStyle(attr=Attr.REVERSE))
+            row = [Span(span.text, TextStyle(attr=Attr.REVERSE)) for span in row]
         result = [self._separator(text, left, room) for text in self.view.separators(number)]
-        for part in wrapped(row, room, indent) if self.view.options.wrap else [row]:
+        for part in wrap(row, room, indent) if self.view.options.wrap else [row]:
             segments = [*left]
             used = 0
-            for text, look in part:
-                segments.append(Segment(text, painter.style(look)))
+            for text, style in part:
+                segments.append(Segment(text, painter.style(style)))
                 used += cell_len(text)
             if used < room:
                 segments.append(Segment(" " * (room - used), base))
@@ -260,14 +260,14 @@ class LogPane(Widget, can_focus=True):
         note = self._note
         if not self.port.following:
             note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
-        right = f" {visible(note.strip())} " if note else ""
+        right = f" {make_drawable(note.strip())} " if note else ""
         parts = list(self._parts)
         room = max(1, width - cell_len(right) - self.edge)
         while sum(cell_len(part.text) for part in parts) > room - 1 and len(parts) > 1:
             parts.remove(max(parts, key=lambda part: part.rank))
         left = [Segment("│", self._style("edge"))] if self.edge else []
         segments = [Segment("▸" if self.has_focus else " ", self._style("name"))]
-        segments += [Segment(visible(part.text), self._style(part.kind)) for part in parts]
+        segments += [Segment(make_drawable(part.text), self._style(part.kind)) for part in parts]
         strip = Strip(segments).adjust_cell_length(room, plain)
         ends = [Segment(right, self._style("note"))] if right else []
         return Strip([*left, *strip, *ends]).adjust_cell_length(width, plain)
@@ -284,7 +284,7 @@ class LogPane(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         if event.y == 0 and event.chain == 2:
-            self.post_message(self.Chosen())
+            self.post_message(self.TitleDoubleClicked())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self.view and event.y > 0 and event.button == 1:
@@ -301,7 +301,7 @@ class LogPane(Widget, can_focus=True):
             if line == self._drag_from:
                 return
             self.capture_mouse()
-            self.port.pause()  # what is chosen must not scroll away under the mouse
+            self.port.pause()  # what is selected must not scroll away under the mouse
         self.view.selection = (self._drag_from, line)
         self.redraw()
 
@@ -310,7 +310,7 @@ class LogPane(Widget, can_focus=True):
             self._drag_from = None
             self.release_mouse()
             if self.view and self.view.selection:
-                self.post_message(self.Marked())
+                self.post_message(self.LinesSelected())
 
     def _line_at(self, y: int) -> int | None:
         rows = self.port.rows()

@@ -1,4 +1,4 @@
-"""The panel that says how the run ended, below the panes and never over them."""
+"""Outcome panel: how the run ended, below the panes and never over them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class OutcomePanel(Static):
     """Hidden until the run has ended by itself."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Says how it ended; the last lines of a failure are kept few, its pane has them all."""
+        """Shows how it ended, with few last lines of a failure: its pane has them all."""
         tail = MANY if self.app.size.height >= TALL else FEW
         colours = status_colours(self.app)
         failure = failure_text(snapshot, colours, tail)

@@ -1,4 +1,4 @@
-"""From a log's own colours to the theme's: the one place where a `Look` becomes a style."""
+"""Rich styles for the text styles of logs, in the colours of the theme."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 
-from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Look
+from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, TextStyle
 
 
 class Painter:
@@ -23,20 +23,20 @@ class Painter:
         self._background = background
         self._palette = palette
         self._colourless = colourless
-        self._styles: dict[Look, Style] = {}
+        self._styles: dict[TextStyle, Style] = {}
         self.base = self.style(PLAIN)
 
-    def style(self, look: Look) -> Style:
-        """The style of a look on this background."""
-        style = self._styles.get(look)
+    def style(self, text_style: TextStyle) -> Style:
+        """The Rich style of a text style on this background."""
+        style = self._styles.get(text_style)
         if style is None:
-            style = self._styles[look] = self._make(look)
+            style = self._styles[text_style] = self._make(text_style)
         return style
 
-    def _make(self, look: Look) -> Style:
-        fg = self._foreground if look.fg < 0 else self._colour(look.fg)
-        bg = self._background if look.bg < 0 else self._colour(look.bg)
-        attr = look.attr
+    def _make(self, text_style: TextStyle) -> Style:
+        fg = self._foreground if text_style.fg < 0 else self._colour(text_style.fg)
+        bg = self._background if text_style.bg < 0 else self._colour(text_style.bg)
+        attr = text_style.attr
         if attr & Attr.DIM:
             fg = bg.blend(fg, 0.6)
         if self._colourless:

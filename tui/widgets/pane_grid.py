@@ -1,4 +1,4 @@
-"""The area of panes: a few pane widgets, placed by arithmetic, that views move in and out of."""
+"""Grid of panes: a few pane widgets in computed boxes; views move in and out of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from textual.geometry import NULL_SPACING, Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
 from textual.widget import Widget
 
-from tui.layout import Box
+from tui.pane_boxes import Box
 
 from .log_pane import LogPane
 

@@ -1,29 +1,23 @@
-"""The row above the footer that asks for a word: a search, a filter, a task's name."""
+"""Prompt: the row above the footer where a search, a filter or a name is typed."""
 
 from __future__ import annotations
+
+import asyncio
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.message import Message
 from textual.widgets import Input, Label
 
 
 class Prompt(Horizontal):
-    """Hidden until `ask`; answers with `Answered`, and with no text when it was left."""
-
-    class Answered(Message):
-        """Enter or Escape."""
-
-        def __init__(self, purpose: str, text: str | None) -> None:
-            self.purpose = purpose
-            self.text = text
-            super().__init__()
+    """Hidden until `ask`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.display = False
-        self._purpose = ""
+        self._question = ""
+        self._answer: asyncio.Future[str | None] | None = None
         self._last: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
@@ -31,27 +25,34 @@ class Prompt(Horizontal):
         yield Label(markup=False)
         yield Input(compact=True)
 
-    def ask(self, purpose: str, label: str, text: str | None = None) -> None:
-        """Asks; the last answer to the same question can be sent again."""
-        self._purpose = purpose
-        self.query_one(Label).update(label)
+    async def ask(self, question: str, text: str | None = None) -> str | None:
+        """Asks and waits: the text after Enter, None after Escape or when another question takes
+        the prompt. `text` is there to begin with, else the last answer to the same question."""
+        self._close(None)
+        self._question = question
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._answer = answer
+        self.query_one(Label).update(question)
         self.display = True
         field = self.query_one(Input)
-        field.value = self._last.get(purpose, "") if text is None else text
+        field.value = self._last.get(question, "") if text is None else text
         field.select_all()
         self.screen.set_focus(field)
+        return await answer
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self._last[self._purpose] = event.value
-        self._leave(event.value)
+        self._last[self._question] = event.value
+        self._close(event.value)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.stop()
-            self._leave(None)
+            self._close(None)
 
-    def _leave(self, text: str | None) -> None:
+    def _close(self, text: str | None) -> None:
         self.display = False
-        self.post_message(self.Answered(self._purpose, text))
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(text)
+        self._answer = None

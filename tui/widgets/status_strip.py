@@ -1,4 +1,4 @@
-"""The status strip: every task of the cluster in sight, one cell and letter each."""
+"""Status strip: one letter for each task of the cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from textual.widget import Widget
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from tui.format import LETTERS, status_color
-from tui.widgets.chosen import TaskChosen
 from tui.widgets.colours import status_colours, theme_colour
+from tui.widgets.task_clicked import TaskClicked
 
 MAX_ROWS = 4
 
@@ -29,7 +29,7 @@ class StatusStrip(Widget):
         self._places: dict[tuple[int, int], TaskId] = {}
 
     def show(self, snapshot: Snapshot, focused: TaskId | None) -> None:
-        """Takes up a snapshot and which task has the focus."""
+        """Shows a snapshot and which task has the focus."""
         looks = [(task.state, task.exit_code, task.id) for task in snapshot.tasks]
         if (looks, focused) == self._shown:
             return
@@ -106,4 +106,4 @@ class StatusStrip(Widget):
     def on_click(self, event: events.Click) -> None:
         task = self._places.get((event.x, event.y))
         if task is not None:
-            self.post_message(TaskChosen(task))
+            self.post_message(TaskClicked(task))

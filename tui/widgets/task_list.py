@@ -1,4 +1,4 @@
-"""The list of all tasks beside one large pane: how people walk through hundreds of them."""
+"""List of all tasks beside one large pane."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from textual.widget import Widget
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from tui.format import LETTERS, age, status_color, thousands
-from tui.widgets.chosen import TaskChosen
 from tui.widgets.colours import status_colours
+from tui.widgets.task_clicked import TaskClicked
 
 
 class TaskList(Widget):
@@ -34,7 +34,7 @@ class TaskList(Widget):
         now: float,
         hidden: Collection[TaskId] | None = None,
     ) -> None:
-        """Takes up a snapshot; with `hidden`, rows have a box that says who is switched off."""
+        """Shows a snapshot; with `hidden`, rows have a box that says which tasks are off."""
         self._snapshot, self._focused, self._now = snapshot, focused, now
         self._hidden = hidden if hidden is not None else ()
         self._boxes = hidden is not None
@@ -72,4 +72,4 @@ class TaskList(Widget):
 
     def on_click(self, event: events.Click) -> None:
         if self._snapshot and self._first + event.y < len(self._snapshot.tasks):
-            self.post_message(TaskChosen(self._snapshot.tasks[self._first + event.y].id))
+            self.post_message(TaskClicked(self._snapshot.tasks[self._first + event.y].id))

@@ -1,4 +1,4 @@
-"""What stands in the title of a pane."""
+"""Titles of panes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPARK_CELLS = 12
 
 
 class TitlePart(NamedTuple):
-    """A piece of a title; a larger rank goes first when the pane is narrow. `kind` is one of
+    """Part of a title; a larger rank goes first when the pane is narrow. `kind` is one of
     the pane's component classes."""
 
     rank: int

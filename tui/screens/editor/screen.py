@@ -14,6 +14,7 @@ from textual.widgets import Static
 from launcher.cluster.draft import Draft
 from launcher.cluster.library import SaveError
 from launcher.plan.plan import make_plan
+from tui.keys import key_of
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_pane import FilePane
 from tui.screens.editor.preview import PlanPreview
@@ -141,10 +142,10 @@ class EditorScreen(Page):
     def _keys(self, table: EditTable | None) -> list[tuple[str, str]]:
         if table is not None and table.editing():
             keys = [("Enter", "accept"), ("Tab", "next cell"), ("Esc", "cancel")]
-            return [*keys, ("→", "complete"), ("F9", "kill all")]
+            return [*keys, ("→", "complete"), (key_of(self, "kill_all"), "kill all")]
         if self._page == "file":
             keys = [("Ctrl-S", "save"), ("Ctrl-Z", "undo"), ("F5", "launch"), ("Esc", "tables")]
-            return [*keys, ("F9", "kill all")]
+            return [*keys, (key_of(self, "kill_all"), "kill all")]
         keys = [("l", "launch"), ("t", "test")]
         if self.draft.now.problems:
             keys.append(("e", "next problem"))

@@ -10,7 +10,7 @@ from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.shorthand import entries
 from launcher.errors import Problem
 from tui.cells import Cell, Row
-from tui.one_line import visible
+from tui.control_pictures import visible
 from tui.screens.editor.cell_codecs import TEXT
 from tui.screens.editor.document_edits import halves
 from tui.screens.editor.fields import Field

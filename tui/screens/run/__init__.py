@@ -1,1 +1,1 @@
-"""The run screen: panes of living logs, what stands around them, and what the keys do to both."""
+"""Run screen: panes with logs, the chrome around them, and the commands of the keys."""

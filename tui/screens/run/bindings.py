@@ -1,10 +1,10 @@
-"""The keys of the run screen: chosen from what users of tmux, less, lnav and k9s know."""
+"""Key bindings of the run screen, chosen from what users of tmux, less, lnav and k9s know."""
 
 from __future__ import annotations
 
 from textual.binding import Binding, BindingType
 
-RUN_KEYS: list[BindingType] = [
+RUN_BINDINGS: list[BindingType] = [
     Binding("tab", "next(1)", "Next pane", id="pane.next"),
     Binding("shift+tab", "next(-1)", "Previous pane", id="pane.previous"),
     Binding("left", "go('left')", "Pane to the left", id="pane.left"),

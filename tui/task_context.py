@@ -1,4 +1,4 @@
-"""How the tasks of a run stand, as far as it explains what their logs say.
+"""Context for log hints: the states of the tasks that explain what their logs say.
 
 A log line knows that a port is taken or that a session waits for a task. Who holds the port,
 and why that task does not answer, the run knows: the two are joined here.
@@ -17,7 +17,7 @@ from launcher.store.hints import PORT_IN_USE, Hint
 _UP = (TaskState.READY, TaskState.RUNNING)
 
 
-class Standing(NamedTuple):
+class TaskContext(NamedTuple):
     """One task: where it runs, its state and exit in words, and what is known of the cause."""
 
     place: str
@@ -27,15 +27,15 @@ class Standing(NamedTuple):
     reason: str
 
 
-Standings = Mapping[TaskId, Standing]
+TaskContexts = Mapping[TaskId, TaskContext]
 
 
-def standings(snapshot: Snapshot) -> dict[TaskId, Standing]:
+def task_contexts(snapshot: Snapshot) -> dict[TaskId, TaskContext]:
     """The tasks by name. Equal as long as nothing changes that an explanation speaks of."""
     over = snapshot.state is RunPhase.ENDED
     return {
         # How a task was ended with its run says nothing of why another once waited for it.
-        task.id: Standing(
+        task.id: TaskContext(
             f"{task.id} @{task.host}",
             task.address,
             task.state,
@@ -46,7 +46,7 @@ def standings(snapshot: Snapshot) -> dict[TaskId, Standing]:
     }
 
 
-def fact(hint: Hint, task: TaskId | None, tasks: Standings) -> str:
+def known_cause(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
     """What the run knows about a hint in the log of `task`; empty when that is nothing."""
     if hint.about is not None:
         return _waited_for(hint.about, tasks)
@@ -56,12 +56,12 @@ def fact(hint: Hint, task: TaskId | None, tasks: Standings) -> str:
     return ""
 
 
-def explained(hint: Hint, task: TaskId | None, tasks: Standings) -> str:
+def explain_hint(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
     """A hint in words, with what the run knows in place of what may be in general."""
-    return f"{hint.kind}: {fact(hint, task, tasks) or hint.text}"
+    return f"{hint.kind}: {known_cause(hint, task, tasks) or hint.text}"
 
 
-def _waited_for(about: TaskId, tasks: Standings) -> str:
+def _waited_for(about: TaskId, tasks: TaskContexts) -> str:
     other = tasks.get(about)
     if other is None:
         return f"{about} is no task of this run: the program's cluster is another one"

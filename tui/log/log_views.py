@@ -1,4 +1,4 @@
-"""The views of a run's logs: which lines each of them holds, and how lines are shown."""
+"""Views of all logs of a run, with their filters and the options of all rows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore
 from tui.format import thousands
-from tui.standing import standings
+from tui.task_context import task_contexts
 
-from .attempts import Attempts
+from .attempts import AttemptStarts
 from .document import Document
 from .filter import Filtered
 from .merged import Merged
-from .rows import Options
+from .rows import RowOptions
 from .view import Lines, LogView
 
 
-class Views:
+class LogViews:
     """Views by task, made when they are first asked for and kept as long as the screen; None is
     the view of all logs merged."""
 
     def __init__(self, logs: LogStore, snapshot: Snapshot) -> None:
-        self.options = Options()
+        self.options = RowOptions()
         self.off: set[TaskId] = set()
         """Tasks switched off in the merged log."""
         self._logs = logs
@@ -31,20 +31,20 @@ class Views:
         self._views: dict[TaskId | None, LogView] = {}
         self._filters: dict[TaskId | None, str] = {}
         self._filtered: dict[tuple[TaskId | None, TaskId], Filtered] = {}
-        self._attempts = Attempts(logs)
+        self._attempts = AttemptStarts(logs)
         self.update(snapshot)
 
     def update(self, snapshot: Snapshot) -> bool:
-        """Takes up what the run knows and the logs do not, and what is drawn between and beside
-        their lines; False when that is as it was."""
+        """Takes over what a snapshot says of attempts and tasks, which is drawn between and beside
+        lines; False when that is the same as before."""
         begun = self._attempts.update(snapshot.tasks)
-        tasks = standings(snapshot)
+        tasks = task_contexts(snapshot)
         if not begun and tasks == self.options.tasks:
             return False
         self.set_options(replace(self.options, tasks=tasks))
         return True
 
-    def set_options(self, options: Options) -> None:
+    def set_options(self, options: RowOptions) -> None:
         """How lines are shown, in all views."""
         self.options = options
         for view in self._views.values():

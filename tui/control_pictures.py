@@ -1,4 +1,4 @@
-"""Control characters as their pictures, so that any text is one line, and back."""
+"""Control pictures (␀ … ␡) for control characters, so that any text is one line, and back."""
 
 from __future__ import annotations
 

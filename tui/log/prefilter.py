@@ -1,10 +1,9 @@
-"""A sieve for expressions on coloured lines: what it lets through may hit, what it holds back
-cannot.
+"""Prefilter of regular expressions on coloured lines: what it does not match cannot be a hit.
 
 Colours may change in the middle of whatever an expression finds, so they are taken out first,
-which is slow. The sieve is the same expression with a change of colour allowed after each
+which is slow. The prefilter is the same expression with a change of colour allowed after each
 character and without anchors; RE2 goes through coloured bytes with it many times as fast, and
-only pieces of a log that it lets through are looked at closely.
+only chunks of a log that it matches are searched closely.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ _TOKEN = re.compile(
 )
 
 
-def sieve(pattern: str) -> str | None:
-    """The sieve's expression; None for one with parts that are not understood here."""
+def prefilter(pattern: str) -> str | None:
+    """The prefilter of an expression; None for one with parts that are not understood here."""
     parts: list[str] = []
     at = 0
     for token in _TOKEN.finditer(pattern):

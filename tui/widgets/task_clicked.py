@@ -1,4 +1,4 @@
-"""What any widget that shows tasks says when one of them is clicked."""
+"""Message of widgets that show tasks: one of them was clicked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from textual.message import Message
 from launcher.ids import TaskId
 
 
-class TaskChosen(Message):
+class TaskClicked(Message):
     """A task was clicked."""
 
     def __init__(self, task: TaskId) -> None:

@@ -1,4 +1,4 @@
-"""What running tasks complain about, before anything has failed."""
+"""Alerts from logs: known problems that running tasks report before anything has failed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _FRESH = 30.0
 """Seconds that a complaint counts; TensorFlow repeats that it waits every ten."""
 
 
-class Troubles:
-    """Looks at the ends of logs; one that has not grown costs nothing."""
+class LogAlerts:
+    """Reads the ends of logs; one that has not grown is not read again."""
 
     def __init__(self, control: RunControl) -> None:
         self._control = control

@@ -1,4 +1,4 @@
-"""From hit to hit in whatever a pane shows: one log, a filtered one, or all of them merged."""
+"""Search in whatever a pane shows: one log, a filtered one, or all logs merged."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TRIES = 10_000
 """Hits of one log that are skipped because a filter hides them, before giving up."""
 
 
-class Finder:
-    """One search over the logs behind some lines. `step` goes from a place to the next hit."""
+class MultiSearch:
+    """One search in each log behind some lines. `step` goes from a place to the next hit."""
 
     def __init__(self, lines: Lines, query: Query, near: int) -> None:
         self.query = query

@@ -17,7 +17,7 @@ from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config, load_config
-from tui.layout import Arrangement
+from tui.pane_boxes import Arrangement
 from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
@@ -111,10 +111,10 @@ async def test_errors_of_all_panes(run: ScriptedRun) -> None:
         await shows(pilot, "more")
         await pilot.press("E")
         await shows(pilot, "RuntimeError: second")
-        assert screen_of(app).board.focused == TaskId("worker", 0)
+        assert screen_of(app).pane_layout.focused == TaskId("worker", 0)
         await pilot.press("e")
         await shows(pilot, "ValueError: first")
-        assert screen_of(app).board.focused == TaskId("worker", 2)
+        assert screen_of(app).pane_layout.focused == TaskId("worker", 2)
 
 
 async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
@@ -132,7 +132,7 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
             await pilot.press("e")  # the search may be a tenth of a second behind the screen
             await pilot.pause(0.05)
         assert said(app, "error 1 of 1")
-        assert screen_of(app).board.focused == TaskId("worker", 1)
+        assert screen_of(app).pane_layout.focused == TaskId("worker", 1)
 
 
 async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> None:
@@ -221,9 +221,9 @@ async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("apostrophe", *"w2", "enter")
-        await until(pilot, lambda: screen_of(app).board.focused == TaskId("worker", 2))
+        await until(pilot, lambda: screen_of(app).pane_layout.focused == TaskId("worker", 2))
         await pilot.press("apostrophe", *"tf2", "enter")
-        await until(pilot, lambda: screen_of(app).board.focused == TaskId("worker", 0))
+        await until(pilot, lambda: screen_of(app).pane_layout.focused == TaskId("worker", 0))
 
 
 async def test_layouts_in_turn(run: ScriptedRun) -> None:
@@ -235,7 +235,8 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
         for _ in range(4):
             await pilot.press("space")
             await pilot.pause(0.1)
-            seen.append((screen_of(app).board.shown, len(app.screen.query_one(PaneGrid).panes)))
+            panes = app.screen.query_one(PaneGrid).panes
+            seen.append((screen_of(app).pane_layout.shown, len(panes)))
         assert seen == [
             (Arrangement.CHIEF, 4),
             (Arrangement.LIST, 1),

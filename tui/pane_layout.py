@@ -1,4 +1,4 @@
-"""Which task stands where: layouts, pages, focus and zoom, without a widget."""
+"""Layout of the panes: arrangement, pages, focus and zoom, without a widget."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
-from tui import layout
+from tui import pane_boxes
 from tui.format import StatusColor, status_color
-from tui.layout import Arrangement, Box
+from tui.pane_boxes import Arrangement, Box
 
 LARGE = 32
 """Tasks from which on the first page holds those that need attention."""
 
 
 @dataclass
-class Board:
+class PaneLayout:
     """The state of the pane area. `focused` is a task of the run; it outlives pages."""
 
     arrangement: Arrangement | None = None
@@ -31,8 +31,8 @@ class Board:
     _attention: list[TaskId] = field(default_factory=list)
 
     def update(self, snapshot: Snapshot, stalled: Iterable[TaskId] = ()) -> None:
-        """Takes up the run as it stands. Who once needed attention keeps the place: panes
-        never move by themselves."""
+        """Takes over the tasks of a snapshot. A task that once needed attention keeps its place:
+        panes never move by themselves."""
         self.tasks = snapshot.tasks
         if self.focused is None and self.tasks:
             self.focused = self.tasks[0].id
@@ -47,7 +47,7 @@ class Board:
         """The arrangement in force."""
         if self.arrangement is not None:
             return self.arrangement
-        many = len(self._chunks(self._in_order())) > layout.MANY_PAGES
+        many = len(self._chunks(self._in_order())) > pane_boxes.MANY_PAGES
         return Arrangement.LIST if many else Arrangement.GRID
 
     def pages(self) -> list[list[TaskId]]:
@@ -75,8 +75,8 @@ class Board:
         if self.shown is Arrangement.CHIEF:
             chief = next((task.id for task in self.tasks if task.is_chief), None)
             large = chief if chief in tasks else tasks[0]
-            boxes = layout.chief_large(len(tasks), tasks.index(large), self.width, self.height)
-        boxes = boxes or layout.grid(len(tasks), self.width, self.height)
+            boxes = pane_boxes.chief_large(len(tasks), tasks.index(large), self.width, self.height)
+        boxes = boxes or pane_boxes.grid(len(tasks), self.width, self.height)
         return list(zip(tasks, boxes, strict=True))
 
     def focus(self, task: TaskId) -> None:
@@ -115,6 +115,15 @@ class Board:
         self.zoomed = zoomed
         self.focused = pages[self.page][0 if by > 0 else -1]
 
+    def toggle_pin(self) -> None:
+        """Pins the focused task to the attention page, or unpins it."""
+        task = self.focused
+        if task in self.pinned:
+            self.pinned.remove(task)
+        elif task is not None:
+            self.pinned.append(task)
+            self._attention += [task] if task not in self._attention else []
+
     def named(self, text: str) -> TaskId | None:
         """The task that a person means: `worker:1`, `worker1`, `w1`, or the host it runs on."""
         wanted = text.strip().lower().replace(":", "").replace(" ", "")
@@ -130,7 +139,7 @@ class Board:
         return next((task.id for task in self.tasks if task.host.lower() == wanted), None)
 
     def _per_page(self) -> int:
-        return layout.per_page(len(self.tasks), self.width, self.height)
+        return pane_boxes.per_page(len(self.tasks), self.width, self.height)
 
     def _in_order(self) -> list[list[TaskId]]:
         """Groups that share pages: start order, and for large runs host by host."""

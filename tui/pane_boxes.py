@@ -1,4 +1,4 @@
-"""Where panes stand: pure arithmetic, so that every size of terminal can be tested."""
+"""Boxes of panes: pure arithmetic, so that every size of terminal can be tested."""
 
 from __future__ import annotations
 

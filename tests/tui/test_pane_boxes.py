@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui import layout
+from tui import pane_boxes
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from tui import layout
 )
 def test_pages_and_columns(tasks: int, size: tuple[int, int], page: int, columns: int) -> None:
     """The table of the design."""
-    assert layout.per_page(tasks, *size) == page
-    assert layout.columns(page, size[0]) == columns
+    assert pane_boxes.per_page(tasks, *size) == page
+    assert pane_boxes.columns(page, size[0]) == columns
 
 
 def test_boxes_fill_the_area_and_never_overlap() -> None:
@@ -35,9 +35,9 @@ def test_boxes_fill_the_area_and_never_overlap() -> None:
     for width in range(80, 401, 23):
         for height in range(20, 118, 13):
             for count in (1, 2, 3, 5, 9, 16, 40):
-                page = min(count, layout.per_page(count, width, height))
-                arrangements = [layout.grid(page, width, height)]
-                arrangements.append(layout.chief_large(page, page // 2, width, height))
+                page = min(count, pane_boxes.per_page(count, width, height))
+                arrangements = [pane_boxes.grid(page, width, height)]
+                arrangements.append(pane_boxes.chief_large(page, page // 2, width, height))
                 for boxes in filter(None, arrangements):
                     assert len(boxes) == page
                     assert sum(box.width * box.height for box in boxes) == width * height

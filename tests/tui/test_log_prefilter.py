@@ -1,4 +1,4 @@
-"""The sieve never holds back what hits: expressions on coloured lines, found at random."""
+"""The prefilter never holds back what hits: expressions on coloured lines, found at random."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import re2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tui.log.scan import Piece
+from tui.log.prefilter import prefilter
+from tui.log.scan import Chunk
 from tui.log.search import Query
-from tui.log.sieve import sieve
 
 ATOMS = (
     "a",
@@ -59,16 +59,16 @@ def test_with_and_without_the_sieve_the_same_is_found(pattern: str, text: str) -
     """As if the colours had never been there."""
     data = text.encode()
     bare = re.sub(rb"\x1b\[[0-9;]*m", b"", data)
-    assert Query(pattern).lines(Piece(7, data, 0)) == Query(pattern).lines(Piece(7, bare, 0))
+    assert Query(pattern).lines(Chunk(7, data, 0)) == Query(pattern).lines(Chunk(7, bare, 0))
 
 
 @pytest.mark.parametrize(
     "pattern",
     ["(?i)a", "(?P<x>a)", r"\x41", r"\pL", "a[[:alpha:]]", "a{,2}", "a]", "[a", r"\Qa\E", "a{2"],
 )
-def test_what_is_not_understood_has_no_sieve(pattern: str) -> None:
+def test_what_is_not_understood_has_no_prefilter(pattern: str) -> None:
     """Such an expression is slower on coloured lines, never wrong."""
-    assert sieve(pattern) is None
+    assert prefilter(pattern) is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_what_is_not_understood_has_no_sieve(pattern: str) -> None:
 )
 def test_what_people_type_has_one(pattern: str) -> None:
     """And it is an expression."""
-    coarse = sieve(pattern)
+    coarse = prefilter(pattern)
     assert coarse is not None
     re2.compile(coarse)
 
@@ -84,6 +84,6 @@ def test_what_people_type_has_one(pattern: str) -> None:
 def test_a_sieve_holds_back_what_cannot_hit() -> None:
     """Else it would be of no use."""
     query = Query("n[e]+dle")
-    assert query._sieve is not None
-    assert query._sieve.search(b"a \x1b[31mne\x1b[0medle")
-    assert not query._sieve.search(b"a \x1b[31mnoodle")
+    assert query._prefilter is not None
+    assert query._prefilter.search(b"a \x1b[31mne\x1b[0medle")
+    assert not query._prefilter.search(b"a \x1b[31mnoodle")

@@ -1,0 +1,120 @@
+"""Commands about panes: focus, layouts, pages."""
+
+from __future__ import annotations
+
+from launcher.ids import TaskId
+from tui.pane_boxes import Arrangement
+from tui.screens.run.interaction import Interaction
+from tui.screens.run.pane_area import PaneArea
+from tui.screens.run.search_commands import SearchCommands
+
+_DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
+
+
+class PaneCommands:
+    """Changes the layout and shows it."""
+
+    def __init__(self, area: PaneArea, search: SearchCommands, interaction: Interaction) -> None:
+        self._area = area
+        self._layout = area.pane_layout
+        self._search = search
+        self._interaction = interaction
+
+    # focus
+
+    def step(self, by: int) -> None:
+        """The next or previous task, over pages."""
+        self._layout.step(by)
+        self._area.refocus()
+
+    def focus_nth(self, number: int) -> None:
+        """The nth pane of the page."""
+        places = self._layout.place()
+        if number <= len(places):
+            self._area.focus_task(places[number - 1][0])
+
+    async def ask_name(self) -> None:
+        """Asks for a task's name and focuses it."""
+        text = await self._interaction.ask("task (w1, worker:1, a host)", "")
+        if not text:
+            return
+        task = self._layout.named(text)
+        if task is None:
+            self._interaction.notify(f"no task is called {text!r}", severity="warning", timeout=3)
+        self._area.focus_task(task)
+
+    def go(self, direction: str) -> None:
+        """The nearest pane in a direction; in a list, the task above or below."""
+        layout = self._layout
+        if layout.shown in (Arrangement.LIST, Arrangement.MERGED) or layout.zoomed:
+            self.step(1 if direction in ("down", "right") else -1)
+            return
+        here = self._area.pane
+        if here is None:
+            return
+        dx, dy = _DIRECTIONS[direction]
+        x, y = here.region.center
+        best: tuple[float, TaskId | None] | None = None
+        for pane in self._area.grid.panes:
+            px, py = pane.region.center
+            ahead = (px - x) * dx + (py - y) * dy
+            aside = abs((px - x) * dy) + abs((py - y) * dx)
+            if pane is here or pane.view is None or ahead <= 0:
+                continue
+            distance = ahead + 3 * aside
+            if best is None or distance < best[0]:
+                best = (distance, pane.view.task)
+        if best:
+            self._area.focus_task(best[1])
+
+    # layout
+
+    def zoom(self) -> None:
+        """The focused pane alone, and back."""
+        self._layout.zoomed = not self._layout.zoomed
+        self._area.refocus()
+
+    def leave_zoom(self) -> bool:
+        """Shows all panes again; False when no pane is zoomed."""
+        if not self._layout.zoomed:
+            return False
+        self.zoom()
+        return True
+
+    def next_arrangement(self) -> None:
+        """The next layout."""
+        order = list(Arrangement)
+        self._arrange(order[(order.index(self._layout.shown) + 1) % len(order)])
+
+    def toggle_merged(self) -> None:
+        """The merged log, and back to the panes."""
+        merged = self._layout.shown is Arrangement.MERGED
+        self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
+
+    def toggle_task(self) -> bool:
+        """Switches the focused task on or off in the merged log; False in other layouts."""
+        if self._layout.shown is not Arrangement.MERGED:
+            return False
+        if self._layout.focused:
+            self._search.stop()
+            self._area.views.switch(self._layout.focused)
+            if self._area.pane:
+                self._area.pane.redraw()
+            self._area.refocus()
+        return True
+
+    def turn_page(self, by: int) -> None:
+        """Turns the page."""
+        self._layout.turn(by)
+        self._area.refocus()
+
+    def pin(self) -> None:
+        """Pins the focused task to the attention page, or unpins it."""
+        self._layout.toggle_pin()
+        self._area.refocus()
+
+    def _arrange(self, arrangement: Arrangement) -> None:
+        self._layout.zoomed = False
+        self._layout.arrangement = arrangement
+        self._area.refocus()
+        self._interaction.notify(f"layout: {arrangement}", timeout=1.5)

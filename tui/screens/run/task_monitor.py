@@ -1,0 +1,50 @@
+"""Monitor of a run's tasks: overdue steps, complaints in logs, sparklines of the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.session.control import RunControl
+from tui.log_alerts import LogAlerts
+from tui.stall import stalled_for
+from tui.task_context import TaskContexts, known_cause
+from tui.widgets.titles import sparkline
+
+
+class TaskMonitor:
+    """Looks at metrics and the ends of logs once a second, when `update` is called."""
+
+    def __init__(self, control: RunControl) -> None:
+        self.stalled: dict[TaskId, float] = {}
+        """Tasks whose next step is overdue, and by how many seconds."""
+        self.sparklines: dict[TaskId, str] = {}
+        self.alert = ""
+        """The newest complaint of a live task, while nothing has failed."""
+        self._control = control
+        self._alerts = LogAlerts(control)
+
+    def update(
+        self, snapshot: Snapshot, visible: Iterable[TaskId], contexts: TaskContexts, now: float
+    ) -> None:
+        """Looks at all tasks; sparklines are made for the visible ones."""
+        self.stalled = {}
+        for task in snapshot.tasks:
+            if task.state.live and task.step is not None:
+                late = stalled_for(self._control.series(task.id).points, now)
+                if late is not None:
+                    self.stalled[task.id] = late
+        for name in visible:
+            points = self._control.series(name).points
+            losses = [p.values["loss"] for p in points if "loss" in p.values]
+            self.sparklines[name] = sparkline(losses)
+        self.alert = self._newest_alert(snapshot, contexts, now)
+
+    def _newest_alert(self, snapshot: Snapshot, contexts: TaskContexts, now: float) -> str:
+        newest = self._alerts.newest(snapshot, now)
+        if newest is None or snapshot.first_failure is not None:
+            return ""
+        task, hint = newest
+        cause = known_cause(hint, task, contexts)
+        return f"⚠ {task}: {hint.kind}" + (f": {cause}" if cause else "")
