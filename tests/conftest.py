@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +17,16 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure() -> None:
-    """Mark everything that this test session starts."""
+    """Mark everything that this test session starts, and give it the signals of a terminal.
+
+    A job that a script starts with `&` ignores SIGINT and SIGQUIT, one under `nohup` SIGHUP, and
+    all children inherit it: what a test then sends to one of them has no effect.
+    """
     guard.mark_session()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            interrupt = number is signal.SIGINT
+            signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
 
 
 def _data() -> Path:
