@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench screenshots chaos lock clean
+.PHONY: demo test quick check bench screenshots chaos lock clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -13,6 +13,10 @@ JOBS ?= 4
 test: .venv/ready
 	@$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore tests/trainer
 	@$(BIN)/pytest -n $(JOBS:4=2) --dist worksteal tests/trainer
+
+# Tests that start no process: no root, no SSH, no terminal, no TensorFlow.
+quick: .venv/ready
+	@$(BIN)/pytest --quick -n $(JOBS) --dist worksteal
 
 check: .venv/ready
 	@$(BIN)/ruff check .

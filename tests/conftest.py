@@ -12,6 +12,19 @@ import pytest
 from tests.beds import guard, namespaces
 from tests.beds.inprocess import SshServer
 from tests.beds.namespaces import Bed
+from tests.quick import (
+    no_process_started,
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_ignore_collect,
+)
+
+__all__ = [
+    "no_process_started",
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_ignore_collect",
+]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 

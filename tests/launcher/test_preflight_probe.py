@@ -128,6 +128,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
 # --- programs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_tensorflow_is_found_without_an_import() -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
     answer = probe.python(sys.executable, {}, "")
@@ -135,6 +136,7 @@ def test_tensorflow_is_found_without_an_import() -> None:
     assert answer["tensorflow"].startswith("2.") and answer["there"]
 
 
+@pytest.mark.processes
 def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
@@ -142,6 +144,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     assert answer["executable"] == str(tmp_path / "python")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("/nowhere/python", "No such file"), ("/bin/false", "nothing"), ("/bin/ls", "-c")],
@@ -151,6 +154,7 @@ def test_an_interpreter_that_is_none_says_why(name: str, reason: str) -> None:
     assert reason in probe.python(name, {}, "")["failed"]
 
 
+@pytest.mark.processes
 def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of index, name, driver and memory; a driver that fails is quoted."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
