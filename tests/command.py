@@ -15,12 +15,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.conftest import REPOSITORY
-
-DEADLINE = 60.0
+from tests.patience import PATIENCE
 
 
 def run(
-    *words: str, timeout: float = DEADLINE, prefix: Sequence[str] = ()
+    *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
     argv = [*prefix, sys.executable, "-m", "tui.main", *words]
@@ -67,15 +66,15 @@ class Up:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
         for reader in self._readers:
-            reader.join(5)
+            reader.join(PATIENCE)
 
     def wait_for(
-        self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = DEADLINE
+        self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = PATIENCE
     ) -> dict[str, Any]:
         """The first event that the condition holds for, waited for if need be."""
         deadline = time.monotonic() + timeout
@@ -93,7 +92,7 @@ class Up:
                 )
                 self._news.wait(min(left, 0.2))
 
-    def state(self, task: str, state: str, timeout: float = DEADLINE) -> dict[str, Any]:
+    def state(self, task: str, state: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """The event that brings a task into a state."""
         return self.wait_for(
             lambda e: e["event"] == "task" and (e["task"], e["state"]) == (task, state),
@@ -101,7 +100,7 @@ class Up:
             timeout,
         )
 
-    def log(self, task: str, text: str, timeout: float = DEADLINE) -> dict[str, Any]:
+    def log(self, task: str, text: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """The first log line of a task that contains a text."""
         return self.wait_for(
             lambda e: e["event"] == "log" and e["task"] == task and text in e["text"],
@@ -122,14 +121,14 @@ class Up:
         """What a terminal does to the foreground process."""
         self.process.send_signal(signal.SIGINT)
 
-    def wait(self, timeout: float = DEADLINE) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """The exit code, and all output read."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end within {timeout} s\n{self.told()}") from None
         for reader in self._readers:
-            reader.join(10)
+            reader.join(PATIENCE)
         return code
 
     def told(self) -> str:

@@ -1,5 +1,5 @@
 """`pytest --quick`: the tests that need no process, and so no host, SSH, terminal, root or
-TensorFlow.
+TensorFlow, and that try no hundreds of examples.
 
 Which they are is read off the code of each test and of its fixtures, and of all that these use
 of the tests' own modules. What a test starts through the program itself does not show there: it
@@ -18,31 +18,13 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 _STARTING = ("tests.beds.", "tests.command", "tests.trainer.tasks")
 _LOOKING = ("tests.beds.guard", "tests.beds.proc", "tests.quick")
 _MARKERS = ("bed", "processes", "slow", "tmux")
+_EXAMPLES = 100
 _TENSORFLOW = re.compile(r"^import tensorflow", re.MULTILINE)
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--quick`."""
-    parser.addoption("--quick", action="store_true", help="only tests that start no process")
-
-
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Keep `--quick` from importing TensorFlow."""
-    if not config.getoption("quick") or collection_path.suffix != ".py":
-        return None
-    return None if is_quick_file(collection_path) else True
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of `--quick`."""
-    if config.getoption("quick"):
-        chosen = {item for item in items if is_quick(item)}
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = [item for item in items if item in chosen]
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +36,7 @@ def no_process_started(
         yield
         return
     started: list[object] = []
-    start = subprocess.Popen.__init__
+    start: Any = subprocess.Popen.__init__
 
     def noted(self: subprocess.Popen[bytes], args: object, *others: Any, **options: Any) -> None:
         started.append(args)
@@ -78,6 +60,9 @@ def is_quick(item: pytest.Item) -> bool:
     """Whether a test is quick."""
     assert isinstance(item, pytest.Function)
     if any(item.get_closest_marker(name) for name in _MARKERS):
+        return False
+    tries = getattr(item.function, "_hypothesis_internal_use_settings", None)
+    if isinstance(tries, settings) and tries.max_examples > _EXAMPLES:
         return False
     fixtures = [each[-1].func for each in item._fixtureinfo.name2fixturedefs.values()]
     seen: set[int] = set()
@@ -105,9 +90,9 @@ def _used_by(value: object) -> Iterator[object]:
         for each in value.__mro__:
             yield from vars(each).values()
     elif isinstance(value, FunctionType):
-        value = inspect.unwrap(value)
-        names = set(_names(value.__code__))
-        for used in (value.__globals__.get(name) for name in names):
+        function: Any = inspect.unwrap(value)
+        names = set(_names(function.__code__))
+        for used in (function.__globals__.get(name) for name in names):
             yield used
             if isinstance(used, ModuleType):
                 yield from (vars(used).get(name) for name in names)

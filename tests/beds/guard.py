@@ -11,15 +11,17 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tests.beds import proc
 from tests.beds.proc import Process
+from tests.patience import PATIENCE
 
 MARK = "TFMUX_TEST_SESSION"
-# An agent that has confirmed its kill, or a screen whose terminal was closed, still has to end
-# itself: that is no leak.
-_SETTLE = 10.0
+SETTLE = PATIENCE
+"""Seconds until a process counts as left behind: an agent that has confirmed its kill, or a
+screen whose terminal was closed, still has to end itself."""
+_PACKAGES = ("launcher.", "tui.", "trainer")
 
 
 def mark_session() -> None:
@@ -33,7 +35,8 @@ def tagged_here() -> list[Process]:
 
 
 def programs_here() -> list[Process]:
-    """Return this session's living `tfmux` processes on this machine: screens and launchers."""
+    """Return this session's living processes of the program on this machine that have no tag:
+    screens, servers and launchers."""
     return [each for each in all_here() if each.tag is None]
 
 
@@ -50,7 +53,7 @@ def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ())
         before: those that were there before the test.
     """
     known = set(before)
-    deadline = time.monotonic() + _SETTLE
+    deadline = time.monotonic() + SETTLE
     while found := [each for each in look() if _of_a_run(each) and each not in known]:
         if time.monotonic() > deadline:
             for each in found:
@@ -69,4 +72,10 @@ def describe(processes: Iterable[Process]) -> str:
 
 
 def _of_a_run(process: Process) -> bool:
-    return process.alive and (process.tag is not None or "tui.main" in process.argv)
+    return process.alive and (process.tag is not None or _is_ours(process.argv))
+
+
+def _is_ours(argv: Sequence[str]) -> bool:
+    """Whether this is `python -m` with a module of the program."""
+    module = "".join(argv[argv.index("-m") + 1 :][:1]) if "-m" in argv else ""
+    return module.startswith(_PACKAGES)

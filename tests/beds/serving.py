@@ -17,8 +17,8 @@ import aiohttp
 
 from tests.beds import proc
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE
 
-DEADLINE = 60.0
 OTHER_USER = 41078
 """A uid that nobody has here."""
 
@@ -32,7 +32,7 @@ if want["uid"] is not None:
     os.setuid(want["uid"])
 family = socket.AF_INET6 if ":" in want["to"] else socket.AF_INET
 with socket.socket(family) as connection:
-    connection.settimeout(60)
+    connection.settimeout(PATIENCE)
     if want["bind"]:
         connection.bind((want["bind"], 0))
     connection.connect((want["to"], want["port"]))
@@ -157,7 +157,7 @@ class Serve:
             input=json.dumps(want),
             capture_output=True,
             text=True,
-            timeout=DEADLINE,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         head, body = json.loads(done.stdout)
@@ -176,7 +176,7 @@ class Serve:
     def end(self, number: signal.Signals = signal.SIGTERM) -> str:
         """Ends it; what it said on stderr."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=DEADLINE)
+        _, said = self.process.communicate(timeout=PATIENCE)
         return said
 
 
