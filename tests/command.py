@@ -17,6 +17,8 @@ from typing import Any, Self
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
 
+DEADLINE = PATIENCE
+
 
 def run(
     *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
@@ -71,7 +73,7 @@ class Up:
                 self.process.kill()
                 self.process.wait()
         for reader in self._readers:
-            reader.join(PATIENCE)
+            reader.join(5)
 
     def wait_for(
         self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = PATIENCE
@@ -128,7 +130,7 @@ class Up:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end within {timeout} s\n{self.told()}") from None
         for reader in self._readers:
-            reader.join(PATIENCE)
+            reader.join(30)
         return code
 
     def told(self) -> str:

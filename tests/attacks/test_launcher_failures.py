@@ -146,7 +146,6 @@ def test_a_snapshot_that_cannot_be_made_ends_the_run(monkeypatch: pytest.MonkeyP
     check_end(run)
 
 
-@pytest.mark.processes
 def test_figures_of_hosts_are_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said, and the run goes on to its own end."""
     monkeypatch.setattr(Figures, "poll", boom_later)
@@ -157,7 +156,6 @@ def test_figures_of_hosts_are_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) 
     assert run.snapshot().exit_code == 130 and not run.snapshot().launcher_error
 
 
-@pytest.mark.processes
 def test_a_thread_that_cannot_be_started_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """The launcher's thread fails before its loop runs anything."""
     monkeypatch.setattr(session, "open_door", boom)

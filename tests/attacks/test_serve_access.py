@@ -15,9 +15,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.beds.serving import OTHER_USER, Serve, client, network, serving
+from tests.beds.serving import DEADLINE, OTHER_USER, Serve, client, network, serving
 from tests.command import run
-from tests.patience import PATIENCE
 from tui.web import peers
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
@@ -206,7 +205,7 @@ async def test_the_owner_with_the_token_is_let_in() -> None:
         async with await client(server) as session:
             origin = {"Origin": server.base.rstrip("/")}
             async with session.ws_connect(f"{server.base}ws", headers=origin) as websocket:
-                message = await websocket.receive(PATIENCE)
+                message = await websocket.receive(DEADLINE)
                 assert message.type is aiohttp.WSMsgType.BINARY
                 (page,) = server.pages()
                 _nothing_shown(server, page)
@@ -254,7 +253,7 @@ def test_over_tls_the_cookie_is_for_tls_alone(machine: list[str], tmp_path: Path
             str(server.port),
             server.token,
         ]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE)
         assert "Secure" in done.stdout.strip().split("; "), done
     for pair in ((tmp_path / "none", key), (key, key), (cert, cert)):
         options = ("--tls-cert", str(pair[0]), "--tls-key", str(pair[1]))

@@ -17,9 +17,8 @@ from launcher.homes import runs_home
 from launcher.plan.plan import installed_trainer, make_plan
 from launcher.store.runs import RunFolder
 from tests.beds.serving import client, serving
-from tests.command import run, write
+from tests.command import DEADLINE, run, write
 from tests.launcher.agent_client import wait_until
-from tests.patience import PATIENCE
 
 MODULES = ("queue", "asyncio", "re", "random", "signal", "selectors", "json")
 PACKAGES = ("launcher", "trainer", "tui")
@@ -92,7 +91,7 @@ def imported(folder: Path) -> str:
 def tfmux(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`tfmux` as it is installed, from that folder."""
     return subprocess.run(
-        [TFMUX, *words], cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE
+        [TFMUX, *words], cwd=folder, capture_output=True, text=True, timeout=2 * DEADLINE
     )
 
 
@@ -120,7 +119,7 @@ def test_a_demo(folder: Path) -> None:
 def test_detaching(folder: Path) -> None:
     """The launcher in the background goes on with the run, and answers."""
     argv = [sys.executable, "-P", "-c", DETACH, str(write(folder, CLUSTER))]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=2 * DEADLINE)
     try:
         assert done.returncode == 0, done.stderr
         run_id, status = done.stdout.split()
@@ -142,7 +141,7 @@ async def test_a_page_that_launches(folder: Path) -> None:
                 async with session.ws_connect(f"{server.base}ws", headers=origin) as page:
                     shown = b""
                     while b"launch" not in shown:
-                        shown += await page.receive_bytes(timeout=PATIENCE)
+                        shown += await page.receive_bytes(timeout=DEADLINE)
                     await page.send_json(["stdin", "l"])
                     running = partial(wait_until, lambda: any(map(alive, RunFolder.all())), "a log")
                     await asyncio.to_thread(running)
@@ -163,7 +162,7 @@ def test_python_m(folder: Path) -> None:
     """`python -m tui.main` from a folder that has no `tui`."""
     (folder / "tui").rename(folder / "other")
     argv = [sys.executable, "-m", "tui.main", "plan", str(write(folder, TRAINER))]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
     assert not imported(folder)
 

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from tests.beds import proc
 from tests.beds.proc import Process
@@ -21,7 +21,7 @@ MARK = "TFMUX_TEST_SESSION"
 SETTLE = PATIENCE
 """Seconds until a process counts as left behind: an agent that has confirmed its kill, or a
 screen whose terminal was closed, still has to end itself."""
-_PACKAGES = ("launcher.", "tui.", "trainer")
+PROGRAMS = {"tui.main", "launcher.session.process"}
 
 
 def mark_session() -> None:
@@ -35,9 +35,13 @@ def tagged_here() -> list[Process]:
 
 
 def programs_here() -> list[Process]:
-    """Return this session's living processes of the program on this machine that have no tag:
-    screens, servers and launchers."""
+    """Return this session's living `tfmux` processes on this machine: screens and launchers."""
     return [each for each in all_here() if each.tag is None]
+
+
+def screens_here() -> list[Process]:
+    """Return this session's living `tfmux` commands on this machine."""
+    return [each for each in programs_here() if "tui.main" in each.argv]
 
 
 def all_here() -> list[Process]:
@@ -72,10 +76,4 @@ def describe(processes: Iterable[Process]) -> str:
 
 
 def _of_a_run(process: Process) -> bool:
-    return process.alive and (process.tag is not None or _is_ours(process.argv))
-
-
-def _is_ours(argv: Sequence[str]) -> bool:
-    """Whether this is `python -m` with a module of the program."""
-    module = "".join(argv[argv.index("-m") + 1 :][:1]) if "-m" in argv else ""
-    return module.startswith(_PACKAGES)
+    return process.alive and (process.tag is not None or not PROGRAMS.isdisjoint(process.argv))

@@ -19,6 +19,7 @@ from tests.beds import proc
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
 
+DEADLINE = PATIENCE
 OTHER_USER = 41078
 """A uid that nobody has here."""
 
@@ -32,7 +33,7 @@ if want["uid"] is not None:
     os.setuid(want["uid"])
 family = socket.AF_INET6 if ":" in want["to"] else socket.AF_INET
 with socket.socket(family) as connection:
-    connection.settimeout(PATIENCE)
+    connection.settimeout(60)
     if want["bind"]:
         connection.bind((want["bind"], 0))
     connection.connect((want["to"], want["port"]))

@@ -14,7 +14,7 @@ from launcher.hosts.credentials import Question, QuestionKind
 from launcher.ids import new_run_id
 from launcher.session.questions import Answers, Questions
 from launcher.session.wishes import Watch, open_door, wish
-from tests.patience import PATIENCE
+from tests.command import DEADLINE
 from tests.tui.fakes import ScriptedRun
 
 PASSWORD = Question("tf1", "Password of root", True, QuestionKind.PASSWORD)
@@ -74,7 +74,7 @@ async def asking(run: ScriptedRun, questions: Questions) -> AsyncIterator[str]:
 
 async def until(condition: Callable[[], object]) -> None:
     """Waits for something that has no event."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(DEADLINE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -104,7 +104,7 @@ async def test_the_first_answer_counts_and_the_others_are_asked_no_more(run: Scr
 
 async def test_several_hosts_ask_at_once_and_one_who_comes_late_is_asked(run: ScriptedRun) -> None:
     """Each question gets its own answer; a question outlasts the page that showed it."""
-    questions = Questions(alone=PATIENCE)
+    questions = Questions(alone=DEADLINE)
     async with asking(run, questions) as run_id:
         answers = [asyncio.create_task(questions(each)) for each in (PASSWORD, CODE)]
         async with Viewer(run_id, None) as first:

@@ -27,9 +27,8 @@ from launcher.session.shown import decode, encode
 from launcher.session.viewing import Viewer
 from launcher.store.runs import RunFolder
 from tests.beds import guard
-from tests.command import write
+from tests.command import DEADLINE, write
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE
 
 TICKER = (
     "import socket, sys, time\n"
@@ -63,7 +62,7 @@ def launched(folder: Path, text: str = CLUSTER) -> Iterator[Session]:
     finally:
         session.kill_all()
         session.kill_all()
-        session.wait(PATIENCE)
+        session.wait(DEADLINE)
 
 
 @contextmanager
@@ -78,7 +77,7 @@ def viewed(folder: RunFolder, rescue: Callable[[], None] | None = None) -> Itera
 
 def wait(control: RunControl, condition: Callable[[Snapshot], object], what: str) -> Snapshot:
     """The first snapshot for which the condition holds."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + DEADLINE
     while not condition(snapshot := control.snapshot()):
         assert time.monotonic() < deadline, f"never {what}: {snapshot}"
         time.sleep(0.02)
@@ -131,7 +130,7 @@ def test_anyone_who_looks_may_end_the_run_and_all_see_the_receipt(tmp_path: Path
                 ended = wait(viewer, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
                 assert (ended.outcome, ended.exit_code) == (Outcome.KILLED, 130)
                 assert ended.receipt is not None and ended.receipt.clean
-            session.wait(PATIENCE)
+            session.wait(DEADLINE)
             assert one.snapshot().receipt == session.snapshot().receipt
             assert not guard.tagged_here()
             wait(other, lambda s: not other.living, "its end")
@@ -173,7 +172,7 @@ def test_a_kill_before_the_launcher_listens_is_not_lost(tmp_path: Path) -> None:
             assert ended.outcome is Outcome.KILLED
         finally:
             session.kill_all()
-            assert session.wait(PATIENCE)
+            assert session.wait(DEADLINE)
 
 
 def test_a_launcher_that_dies_is_told_and_a_kill_finds_another(tmp_path: Path) -> None:
@@ -191,7 +190,7 @@ def test_a_launcher_that_dies_is_told_and_a_kill_finds_another(tmp_path: Path) -
         rescuers[-1].start()
 
     try:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + DEADLINE
         while not RunFolder.all():
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -208,7 +207,7 @@ def test_a_launcher_that_dies_is_told_and_a_kill_finds_another(tmp_path: Path) -
             viewer.kill_all()
             ended = wait(viewer, lambda s: s.state is RunState.ENDED and s.receipt, "the end")
             assert ended.receipt is not None and ended.receipt.clean
-            assert len(rescuers) == 1 and rescuers[0].wait(PATIENCE)
+            assert len(rescuers) == 1 and rescuers[0].wait(DEADLINE)
     finally:
         if up.poll() is None:
             up.kill()

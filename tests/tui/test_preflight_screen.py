@@ -33,7 +33,6 @@ workdir = ""
 """
 
 
-@pytest.mark.processes
 async def test_this_machine_is_looked_at() -> None:
     """t on a cluster: each check gets its cell, the one under the cursor is told in full, and
     nothing was started."""
@@ -70,7 +69,6 @@ async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
         await shows(pilot, "--accept-new")
 
 
-@pytest.mark.processes
 async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,7 +103,6 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             await shows(pilot, "not tried: h1 or h2 could not be asked")
 
 
-@pytest.mark.processes
 async def test_leaving_early_ends_the_look() -> None:
     """Escape while it goes on: home again at once, and no agent stays (the watch for left-over
     processes of all tests would find it)."""
