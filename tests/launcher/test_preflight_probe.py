@@ -48,8 +48,9 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
     """A process with these variables."""
     child = subprocess.Popen(["sleep", "1000"], env={**os.environ, **env})
     try:
-        found = proc.look(child.pid)
-        assert found is not None
+        # Only some time after the exec does it show its own arguments.
+        while (found := proc.look(child.pid)) is None or found.argv != ("sleep", "1000"):
+            pass
         yield found
     finally:
         child.kill()
