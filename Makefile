@@ -2,17 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check bench screenshots chaos lock clean
+.PHONY: demo test quick check bench screenshots chaos lock clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
 
-# Most tests wait for something: four at a time keep two processors busy. Those of the trainer compute.
-# JOBS=0 runs one at a time.
-JOBS ?= 4
+# Tests start Python a thousand times: without compiled files each compiles the program anew.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Most tests wait for something: eight at a time keep two processors busy. JOBS=0 runs one at a time.
+JOBS ?= 8
 test: .venv/ready
-	@$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore tests/trainer
-	@$(BIN)/pytest -n $(JOBS:4=2) --dist worksteal tests/trainer
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+
+# Tests that start no process: no root, no SSH, no terminal, no TensorFlow.
+quick: .venv/ready
+	@$(BIN)/pytest --quick -n 3 --dist worksteal
 
 check: .venv/ready
 	@$(BIN)/ruff check .

@@ -17,12 +17,13 @@ from typing import Any, Self
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 
 
 def run(
-    *words: str, timeout: float = DEADLINE, prefix: Sequence[str] = ()
+    *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end."""
     argv = [*prefix, sys.executable, "-m", "tui.main", *words]
@@ -69,7 +70,7 @@ class Up:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -77,7 +78,7 @@ class Up:
             reader.join(5)
 
     def wait_for(
-        self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = DEADLINE
+        self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = PATIENCE
     ) -> dict[str, Any]:
         """The first event that the condition holds for, waited for if need be."""
         deadline = time.monotonic() + timeout
@@ -95,7 +96,7 @@ class Up:
                 )
                 self._news.wait(min(left, 0.2))
 
-    def state(self, task: str, state: str, timeout: float = DEADLINE) -> dict[str, Any]:
+    def state(self, task: str, state: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """The event that brings a task into a state."""
         return self.wait_for(
             lambda e: e["event"] == "task" and (e["task"], e["state"]) == (task, state),
@@ -103,7 +104,7 @@ class Up:
             timeout,
         )
 
-    def log(self, task: str, text: str, timeout: float = DEADLINE) -> dict[str, Any]:
+    def log(self, task: str, text: str, timeout: float = PATIENCE) -> dict[str, Any]:
         """The first log line of a task that contains a text."""
         return self.wait_for(
             lambda e: e["event"] == "log" and e["task"] == task and text in e["text"],
@@ -144,14 +145,14 @@ class Up:
         """What a terminal does to the foreground process."""
         self.process.send_signal(signal.SIGINT)
 
-    def wait(self, timeout: float = DEADLINE) -> int:
+    def wait(self, timeout: float = PATIENCE) -> int:
         """The exit code, and all output read."""
         try:
             code = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it did not end within {timeout} s\n{self.told()}") from None
         for reader in self._readers:
-            reader.join(10)
+            reader.join(30)
         return code
 
     def told(self) -> str:

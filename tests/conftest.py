@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
+from tests import order, quick
 from tests.beds import guard, namespaces
 from tests.beds.inprocess import SshServer
 from tests.beds.namespaces import Bed
+from tests.quick import no_process_started
+
+__all__ = ["no_process_started"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
+# How long an example takes says more about the machine than about the code.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
+
+
 def pytest_configure() -> None:
-    """Mark everything that this test session starts."""
+    """Mark everything that this test session starts, and give it the signals of a terminal.
+
+    A job that a script starts with `&` ignores SIGINT and SIGQUIT, one under `nohup` SIGHUP, and
+    all children inherit it: what a test then sends to one of them has no effect.
+    """
     guard.mark_session()
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            interrupt = number is signal.SIGINT
+            signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare `--quick`."""
+    parser.addoption("--quick", action="store_true", help="only tests that start no process")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Keep `--quick` from importing TensorFlow."""
+    if not config.getoption("quick") or collection_path.suffix != ".py":
+        return None
+    return None if quick.is_quick_file(collection_path) else True
+
+
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups when its turn comes
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests of `--quick`; put those of a parallel run in order."""
+    if config.getoption("quick"):
+        chosen = {item: quick.is_quick(item) for item in items}
+        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
+        items[:] = [item for item in items if chosen[item]]
+    elif hasattr(config, "workerinput"):
+        order.arrange(items)
 
 
 def _data() -> Path:

@@ -22,6 +22,7 @@ from tests.beds.host import Host
 from tests.beds.namespaces import Bed, clear_stale
 from tests.beds.watch import Watch
 from tests.conftest import REPOSITORY, require_bed
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.bed
 
@@ -41,7 +42,7 @@ class Ssh:
     def run(self, host: Host, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         """Run a command to whatever end it has."""
         argv = [*self._argv, *options, host.name, command]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=30)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
 
     @contextmanager
     def session(self, host: Host, command: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -62,7 +63,7 @@ def ssh(bed: Bed, tfmux_home: Path) -> Ssh:
     return Ssh(tfmux_home)
 
 
-def until(condition: Callable[[], bool], what: str, timeout: float = 20.0) -> None:
+def until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
     """Wait for a condition, and fail when it does not come true in time."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -266,6 +267,7 @@ def test_watch_sees_the_order_of_things(bed: Bed) -> None:
         first.run(["sh", "-c", "exec python3 -m http.server 2222 >/dev/null 2>&1 &"])
         until(lambda: 2222 in sockets.listening_ports(first.pid), "it listens")
         until(lambda: watch.listens(first, 2222), "and was seen to")
+        until(lambda: proc.now() > watch.open_from(first, 2222) + 0.05, "ticks have passed")
         second.run(["sh", "-c", "TFMUX_TASK='r/late;' exec sleep 1000 >/dev/null 2>&1 &"])
         until(lambda: bool(watch.processes("late")), "the late one was seen")
     assert watch.first_start("early") < watch.closed_until(first, 2222)
@@ -342,7 +344,7 @@ def test_killed_session_breaks_one_connection_only(bed: Bed, ssh: Ssh) -> None:
         assert client.stdout is not None
         assert client.stdout.readline() == b"ready\n"
         assert faults.kill_sessions(host) >= 1
-        assert client.wait(20) == 255
+        assert client.wait(PATIENCE) == 255
     assert ssh(host, "hostname").strip() == host.name
 
 
@@ -455,7 +457,7 @@ def traces(shown: list[str]) -> list[str]:
 def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
     """A test that fails takes its bed down like one that passes."""
     with inner(tmp_path, "assert False") as (child, shown):
-        assert child.wait(60) == pytest.ExitCode.TESTS_FAILED, rest(child)
+        assert child.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED, rest(child)
         assert traces(shown) == []
 
 
@@ -465,7 +467,7 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
     with inner(tmp_path, "time.sleep(1000)") as (child, shown):
         assert len(traces(shown)) > 5
         child.send_signal(signal.SIGINT)
-        assert child.wait(60) == pytest.ExitCode.INTERRUPTED, rest(child)
+        assert child.wait(PATIENCE) == pytest.ExitCode.INTERRUPTED, rest(child)
         assert traces(shown) == []
 
 
@@ -479,7 +481,7 @@ def test_bed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
         assert child.poll() is None
         assert len(traces(shown)) > 5
         child.kill()
-        child.wait(60)
+        child.wait(PATIENCE)
         clear_stale()
         assert traces(shown) == []
     assert all(host.reachable() for host in bed)
@@ -521,4 +523,4 @@ def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, bed_possible: None) 
         threading.Thread(target=write, daemon=True).start()
         assert not written.wait(0.5)
         disk.thaw()
-        assert written.wait(10)
+        assert written.wait(PATIENCE)

@@ -18,6 +18,10 @@ from tests.conftest import REPOSITORY
 _LEAKY = """
 import subprocess
 
+from tests.beds import guard
+
+guard.SETTLE = 1.0
+
 def test_leaky():
     child = subprocess.Popen(
         ["sleep", "1000"], env={**__import__("os").environ, "TFMUX_TASK": "r/worker:0/1;"},
@@ -57,7 +61,40 @@ def test_leak_fails_the_test_and_is_killed(tmp_path: Path, stranger: Process) ->
     assert spared == stranger and spared is not None and spared.alive
 
 
-def test_what_was_there_before_and_what_ends_by_itself_is_no_leak() -> None:
+_SIGNALLED = """
+import signal, subprocess, pytest
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_signalled(number):
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        child.send_signal(number)
+        try:
+            assert child.wait(100) == -number
+        finally:
+            child.kill()
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["-n", "1"]])
+def test_children_of_a_background_job_can_be_signalled(tmp_path: Path, more: list[str]) -> None:
+    """Where a shell has made the job ignore signals, tests that send them do not hang."""
+    (tmp_path / "test_signalled.py").write_text(_SIGNALLED)
+    job = ["sh", "-c", "trap '' HUP INT QUIT; exec \"$@\"", "job"]
+    argv = [*job, sys.executable, "-m", "pytest", "-p", "tests.conftest", "-q", *more]
+    argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
+    done = subprocess.run(
+        [*argv, str(tmp_path / "test_signalled.py")],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "3 passed" in done.stdout
+
+
+def test_what_was_there_before_and_what_ends_by_itself_is_no_leak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Processes of an earlier moment are passed over, and those that end in time."""
     environ = {**os.environ, "TFMUX_AGENT": "r"}
     with subprocess.Popen(["sleep", "1000"], env=environ) as child:
@@ -67,6 +104,7 @@ def test_what_was_there_before_and_what_ends_by_itself_is_no_leak() -> None:
         with subprocess.Popen(["sleep", "0.5"], env=environ):
             assert guard.leaks(guard.tagged_here, before) == []
         assert child.poll() is None
+        monkeypatch.setattr(guard, "SETTLE", 1.0)
         (leak,) = [each for each in guard.leaks(guard.tagged_here) if each.pid == child.pid]
         assert leak.tag == "r"
         assert child.wait() == -signal.SIGKILL

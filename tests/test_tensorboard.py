@@ -87,7 +87,6 @@ def scalars(url: str) -> list[Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(420)
 def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path) -> None:
     """A training on a host behind SSH, and the demo's TensorBoard beside it there: a free port
     of this machine shows the run's own summaries, and TensorBoard itself listens on the host's

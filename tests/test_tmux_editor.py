@@ -42,7 +42,6 @@ def answer_first_contacts(window: Terminal, bed: Bed) -> None:
         window.wait_until(lambda s, t=title: t not in s, "the next screen")  # type: ignore[misc]
 
 
-@pytest.mark.timeout(240)
 def test_from_nothing_to_a_training_on_four_hosts(
     bed: Bed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:
@@ -107,7 +106,6 @@ def test_from_nothing_to_a_training_on_four_hosts(
     assert folder.launcher_pid() is None
 
 
-@pytest.mark.timeout(180)
 def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
     bed: Bed, tfmux_home: Path, tmp_path: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:

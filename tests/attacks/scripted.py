@@ -27,6 +27,7 @@ from launcher.run.states import HostState
 from launcher.session import connections
 from launcher.session.engine import Engine
 from launcher.store.logs import LogStore
+from tests.patience import PATIENCE
 
 CLUSTER = """
 name = "two"
@@ -48,7 +49,6 @@ log_limit = 100_000
 ps = "started"
 worker = "started"
 """
-DEADLINE = 60.0
 Body = dict[str, Any]
 
 
@@ -241,7 +241,7 @@ class Bench:
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """Waits for something that the run has no event for."""
         try:
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(PATIENCE):
                 while not condition():  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:

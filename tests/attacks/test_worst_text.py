@@ -76,9 +76,12 @@ def seconds(act: Callable[[bytes], None], line: bytes) -> float:
 @pytest.mark.parametrize("text", WORST_TEXTS, ids=str)
 def test_the_cost_grows_with_the_text_alone(text: WorstText, act: Callable[[bytes], None]) -> None:
     """Eight times the text costs about eight times as much, and not its square."""
-    small = max(LEAST, seconds(act, text.make(SMALL)))
-    large = seconds(act, text.make(LARGE))
-    assert large < small * (LARGE / SMALL) * MARGIN
+    for _ in range(5):  # a busy machine makes single tries dear, and not all of them
+        small = max(LEAST, seconds(act, text.make(SMALL)))
+        large = seconds(act, text.make(LARGE))
+        if large < small * (LARGE / SMALL) * MARGIN:
+            return
+    raise AssertionError(f"{large:.3f} s for eight times what took {small:.3f} s")
 
 
 async def test_f9_is_answered_whatever_is_drawn(tmp_path: Path) -> None:

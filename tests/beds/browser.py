@@ -17,7 +17,8 @@ from typing import Any, Self
 
 import aiohttp
 
-_DEADLINE = 60.0
+from tests.patience import PATIENCE
+
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -95,12 +96,12 @@ class Tab:
         """What stands in the page's terminal."""
         return str(await self.evaluate(_READ) or "")
 
-    async def wait_for(self, *texts: str, timeout: float = _DEADLINE) -> str:
+    async def wait_for(self, *texts: str, timeout: float = PATIENCE) -> str:
         """Waits until all texts stand on the screen together."""
         return await self.wait_until(lambda s: all(t in s for t in texts), str(texts), timeout)
 
     async def wait_until(
-        self, condition: Callable[[str], bool], what: str, timeout: float = _DEADLINE
+        self, condition: Callable[[str], bool], what: str, timeout: float = PATIENCE
     ) -> str:
         """Waits until the screen is as wanted."""
         deadline = time.monotonic() + timeout
@@ -175,7 +176,7 @@ class Browser:
 
     async def _listens(self) -> tuple[str, str]:
         told = self._profile / "DevToolsActivePort"
-        deadline = time.monotonic() + _DEADLINE
+        deadline = time.monotonic() + PATIENCE
         while True:
             assert self._process.poll() is None, "chromium ended"
             assert time.monotonic() < deadline, "chromium never listened"
@@ -192,7 +193,7 @@ class Browser:
         self._answers[self._numbers] = answer
         body: dict[str, Any] = {"id": self._numbers, "method": method, "params": params}
         await self._socket.send_json(body | ({"sessionId": session} if session else {}))
-        async with asyncio.timeout(_DEADLINE):
+        async with asyncio.timeout(PATIENCE):
             said: dict[str, Any] = await answer
         assert "error" not in said, (method, said)
         return dict(said["result"])

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from tests.beds import BedError, disk, network, proc
 from tests.beds.host import Host
-
-_DEADLINE = 10.0
+from tests.patience import PATIENCE
 
 # --- the account ------------------------------------------------------------------------------
 
@@ -79,7 +78,7 @@ def new_host_key(host: Host) -> None:
     listened = _times_listening(host)
     host.new_host_key()
     os.kill(host.pid, signal.SIGHUP)
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while _times_listening(host) == listened:
         if time.monotonic() > deadline:
             raise BedError(f"sshd of {host.name} did not start again")

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable
 
 from tests.beds import proc
 from tests.beds.proc import Process
+from tests.patience import PATIENCE
 
 MARK = "TFMUX_TEST_SESSION"
-# An agent that has confirmed its kill, or a screen whose terminal was closed, still has to end
-# itself: that is no leak.
-_SETTLE = 10.0
+SETTLE = PATIENCE
+"""Seconds until a process counts as left behind: an agent that has confirmed its kill, or a
+screen whose terminal was closed, still has to end itself."""
 PROGRAMS = {"tui.main", "launcher.session.process"}
 
 
@@ -56,7 +57,7 @@ def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ())
         before: those that were there before the test.
     """
     known = set(before)
-    deadline = time.monotonic() + _SETTLE
+    deadline = time.monotonic() + SETTLE
     while found := [each for each in look() if _of_a_run(each) and each not in known]:
         if time.monotonic() > deadline:
             for each in found:

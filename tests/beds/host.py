@@ -17,8 +17,8 @@ from tests.beds import BedError, disk, keys, network, proc, sockets
 from tests.beds.disk import Account
 from tests.beds.proc import Process
 from tests.beds.sockets import Listener
+from tests.patience import PATIENCE
 
-_DEADLINE = 20.0
 UNSHARE = "unshare --mount --uts --net --pid --fork --kill-child".split()
 SSHD_CONFIG = """\
 Port 22
@@ -126,7 +126,7 @@ class Host:
             self._pid = pid1.pid
             network.connect(self._claim, self._index, self._pid)
             shell.stdin.write(b"wired\n")
-        deadline = time.monotonic() + _DEADLINE
+        deadline = time.monotonic() + PATIENCE
         while self.port not in sockets.listening_ports(self.pid):
             if time.monotonic() > deadline:
                 raise BedError(f"sshd of {self.name} does not listen: {self._last_words()}")
@@ -164,7 +164,7 @@ class Host:
                 proc.signal_process(process, signal.SIGKILL)
             if not children:
                 shell.kill()
-            shell.wait(_DEADLINE)
+            shell.wait(PATIENCE)
         network.disconnect(self._claim, self._index)
 
     # --- network --------------------------------------------------------------------------

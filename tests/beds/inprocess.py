@@ -23,8 +23,8 @@ import asyncssh
 from tests.beds import guard, keys
 from tests.beds.relay import Relay
 from tests.beds.streams import ended, pass_streams
+from tests.patience import PATIENCE
 
-_DEADLINE = 20.0
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
 
 
@@ -68,7 +68,7 @@ class SshServer:
     def __enter__(self) -> SshServer:
         self._thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(_DEADLINE)
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(PATIENCE)
         except BaseException:
             self._end()
             raise
@@ -82,7 +82,7 @@ class SshServer:
         trace: TracebackType | None,
     ) -> None:
         try:
-            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(_DEADLINE)
+            asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(PATIENCE)
         finally:
             self._end()
 
@@ -191,11 +191,11 @@ class SshServer:
             os.killpg(child.pid, signal.SIGKILL)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         if others:
-            await asyncio.wait(others, timeout=_DEADLINE)
+            await asyncio.wait(others, timeout=PATIENCE)
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_DEADLINE)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def _call(self, action: Callable[[], object]) -> None:
@@ -207,7 +207,7 @@ class SshServer:
             done.set()
 
         self._loop.call_soon_threadsafe(act)
-        if not done.wait(_DEADLINE):
+        if not done.wait(PATIENCE):
             raise TimeoutError("the SSH server's loop does not answer")
 
 

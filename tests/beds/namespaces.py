@@ -19,8 +19,8 @@ from types import TracebackType
 from tests.beds import BedError, disk, keys, network, proc
 from tests.beds.host import UNSHARE, Host
 from tests.beds.proc import Process
+from tests.patience import PATIENCE
 
-_DEADLINE = 20.0
 _ACCOUNTS = {1: disk.ROOT, 2: disk.ROOT, 3: disk.USER, 4: disk.USER}
 
 
@@ -196,7 +196,7 @@ def _clear(claim: network.Claim) -> None:
         for pid1 in proc.children(host.pid):
             proc.signal_process(pid1, signal.SIGKILL)
     for host in hosts:
-        if not proc.wait_gone(host, _DEADLINE):
+        if not proc.wait_gone(host, PATIENCE):
             raise BedError(f"pid {host.pid} of the dead bed {claim.bridge} does not end")
     disk.wipe(claim.directory)
     network.release(claim)

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.beds import BedError, proc
+from tests.patience import PATIENCE
 
 IP = "/usr/sbin/ip"
 _BRIDGE = "tfbed"
-_DEADLINE = 10.0
 _NUMBERS = range(0, 200)
 ROOT_SIDE = 254
 
@@ -126,7 +126,7 @@ def disconnect(claimed: Claim, index: int) -> None:
 
 
 def _delete(port: str) -> None:
-    deadline = time.monotonic() + _DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while Path("/sys/class/net", port).exists():
         if time.monotonic() > deadline:
             raise BedError(f"the link {port} cannot be deleted")

@@ -17,8 +17,9 @@ import aiohttp
 
 from tests.beds import proc
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE
 
-DEADLINE = 60.0
+DEADLINE = PATIENCE
 OTHER_USER = 41078
 """A uid that nobody has here."""
 
@@ -157,7 +158,7 @@ class Serve:
             input=json.dumps(want),
             capture_output=True,
             text=True,
-            timeout=DEADLINE,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stderr
         head, body = json.loads(done.stdout)
@@ -176,7 +177,7 @@ class Serve:
     def end(self, number: signal.Signals = signal.SIGTERM) -> str:
         """Ends it; what it said on stderr."""
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=DEADLINE)
+        _, said = self.process.communicate(timeout=PATIENCE)
         return said
 
 

@@ -22,8 +22,8 @@ from tests.command import Up
 from tests.faults import tasks
 from tests.faults.tasks import Ledger
 from tests.launcher.agent_client import wait_until
+from tests.patience import SOON
 
-DEADLINE = 60.0
 STRANGERS = (
     "exec sleep 4001",
     "TFMUX_TASK='somebody-20260101-000000-abcd/worker:1/1;' exec sleep 4002",
@@ -126,7 +126,7 @@ class Scene:
             if p.alive and (p.tag or "").split("/")[0].rstrip(";") == run_id
         ]
 
-    def wait_dead(self, run_id: str = "", timeout: float = DEADLINE) -> None:
+    def wait_dead(self, run_id: str = "", timeout: float = SOON) -> None:
         """Waits until nothing is left but the strangers."""
         try:
             wait_until(lambda: not self.left(run_id), "nothing is left", timeout)

@@ -30,8 +30,7 @@ from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
 from tests.beds import proc
 from tests.beds.proc import Process
-
-DEADLINE = 30.0
+from tests.patience import PATIENCE
 
 
 def hello(token: str, **fields: Any) -> dict[str, Any]:
@@ -98,7 +97,7 @@ class Client:
         self._to.close()
         self._from.close()
         try:
-            self.process.wait(10)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -174,7 +173,7 @@ class Client:
     def leave(self) -> None:
         """Says that the run is over, and waits until the agent has let go."""
         self.send(wire.LEAVE, {"remove": True})
-        self.process.wait(DEADLINE)
+        self.process.wait(PATIENCE)
         self.close()
 
     def get(self, kind: int, **fields: Any) -> dict[str, Any]:
@@ -188,7 +187,7 @@ class Client:
 
         return self.until(fits, f"{wire.NAMES[kind]} {fields}").json()
 
-    def until(self, fits: Callable[[Frame], bool], what: str, timeout: float = DEADLINE) -> Frame:
+    def until(self, fits: Callable[[Frame], bool], what: str, timeout: float = PATIENCE) -> Frame:
         """Takes the first frame that fits, and reads until there is one."""
         deadline = time.monotonic() + timeout
         while True:
@@ -199,7 +198,7 @@ class Client:
             assert left > 0, f"no {what} within {timeout} s"
             assert self.receive(left), f"the channel ended without {what}"
 
-    def log_until(self, text: bytes, number: int = 0, timeout: float = DEADLINE) -> bytes:
+    def log_until(self, text: bytes, number: int = 0, timeout: float = PATIENCE) -> bytes:
         """Reads until a log holds a text; returns the log."""
         deadline = time.monotonic() + timeout
         while text not in self.logs[number]:
@@ -207,7 +206,7 @@ class Client:
             assert left > 0 and self.receive(left), f"no {text!r} in {bytes(self.logs[number])!r}"
         return bytes(self.logs[number])
 
-    def receive(self, timeout: float = DEADLINE) -> bool:
+    def receive(self, timeout: float = PATIENCE) -> bool:
         """Takes what has come; False when the channel has ended."""
         ready, _, _ = select.select([self._from], [], [], timeout)
         if not ready:
@@ -247,7 +246,7 @@ def watchdog_and_agent(run_id: str) -> tuple[Process, Process]:
     return tagged[agent.ppid], agent
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = DEADLINE) -> None:
+def wait_until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """Waits for something that has no event of its own.
 
     Raises:
@@ -280,5 +279,5 @@ def raw_channel(run_id: str) -> Iterator[socket.socket]:
         rights = struct.pack("2i", theirs.fileno(), theirs.fileno())
         link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         theirs.close()
-        ours.settimeout(DEADLINE)
+        ours.settimeout(PATIENCE)
         yield ours

@@ -56,8 +56,9 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
     """A process with these variables."""
     child = subprocess.Popen(["sleep", "1000"], env={**os.environ, **env})
     try:
-        found = proc.look(child.pid)
-        assert found is not None
+        # Only some time after the exec does it show its own arguments.
+        while (found := proc.look(child.pid)) is None or found.argv != ("sleep", "1000"):
+            pass
         yield found
     finally:
         child.kill()
@@ -136,6 +137,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
 # --- programs ---------------------------------------------------------------------------------
 
 
+@pytest.mark.processes
 def test_tensorflow_is_found_without_an_import() -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
     answer = prober.python(sys.executable, {}, "")
@@ -143,6 +145,7 @@ def test_tensorflow_is_found_without_an_import() -> None:
     assert answer.tensorflow.startswith("2.") and answer.there
 
 
+@pytest.mark.processes
 def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
@@ -150,6 +153,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     assert answer.executable == str(tmp_path / "python")
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("/nowhere/python", "No such file"), ("/bin/false", "nothing"), ("/bin/ls", "-c")],
@@ -159,6 +163,7 @@ def test_an_interpreter_that_is_none_says_why(name: str, reason: str) -> None:
     assert reason in (prober.python(name, {}, "").failed or "")
 
 
+@pytest.mark.processes
 def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of index, name, driver and memory; a driver that fails is quoted."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -282,6 +282,7 @@ async def test_leaving_asks_about_what_is_not_saved() -> None:
         assert library.path_of("mission").read_text() == saved
 
 
+@pytest.mark.processes
 async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
     """l launches what is on the screen; after the run one is back in the editor."""
     path = tmp_path / "quick.toml"

@@ -156,6 +156,7 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
         await shows(pilot, "could not be looked at")
 
 
+@pytest.mark.processes
 async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     """One that ended, one that failed with its first failure, one whose launcher died."""
     past_run("good", *ENDED)
@@ -206,6 +207,7 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
         await until(pilot, lambda: missing(pilot, "Esc hide summary"))
 
 
+@pytest.mark.processes
 async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     """Its record breaks off: it says so, and shows nothing as running."""
     task = {"time": 1001.0, "event": "task", "task": "ps:0", "host": "localhost", "attempt": 1}
@@ -254,6 +256,7 @@ async def test_f9_without_a_living_run_says_so() -> None:
         await shows(pilot, "no active runs")
 
 
+@pytest.mark.processes
 async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
     """l launches the file under the cursor, F9 kills it on the run screen, q comes back, and
     the run is among the past ones."""
@@ -271,6 +274,7 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await shows(pilot, "■ killed")
 
 
+@pytest.mark.processes
 async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
     """F9 and F9 again: the question is answered, the launcher that tends the run gives way, and
     the receipt says that nothing is left."""

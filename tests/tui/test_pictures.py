@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.strip import Strip
+from textual.widgets import Input, TextArea
 
 from launcher.cluster import library
 from launcher.cluster.file import load
@@ -49,7 +50,8 @@ def frozen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("NO_COLOR", raising=False)
     time.tzset()
     monkeypatch.setattr(time, "time", lambda: NOON)
-    monkeypatch.setattr(Input.cursor_blink, "_default", False)
+    for widget in (Input, TextArea):
+        monkeypatch.setattr(widget.cursor_blink, "_default", False)
     yield
     monkeypatch.undo()
     time.tzset()
@@ -102,9 +104,21 @@ def still(*keys: str, text: str = "worker:2") -> Prepare:
         screen = pilot.app.screen
         if isinstance(screen, CommandPalette):
             await until(pilot, lambda: screen._busy_timer is None and not screen._show_busy)
-        await pilot.pause()
+        await settled(pilot)
 
     return prepare
+
+
+async def settled(pilot: Pilot[Any]) -> None:
+    """Waits until the screen stands still: curves and highlighting come a moment after the text,
+    on a busy machine a long one."""
+    before: list[Strip] = []
+    same = 0
+    while same < 5:
+        await pilot.pause(0.1)
+        now = pilot.app.screen._compositor.render_strips()
+        same = same + 1 if now == before else 0
+        before = now
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -197,7 +211,7 @@ def test_pages(
         await shows(pilot, "1 Hosts")
         await pilot.press(*keys)
         await shows(pilot, text)
-        await pilot.pause(0.5)
+        await settled(pilot)
 
     assert snap_compare(pages, terminal_size=size, run_before=prepare)
 

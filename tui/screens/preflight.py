@@ -31,6 +31,7 @@ from launcher.session.attach import stored
 from launcher.session.history import summary
 from tui.catalog import RunEntry
 from tui.format import StatusColor, counted
+from tui.keys import key_of
 from tui.preflight_view import (
     Results,
     checks_table,
