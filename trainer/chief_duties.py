@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -32,10 +33,14 @@ class ChiefDuties:
         self._checkpoints = checkpoints
         self._test = test
         self.summaries = Summaries(checkpoints.directory)
-        self._copy = ChiefCopy(model, momentum)
         self._momentum = momentum
         self._saved_at = -1
         self._saved_time = 0.0
+
+    @functools.cached_property
+    def _copy(self) -> ChiefCopy:
+        """Made when it is needed: a chief listens before it builds graphs."""
+        return ChiefCopy(self._model, self._momentum)
 
     def first_values(self) -> Values:
         """The values of the run's newest checkpoint, else fresh ones."""

@@ -78,12 +78,7 @@ _MODES = (
         (*CLUSTER, "devices"),
         ("worker",),
     ),
-    Mode(
-        "evaluate",
-        "evaluate",
-        "tests each checkpoint of a directory",
-        ("following", "data"),
-    ),
+    Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following", "data")),
     Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
     Mode("placement", "examples.placement", "on which device operations run", ("devices",)),
     Mode("tour hello", "examples.hello", "the smallest cluster: one server, one session"),

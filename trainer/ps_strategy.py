@@ -160,7 +160,5 @@ class Coordinator:
 
 def _lost_ps(role: Role) -> str:
     """Which ps accepts no connection, and why; empty when all do."""
-    for job, index in role.tasks("ps"):
-        if why := server.refusal(role.cluster[job][index], 0.5):
-            return f"{role}: lost {role.address_of(job, index)}: {why}"
-    return ""
+    lost = server.refusing(role, role.tasks("ps"))
+    return f"{role}: lost {lost}" if lost else ""

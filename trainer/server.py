@@ -172,10 +172,7 @@ def meet(role: Role, others: list[tuple[str, int]], stop: Stop, advice: str) -> 
     no other thread, runs meanwhile.
     """
     missing = list(others)
-    with (
-        socket.socket() as own,
-        stop.waiting(lambda: f"{waiting_text(role, missing)}; {advice}"),
-    ):
+    with socket.socket() as own, stop.waiting(lambda: f"{waiting_text(role, missing)}; {advice}"):
         own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         own.bind(("", role.port))
         own.listen(128)
@@ -205,15 +202,20 @@ def wait_for(role: Role, task: tuple[str, int], stop: Stop, seconds: float) -> N
             why = refusal(address)
 
 
+def refusing(role: Role, tasks: list[tuple[str, int]]) -> str:
+    """The first of `tasks` that accepts no connection, with address and reason; else nothing."""
+    for job, index in tasks:
+        if why := refusal(role.cluster[job][index], 0.5):
+            return f"{role.address_of(job, index)}: {why}"
+    return ""
+
+
 def waiting_text(role: Role, others: list[tuple[str, int]]) -> str:
     """Whom `role` waits for: the first of `others` that refuses connections, else all of them."""
     if not others:
         return ""
-    for job, index in others:
-        if why := refusal(role.cluster[job][index], 0.5):
-            return f"{role} waits for {role.address_of(job, index)}: {why}"
     names = ", ".join(role.address_of(*task) for task in others)
-    return f"{role} waits for {names}: connected, but no answer yet"
+    return f"{role} waits for {refusing(role, others) or f'{names}: connected, but no answer yet'}"
 
 
 @contextlib.contextmanager
@@ -229,18 +231,16 @@ def naming_lost(
     try:
         yield
     except (tf.errors.OpError, RuntimeError) as error:
-        refuses = any(refusal(role.cluster[job][index], 0.5) for job, index in needed)
         connection = (tf.errors.AbortedError, tf.errors.UnavailableError)
-        if not isinstance(error, connection) and not refuses:
+        if not isinstance(error, connection) and not refusing(role, needed):
             raise
         raise TrainerError(f"{role}: lost {lost_task(role, others, error)}") from None
 
 
 def lost_task(role: Role, others: list[tuple[str, int]], error: Exception) -> str:
     """Which of `others` was lost, where it was, and what the socket said."""
-    for job, index in others:
-        if why := refusal(role.cluster[job][index], 0.5):
-            return f"{role.address_of(job, index)}: {why}"
+    if text := refusing(role, others):
+        return text
     named = named_task(error, (role.job, role.index))
     lost = [named] if named in others and named else others
     return f"{', '.join(role.address_of(*task) for task in lost)}: {socket_reason(error)}"

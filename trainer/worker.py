@@ -222,7 +222,7 @@ class Worker:
             f"{role} waits for a session with {names}: connected, but no answer; "
             "check that all tasks have the same cluster spec and that none is stopped"
         )
-        with stop.waiting(lambda: text):
+        with stop.waiting(lambda: text if names else ""):
             session.run(self._missing)
         return session
 
@@ -234,6 +234,8 @@ class Worker:
         role, chief, mode = self._role, self._training.chief, self._options.mode
 
         def text() -> str:
+            if chief:
+                return server.waiting_text(role, self._peers)
             why = server.refusal(role.cluster[role.chief[0]][0]) or "it answers"
             name = role.address_of(*role.chief)
             return f"{role} waits for {name} to initialise the variables: {why}"
