@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.paths import runs_home
-from launcher.session.control_socket import connect
+from launcher.session.control_connection import connect
 from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
 

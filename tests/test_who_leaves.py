@@ -16,7 +16,7 @@ import pytest
 
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
-from launcher.session.control_socket import connect
+from launcher.session.control_connection import connect
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.beds import guard, proc

@@ -33,8 +33,6 @@ class Channel:
         self.decoder = wire.Decoder()
         self.admitted = False
         self.token = ""
-        self.leaving = False
-        """Its launcher goes because another one comes."""
         self.closed = False
         self.paused = False
         """Nothing is read from it for now."""

@@ -108,7 +108,7 @@ class Channels:
             if fd in self._selector.get_map():
                 self._selector.unregister(fd)
         channel.close()
-        if channel.admitted and not channel.leaving and not self.has_launcher:
+        if channel.admitted and not self.has_launcher:
             self._lost()
 
     def _flush_and_drop(self, channel: Channel) -> None:

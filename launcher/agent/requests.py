@@ -127,12 +127,10 @@ class Kill(Request):
 
 @dataclass(frozen=True)
 class Leave(Request):
-    """The launcher goes: the run is over, and its folder is removed or not; or (`handover`)
-    another launcher comes."""
+    """The launcher leaves: the run is over, and its folder is removed or not."""
 
     TYPE = wire.LEAVE
     remove: bool = field(default=False, metadata=FLAG)
-    handover: bool = field(default=False, metadata=FLAG)
 
 
 # --- logs ---------------------------------------------------------------------------------

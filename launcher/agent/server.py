@@ -384,9 +384,6 @@ class Agent:
         self._run_in_thread(channel, asked.id, lambda: prober.answer(asked))
 
     def _leave(self, channel: Channel, wanted: requests.Leave) -> None:
-        if wanted.handover:
-            channel.leaving = True
-            return
         self._end(AgentExit(ExitReason.LAUNCHER_LEFT, "the launcher has left"))
         self._remove = wanted.remove
         channel.send(Gone(by=""))

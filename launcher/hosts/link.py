@@ -226,11 +226,6 @@ class Link:
         self._farewell = requests.Leave(remove=remove)
         self.send(self._farewell)
 
-    def hand_over(self) -> None:
-        """Tells the agent that another launcher comes: our end is not to be taken for death."""
-        self._leaving = True
-        self.send(requests.Leave(handover=True))
-
     async def aclose(self) -> None:
         """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
         self._closing = True

@@ -8,14 +8,9 @@ kill is still to be carried out.
 
 from __future__ import annotations
 
-import json
 import os
 import queue
-import select
 import socket
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -37,7 +32,9 @@ from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
 from . import snapshot_codec
 from .attach import StoredRun
-from .control_socket import PROMPTS, connect
+from .control_connection import ControlConnection, connect
+from .control_socket import PROMPTS
+from .launcher_process import LauncherProcess
 from .prompts import PromptResponder
 
 OnClose = Literal["kill", "nothing"]
@@ -45,8 +42,6 @@ _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "
 Events = queue.SimpleQueue[dict[str, Any] | None]
 
 _PACE = 0.1
-_SEND_SECONDS = 2.0
-_CHUNK = 1 << 18
 _HEARD_SECONDS = 3.0
 """How long a launcher may take to act on a kill before another one takes the run over."""
 _KILL_SECONDS = 20.0
@@ -58,47 +53,6 @@ _FIRST_SECONDS = 10.0
 """How long the state of a run that has a launcher is waited for."""
 
 
-class LauncherProcess:
-    """A launcher process that has been started and waits for its order: its imports take half a
-    second, in which the front end can read files or open its screen."""
-
-    def __init__(self) -> None:
-        self.link, theirs = socket.socketpair()
-        self._errors = tempfile.TemporaryFile()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=self._errors,
-                stderr=self._errors,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
-
-    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
-        """Says what to do, and hands the run's lock over; returns the connection, which is the
-        first client's from then on."""
-        line = json.dumps(order).encode() + b"\n"
-        with suppress(OSError):  # it has died: whoever reads finds the end of the stream
-            sent = socket.send_fds(self.link, [line], [] if lock is None else [lock])
-            self.link.sendall(line[sent:])
-        if lock is not None:
-            os.close(lock)
-        threading.Thread(target=self._process.wait, name="reap", daemon=True).start()
-        return self.link
-
-    def cancel(self) -> None:
-        """Lets it go without an order."""
-        self.link.close()
-        self._process.wait()
-
-    @property
-    def said(self) -> str:
-        """What it wrote before it had a run's folder to write to."""
-        self._errors.seek(0)
-        return self._errors.read(4096).decode(errors="replace").strip()
-
-
 @dataclass
 class _Kill:
     """A kill that has been asked for."""
@@ -106,7 +60,6 @@ class _Kill:
     began: float
     by_person: bool
     sent: bool = False
-    times: int = 1
 
 
 class RunClient:
@@ -118,6 +71,7 @@ class RunClient:
         snapshot: Snapshot,
         link: socket.socket | None,
         *,
+        process: LauncherProcess | None = None,
         on_close: OnClose = "nothing",
         ask: PromptHandler | None = None,
         events: bool = False,
@@ -128,6 +82,7 @@ class RunClient:
             folder: the run's.
             snapshot: the run as far as it is known.
             link: the connection to the launcher; None to look for one.
+            process: the launcher process, where it was started here.
             on_close: what it means when this process disappears without a word.
             ask: puts SSH prompts of the launcher to a person.
             events: keep public events for `events()`.
@@ -136,14 +91,14 @@ class RunClient:
         self._told = snapshot
         """The run as the launcher said last."""
         self._snapshot = snapshot
-        self._link = link
+        self._link: ControlConnection | None = None
+        self._process = process
         self._on_close: OnClose = on_close
         self._responder = PromptResponder(ask, self._answer) if ask is not None else None
         self._events: Events | None = queue.SimpleQueue() if events else None
         self._logs = LogStore(folder.path, read_only=True)
         self._metrics = MetricsFile(folder.metrics)
         self._listeners: list[Callable[[Snapshot], None]] = []
-        self._rest = b""
         self._lost_at: float | None = None
         self._unsupervised = False
         self._starting = False
@@ -153,14 +108,12 @@ class RunClient:
         self._kill: _Kill | None = None
         self.detached = False
         """The run has been left and goes on."""
-        self._sending = threading.RLock()
-        """Re-entered by a signal handler that kills."""
         self._done = threading.Event()
         self._closed = threading.Event()
         self._heard = threading.Event()
         """A launcher has said something."""
         if link is not None:
-            self._greet(link)
+            self._begin(link)
         self._thread = threading.Thread(target=self._follow, name="client", daemon=True)
         self._thread.start()
 
@@ -199,6 +152,7 @@ class RunClient:
             folder,
             run.snapshot(),
             link,
+            process=process,
             on_close=on_close or _ON_HANGUP[run.plan.settings.on_hangup],
             ask=ask,
             events=events,
@@ -283,8 +237,6 @@ class RunClient:
         kill = self._kill
         if kill is None:
             kill = self._kill = _Kill(time.monotonic(), by_person)
-        else:
-            kill.times += 1
         kill.sent = self._send_kill(kill)
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
@@ -327,7 +279,7 @@ class RunClient:
         """Ends this client; what its disappearance means the launcher knows."""
         kill = self._kill
         if kill is not None and not kill.sent:  # the last thing that a page did before it closed
-            self._done.wait(_HEARD_SECONDS + _SEND_SECONDS)
+            self._done.wait(2 * _HEARD_SECONDS)
         self._closed.set()
         if threading.current_thread() is not self._thread:
             self._thread.join(1.0)
@@ -340,18 +292,11 @@ class RunClient:
 
     def _send(self, message: dict[str, Any]) -> bool:
         link = self._link
-        if link is None:
-            return False
-        with self._sending:
-            try:
-                link.sendall(json.dumps(message).encode() + b"\n")
-            except OSError:
-                return False
-        return True
+        return link is not None and link.send(message)
 
-    def _greet(self, link: socket.socket) -> None:
-        link.settimeout(_SEND_SECONDS)
-        self._rest = b""
+    def _begin(self, link: socket.socket) -> None:
+        """Subscribes on a new connection, and repeats a kill that was asked for."""
+        self._link = ControlConnection(link)
         self._send(
             {
                 "command": "subscribe",
@@ -400,28 +345,20 @@ class RunClient:
         self._logs.refresh()
         self._metrics.read()
 
-    def _receive_checked(self, link: socket.socket) -> None:
+    def _receive_checked(self, link: ControlConnection) -> None:
         try:
             self._receive(link)
         except (ValueError, KeyError, TypeError) as error:  # a launcher of another version
             self._note(f"the launcher process sends what this program does not know: {error}")
             self._lose()
 
-    def _receive(self, link: socket.socket) -> None:
-        readable, _, _ = select.select([link], [], [], _PACE)
-        if not readable:
-            return
-        try:
-            data = link.recv(_CHUNK)
-        except OSError:
-            data = b""
-        if not data:
+    def _receive(self, link: ControlConnection) -> None:
+        messages = link.receive(_PACE)
+        if messages is None:
             self._lose()
             return
-        *lines, self._rest = (self._rest + data).split(b"\n")
         told, finished = self._told, False
-        for line in lines:
-            message = json.loads(line)
+        for message in messages:
             if "changes" in message:
                 told = snapshot_codec.apply(told, message["changes"])
             elif "prompts" in message and self._responder is not None:
@@ -487,9 +424,9 @@ class RunClient:
     def _find_launcher(self) -> None:
         """Connects to another launcher of the run; says so where there is none."""
         with suppress(OSError):
-            self._link = connect(self.run_id)
+            link = connect(self.run_id)
             self._unsupervised, self._lost_at = False, None
-            self._greet(self._link)
+            self._begin(link)
             return
         lost_at = self._lost_at = self._lost_at or time.monotonic()
         alone = time.monotonic() - lost_at > _ALONE_SECONDS
@@ -508,10 +445,12 @@ class RunClient:
 
     def _last_words(self) -> str:
         """The end of what the launcher process wrote on standard error."""
+        text = ""
         with suppress(OSError):
-            text = (self.folder.path / "launcher.log").read_text(errors="replace")
-            return f"\n{text[-500:].strip()}" if text.strip() else ""
-        return ""
+            text = (self.folder.path / "launcher.log").read_text(errors="replace").strip()
+        if not text and self._process is not None:
+            text = self._process.errors
+        return f"\n{text[-500:]}" if text else ""
 
     def _watch_kill(self) -> None:
         """Sees to it that a kill is carried out: by another launcher where ours has died or
@@ -542,8 +481,8 @@ class RunClient:
         self._unsupervised, self._lost_at = False, None
         if lock is not None or force:
             self._starting = True
-            self._link = LauncherProcess().order({"attach": self.run_id}, lock)
-            self._greet(self._link)
+            self._process = LauncherProcess()
+            self._begin(self._process.order({"attach": self.run_id}, lock))
 
 
 def _resumed(snapshot: Snapshot) -> Snapshot:

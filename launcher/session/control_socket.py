@@ -81,22 +81,6 @@ def socket_path(run_id: str) -> Path:
     return Path(local_folder()) / f"{digest}.control"
 
 
-def connect(run_id: str, timeout: float = 2.0) -> socket.socket:
-    """Connects to the launcher process of a run.
-
-    Raises:
-        OSError: no launcher listens.
-    """
-    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        link.settimeout(timeout)
-        link.connect(str(socket_path(run_id)))
-    except OSError:
-        link.close()
-        raise
-    return link
-
-
 class ControlSocket:
     """Serves the clients of one run. All of it belongs to the launcher's loop."""
 

@@ -1,8 +1,8 @@
 """Launcher process of a run: `python -P -m launcher.session.process FD`.
 
-Started by a front end (`client.LauncherProcess`), in a session of its own, so that neither a closed
-terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which sends one order, and
-with it a descriptor that holds the run's lock:
+Started by a front end (`launcher_process.LauncherProcess`), in a session of its own, so that
+neither a closed terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which
+sends one order, and with it a descriptor that holds the run's lock:
 
     {"launch": RUN_ID, "resume": RUN_ID | null}
     {"attach": RUN_ID}    without a descriptor: although a launcher that stands still holds the lock

@@ -85,7 +85,6 @@ async def main():
     link = Link(settings, transport_factory(host, logins), NoLogs(), Ears())
     running = asyncio.create_task(link.run())
     await asyncio.to_thread(sys.stdin.readline)
-    link.hand_over()
     await link.aclose()
     await logins.aclose()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from launcher.cluster.spec import Cluster
-from launcher.session.client import LauncherProcess, RunClient
+from launcher.session.client import RunClient
+from launcher.session.launcher_process import LauncherProcess
 from launcher.session.process import launcher_for
 
 
@@ -31,7 +32,7 @@ class LauncherThread(LauncherProcess):
         self._theirs.close()
 
     @property
-    def said(self) -> str:
+    def errors(self) -> str:
         return ""
 
 

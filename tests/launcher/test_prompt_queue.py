@@ -15,7 +15,8 @@ from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
-from launcher.session.control_socket import ControlSocket, connect
+from launcher.session.control_connection import connect
+from launcher.session.control_socket import ControlSocket
 from launcher.session.prompts import PromptQueue
 from launcher.store.runs import RunFolder
 from tests.command import DEADLINE

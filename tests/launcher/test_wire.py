@@ -31,7 +31,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 FIELDS = (
     "task attempt argv env cwd log_limit port pty number offset up_to id tasks grace check pick "
-    "avoid entries first last key remove handover kind version token launcher rules variables paths"
+    "avoid entries first last key remove kind version token launcher rules variables paths"
 ).split()
 BODIES = st.dictionaries(st.sampled_from(FIELDS), JSON)
 

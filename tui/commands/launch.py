@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from launcher.cluster.file import load
 from launcher.run.states import RunPhase
-from launcher.session.client import LauncherProcess, RunClient
+from launcher.session.client import RunClient
+from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.headless import run_headless

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Coroutine
 from typing import Any, ClassVar
@@ -78,9 +77,6 @@ class RunScreen(Screen[None]):
     def on_mount(self) -> None:
         self.control.subscribe(self._hand_over)
         self.run_worker(self.clock.run(), group="clock")
-        # What is mounted stays: the collector need not walk it again and again (its pauses were
-        # the longest that a key waited for).
-        self.call_after_refresh(gc.freeze)
         if self.snapshot.state is RunPhase.ENDED:
             self.chrome.show_outcome(self.snapshot)
             failure = self.snapshot.first_failure

@@ -1,0 +1,76 @@
+"""Client's end of a control socket: sends commands, receives what the launcher process says."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+from typing import Any
+
+from .control_socket import socket_path
+
+_CONNECT_SECONDS = 2.0
+_SEND_SECONDS = 2.0
+_CHUNK = 1 << 18
+
+
+def connect(run_id: str) -> socket.socket:
+    """Connects to the launcher process of a run.
+
+    Raises:
+        OSError: no launcher process listens.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(_CONNECT_SECONDS)
+        link.connect(str(socket_path(run_id)))
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+class ControlConnection:
+    """Messages over a connected socket. `send` is for any thread, the rest for one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        link.settimeout(_SEND_SECONDS)
+        self._link = link
+        self._rest = b""
+        self._sending = threading.RLock()
+        """Re-entered by a signal handler that sends a kill."""
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Sends a message; False when the launcher process has gone or does not read."""
+        with self._sending:
+            try:
+                self._link.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                return False
+        return True
+
+    def receive(self, timeout: float) -> list[dict[str, Any]] | None:
+        """The messages that came within `timeout` seconds; None when the connection was closed.
+
+        Raises:
+            ValueError: a line is not a JSON object.
+        """
+        readable, _, _ = select.select([self._link], [], [], timeout)
+        if not readable:
+            return []
+        try:
+            data = self._link.recv(_CHUNK)
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        messages = [json.loads(line) for line in lines]
+        if not all(isinstance(message, dict) for message in messages):
+            raise ValueError("not a JSON object")
+        return messages
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._link.close()

@@ -1,0 +1,54 @@
+"""Starting a launcher process (`process`) and giving it its order."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from typing import Any
+
+
+class LauncherProcess:
+    """A launcher process that has been started and waits for its order: its imports take half a
+    second, in which the front end can read files or open its screen."""
+
+    def __init__(self) -> None:
+        self.link, theirs = socket.socketpair()
+        self._errors = tempfile.TemporaryFile()
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=self._errors,
+                stderr=self._errors,
+                start_new_session=True,
+                pass_fds=(theirs.fileno(),),
+            )
+
+    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
+        """Says what to do, and hands the run's lock over; returns the connection, which is the
+        first client's from then on."""
+        line = json.dumps(order).encode() + b"\n"
+        with suppress(OSError):  # it has died: whoever reads finds the end of the stream
+            sent = socket.send_fds(self.link, [line], [] if lock is None else [lock])
+            self.link.sendall(line[sent:])
+        if lock is not None:
+            os.close(lock)
+        threading.Thread(target=self._process.wait, name="reap", daemon=True).start()
+        return self.link
+
+    def cancel(self) -> None:
+        """Lets it go without an order."""
+        self.link.close()
+        self._process.wait()
+
+    @property
+    def errors(self) -> str:
+        """The end of what it wrote to standard error before it had a run's folder."""
+        self._errors.seek(0)
+        return self._errors.read(4096).decode(errors="replace").strip()
