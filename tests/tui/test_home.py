@@ -231,7 +231,7 @@ async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
         await shows(pilot, "Kill this run, on all hosts?")
         await pilot.press("escape")
         await until(pilot, lambda: missing(pilot, "on all hosts?"))
-        assert folder.launcher_pid()
+        assert folder.launcher_pid() is not None
     os.close(lock)
 
 

@@ -39,6 +39,7 @@ workdir = ""
 """
 
 
+@pytest.mark.processes
 async def test_this_machine_is_looked_at() -> None:
     """t on a cluster: each check gets its cell, the one under the cursor is told in full, and
     nothing was started."""
@@ -75,6 +76,7 @@ async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
         await shows(pilot, "--accept-new")
 
 
+@pytest.mark.processes
 async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -104,7 +106,7 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             await pilot.press("e")
             await shows(pilot, "✗ h2: the name 'nowhere.invalid' does not resolve here")
             await pilot.press("e")
-            await shows(pilot, "accepts the connection and says nothing")
+            await shows(pilot, "accepts connections but sent no SSH banner")
             await pilot.press("tab", "down")
             await shows(pilot, "not tried: h1 or h2 could not be asked")
 
@@ -179,6 +181,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
             assert other not in told, told
 
 
+@pytest.mark.processes
 async def test_leaving_early_ends_the_look() -> None:
     """Escape while it goes on: home again at once, and no agent stays (the watch for left-over
     processes of all tests would find it)."""
