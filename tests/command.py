@@ -132,8 +132,10 @@ class Up:
         return pid
 
     def signal_launcher(self, number: int) -> None:
-        """Sends a signal to the launcher process."""
-        os.kill(self.launcher, number)
+        """Sends a signal to the launcher process, unless its run has ended."""
+        pid = RunFolder(runs_home() / self.run_id).launcher_pid()
+        if pid:
+            os.kill(pid, number)
 
     def kill_launcher(self) -> None:
         """Kills the launcher process, and this command before it can start another one."""

@@ -231,10 +231,11 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         run_id = up.run_id
         tag = f"{run_id};"
         doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
-        launcher = proc.look(up.process.pid)
-        assert launcher is not None and len(doomed) == 4  # bridge, watchdog, agent, reaper
+        client, launcher = proc.look(up.process.pid), proc.look(up.launcher)
+        assert client is not None and launcher is not None
+        assert len(doomed) == 4  # bridge, watchdog, agent, reaper
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
-            for each in (launcher, *doomed):
+            for each in (client, launcher, *doomed):
                 proc.signal_process(each, number)
     daemon = proc.look(pid)
     assert daemon is not None and daemon.alive

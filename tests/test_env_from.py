@@ -87,7 +87,9 @@ def test_a_restart_from_another_shell_does_not_lose_a_secret_silently(
         attached.wait_for(
             lambda e: "worker:1 would be restarted without it" in e.get("note", ""), "the note"
         )
-        attached.wait_for(lambda e: e.get("state") == "planned", "that the hosts were looked at")
+        attached.wait_for(
+            lambda e: (e["event"], e.get("state")) == ("run", "running"), "that it is taken up"
+        )
         with connect(up.run_id) as link:
             link.sendall(b'{"command": "restart", "task": "worker:0", "hard": true}\n')
             link.shutdown(socket.SHUT_WR)

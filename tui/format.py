@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from launcher.run.snapshot import TaskView
 from launcher.run.states import TaskState
+
+if TYPE_CHECKING:
+    from launcher.run.snapshot import TaskView
 
 
 class StatusColor(StrEnum):

@@ -97,43 +97,40 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
     """Receipt of a run."""
     if snapshot.receipt is None:
         return Text("no receipt yet\n", "dim")
-    return receipt_table(snapshot.receipt, snapshot.run_id, colours)
+    return receipt_body(snapshot.receipt, snapshot.run_id, colours)
 
 
-def receipt_table(receipt: Receipt, run_id: str, colours: Colours) -> Text:
-    """Receipt: one row for each host, its survivors below it."""
+def receipt_body(receipt: Receipt, run_id: str, colours: Colours) -> Text:
+    """Receipt: one line for each host, its survivors below it."""
     text = Text()
     if receipt.clean:
         text.append("nothing is left on any host\n", f"bold {colours[StatusColor.GOOD]}")
     else:
         title = f"not confirmed on every host; finish with: tfmux kill {printable(run_id)}\n"
         text.append(title, f"bold {colours[StatusColor.BAD]}")
-    if not receipt.hosts:
-        return text
-    width = max(4, *(len(printable(host.host)) for host in receipt.hosts))
-    text.append(f"  {'host':<{width}}  signalled  left\n", "dim")
     for host in receipt.hosts:
-        text.append(f"  {printable(host.host):<{width}}  {host.signalled:>9}  ")
         verdict, style = _verdict(host, colours)
+        text.append(f"{printable(host.host)}: ", "bold")
         text.append(f"{verdict}\n", style)
         for survivor in host.survivors:
-            process = f"pid {survivor.pid} ({survivor.state})  {survivor.command}"
-            text.append(f"  {'':<{width}}  {printable(process)}\n")
+            process = f"pid {survivor.pid} ({survivor.state}) {survivor.command}"
+            text.append(f"{printable(host.host)}: {printable(process)}\n")
     return text
 
 
 def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     bad = f"bold {colours[StatusColor.BAD]}"
-    if host.confirmed and not host.survivors:
-        return f"none  ✓ confirmed after {host.seconds:.1f} s", colours[StatusColor.GOOD]
     if host.confirmed:
-        return f"{len(host.survivors):<4}  ✗ SURVIVED", bad
+        left = f"{len(host.survivors)} left" if host.survivors else "none left"
+        signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
+        style = bad if host.survivors else colours[StatusColor.GOOD]
+        return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s", style
     if host.seconds:
-        return "?     ✗ not confirmed; the notes say why", bad
+        return "not confirmed; the notes say why", bad
     if host.unreachable_until is not None:
         when = time_of_day(host.unreachable_until)
-        return f"?     ✗ unreachable; its agent acts when the lease ends, at {when}", bad
-    return "?     ✗ unreachable", bad
+        return f"unreachable; its agent acts by itself at {when} at the latest", bad
+    return "unreachable", bad
 
 
 def remarks(snapshot: Snapshot, colours: Colours) -> Text:

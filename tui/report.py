@@ -18,7 +18,7 @@ from tui.outcome import (
     Colours,
     failure_text,
     headline,
-    receipt_table,
+    receipt_body,
     receipt_text,
     remarks,
     tasks_text,
@@ -52,7 +52,7 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
 
 def receipt_lines(receipt: Receipt, run_id: str) -> list[str]:
     """The receipt as plain lines."""
-    return receipt_table(receipt, run_id, TERMINAL).plain.rstrip("\n").split("\n")
+    return receipt_body(receipt, run_id, TERMINAL).plain.rstrip("\n").split("\n")
 
 
 def rendered(text: Text, *, styled: bool) -> str:

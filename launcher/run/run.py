@@ -21,7 +21,7 @@ from .instructions import Instruction, SetTimer
 from .shutdown import Shutdown
 from .snapshot import Snapshot, TaskView
 from .state import RunData, ShutdownRecord
-from .states import Cause, HostState, Outcome, RunPhase
+from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
 from .timers import (
     LeaseEnd,
@@ -124,6 +124,13 @@ class Run:
     def task(self, task: TaskId) -> TaskView:
         """A task as it stands."""
         return self._data.view(task)
+
+    def needs_tail(self, task: TaskId, attempt: int, status: int | None) -> bool:
+        """Whether the end of an attempt with this status is a failure, whose last lines are shown.
+        Nothing else that a task has printed is stored."""
+        record = self._data.tasks[task]
+        failed = status != 0 and record.intent in (Intent.NONE, Intent.FAIL)
+        return failed and attempt == record.view.attempt and self.phase is not RunPhase.KILLING
 
     def handle(self, event: Event) -> list[Instruction]:
         """Takes an event; says what is to be done.

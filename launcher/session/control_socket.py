@@ -94,6 +94,7 @@ class ControlSocket:
         """The state that clients have which are not behind."""
         self._due = False
         self._pause = _SECONDS_BETWEEN
+        self._finished = False
         self._backlog: list[bytes] | None = []
         """Events until the first client has subscribed: those of the run's beginning."""
 
@@ -147,7 +148,7 @@ class ControlSocket:
 
     async def finish(self, snapshot: Snapshot) -> None:
         """Sends the last state and says that nothing follows."""
-        self._newest = snapshot
+        self._newest, self._finished = snapshot, True
         for client in self._clients:
             client.behind = True  # each gets the whole of it, whatever it has read
         self._send()
@@ -195,7 +196,7 @@ class ControlSocket:
             if client.subscribed:
                 self._count(client, -1)
             client.writer.transport.abort()
-            if client.kills:
+            if client.kills and not self._finished:
                 self._commands.kill_all(by_person=False)
 
     def _dispatch(self, client: _Client, message: dict[str, Any]) -> None:

@@ -196,6 +196,8 @@ class Outputs:
         self._tails.discard(task)
         if task in self._metrics:
             self._tell_metrics()  # in the order in which it was written
+        if not self._run.needs_tail(task, facts.attempt, facts.status):
+            tail = ()
         held = describe_owner(facts.port_owner)
         now, ended = time.time(), (facts.status, facts.signal)
         self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))

@@ -232,15 +232,13 @@ def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
 
 
 def test_kill_of_a_run_whose_cluster_file_is_broken_asks_its_launcher(tmp_path: Path) -> None:
-    """Its own launcher still knows the hosts: it is told, and the exit code says that nothing was
-    confirmed here."""
+    """Its own launcher still knows the hosts: it is told, and its receipt is shown here."""
     with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
         up.state("worker:0", "ready")
         RunFolder.find(up.run_id).cluster_file.write_text("name = [[[")
         killed = run("kill", up.run_id)
-        assert killed.returncode == 4, killed.stderr
-        assert f"its launcher (pid {up.process.pid}) was told to kill it" in killed.stderr
-        assert "cluster.toml:1" in killed.stderr
+        assert killed.returncode == 0, killed.stderr
+        assert "nothing is left on any host" in killed.stdout
         assert up.wait() == 130, up.told()
 
 
