@@ -35,7 +35,7 @@ bench: .venv/ready
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.trainer
 
-# Two hundred random sequences of faults on the bed of four hosts, and a disk that hangs for a minute;
+# Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.
 chaos: .venv/ready
 	@CHAOS=200 $(BIN)/pytest tests/faults/test_chaos.py tests/attacks/test_frozen_disks.py

@@ -2,7 +2,7 @@
 
     python -m docs.four_hosts        (root; ip and sshd)
 
-The hosts are the test bed's: network namespaces with real OpenSSH, real MNIST in IDX files.
+The hosts are the testbed's: network namespaces with real OpenSSH, real MNIST in IDX files.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from launcher.store.runs import RunFolder
-from tests.beds.namespaces import Bed
 from tests.command import Up, write
 from tests.test_four_hosts import TRAINING
+from tests.testbed.namespaces import Testbed
 
 TARGET = Path(__file__).with_name("four-hosts-events.jsonl")
 
@@ -24,9 +24,9 @@ TARGET = Path(__file__).with_name("four-hosts-events.jsonl")
 def main() -> None:
     """One run; its last line and where its events are."""
     data = Path(os.environ["TFMUX_TEST_DATA"])
-    with tempfile.TemporaryDirectory() as folder, Bed(data) as bed:
+    with tempfile.TemporaryDirectory() as folder, Testbed(data) as testbed:
         os.environ["XDG_DATA_HOME"] = folder
-        text = TRAINING.format(hosts=bed.hosts_toml()).replace("400", "3000")
+        text = TRAINING.format(hosts=testbed.hosts_toml()).replace("400", "3000")
         with Up("up", str(write(Path(folder), text)), "--json") as up:
             code = up.wait(600)
             done = up.log("worker:0", "test accuracy")["text"]

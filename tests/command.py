@@ -19,8 +19,6 @@ from launcher.store.runs import RunFolder
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
 
-DEADLINE = PATIENCE
-
 
 def run(
     *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
@@ -125,7 +123,7 @@ class Up:
     def launcher(self) -> int:
         """The pid of the run's launcher process."""
         folder = RunFolder(runs_home() / self.run_id)
-        deadline = time.monotonic() + DEADLINE
+        deadline = time.monotonic() + PATIENCE
         while not (pid := folder.launcher_pid()):
             assert time.monotonic() < deadline, "the run has no launcher process"
             time.sleep(0.02)

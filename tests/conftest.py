@@ -1,4 +1,4 @@
-"""What all tests share: private homes, the two test beds, and a watch for left-over processes."""
+"""What all tests share: private homes, the two testbeds, and a watch for left-over processes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import order, quick
-from tests.beds import guard, namespaces
-from tests.beds.inprocess import SshServer
-from tests.beds.namespaces import Bed
 from tests.quick import no_process_started
+from tests.testbed import guard, namespaces
+from tests.testbed.inprocess import SshServer
+from tests.testbed.namespaces import Testbed
 
 __all__ = ["no_process_started"]
 
@@ -111,30 +111,30 @@ def mnist() -> Path:
     return folder
 
 
-def require_bed() -> None:
-    """Skip the test, or fail it in CI, when this machine cannot carry the bed of four hosts."""
+def require_testbed() -> None:
+    """Skip the test, or fail it in CI, when this machine cannot carry the testbed of four hosts."""
     reason = namespaces.missing()
     if reason is not None and os.environ.get("CI"):
-        pytest.fail(f"{reason}, and in CI a missing bed is a failure", pytrace=False)
+        pytest.fail(f"{reason}, and in CI a missing testbed is a failure", pytrace=False)
     if reason is not None:
         pytest.skip(reason)
 
 
 @pytest.fixture
-def bed_possible() -> None:
-    """For a test that builds beds itself."""
-    require_bed()
+def testbed_possible() -> None:
+    """For a test that builds testbeds itself."""
+    require_testbed()
 
 
 @pytest.fixture
-def bed(bed_possible: None) -> Iterator[Bed]:
+def testbed(testbed_possible: None) -> Iterator[Testbed]:
     """Four freshly installed hosts with OpenSSH; up in half a second, gone after the test.
 
     The client's keys and configuration are not in the test's home until it calls
-    `bed.give_access(home)`.
+    `testbed.give_access(home)`.
     """
     data = _data()
-    with Bed(data if data.is_dir() else None) as hosts:
+    with Testbed(data if data.is_dir() else None) as hosts:
         yield hosts
         found = guard.leaks(hosts.processes)
     if found:

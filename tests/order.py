@@ -26,7 +26,7 @@ def arrange(items: list[pytest.Item]) -> None:
             ranks[item] = 0
             lane = (lane + 1) % _LANES
             item.add_marker(pytest.mark.xdist_group(f"trainer{lane}"))
-        elif "town" in getattr(item, "fixturenames", ()):
+        elif "shared_testbed" in getattr(item, "fixturenames", ()):
             ranks[item] = 1
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         else:

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-_STARTING = ("tests.beds.", "tests.command", "tests.trainer.tasks")
-_LOOKING = ("tests.beds.guard", "tests.beds.proc", "tests.quick")
-_MARKERS = ("bed", "processes", "slow", "tmux")
+_STARTING = ("tests.testbed.", "tests.command", "tests.trainer.tasks")
+_LOOKING = ("tests.testbed.guard", "tests.testbed.proc", "tests.quick")
+_MARKERS = ("testbed", "processes", "slow", "tmux")
 _EXAMPLES = 100
 _TENSORFLOW = re.compile(r"^import tensorflow", re.MULTILINE)
 

@@ -21,9 +21,9 @@ from rich.console import Console
 from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
 from launcher.preflight import REPORT_SCHEMA, Reach, Reachability, Report
-from tests.beds import proc
-from tests.beds.inprocess import SshServer
 from tests.command import Up, run, write
+from tests.testbed import proc
+from tests.testbed.inprocess import SshServer
 from tui.commands.check import render
 
 JOBS = """

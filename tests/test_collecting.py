@@ -13,8 +13,8 @@ import pytest
 from launcher.agent.collect import Archive
 from launcher.files.collecting import named
 from launcher.store.runs import RunFolder
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
+from tests.testbed.inprocess import SshServer
 
 RESULTS = """
 import os, socket, sys

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests import command
-from tests.beds import guard
 from tests.launcher.agent_client import wait_until
 from tests.test_terminal import Terminal, cluster, living, terminal
+from tests.testbed import guard
 from tui.crash import FILE_NAME
 
 pytestmark = pytest.mark.tmux

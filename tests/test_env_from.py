@@ -11,8 +11,8 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.session.control_connection import connect
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
+from tests.testbed.inprocess import SshServer
 
 SCRIPT = """
 import os, time

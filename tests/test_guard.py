@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.beds import guard, proc
-from tests.beds.proc import Process
 from tests.conftest import REPOSITORY
+from tests.testbed import guard, proc
+from tests.testbed.proc import Process
 
 _LEAKY = """
 import subprocess
 
-from tests.beds import guard
+from tests.testbed import guard
 
 guard.SETTLE = 1.0
 
@@ -32,7 +32,7 @@ def test_leaky():
 
 
 @pytest.fixture
-def stranger() -> Iterator[Process]:
+def bystander() -> Iterator[Process]:
     """A tagged process of somebody else's run: without this session's mark."""
     environ = {name: value for name, value in os.environ.items() if name != guard.MARK}
     with subprocess.Popen(["sleep", "1000"], env={**environ, "TFMUX_TASK": "s/ps:0/1;"}) as child:
@@ -43,7 +43,7 @@ def stranger() -> Iterator[Process]:
         child.kill()
 
 
-def test_leak_fails_the_test_and_is_killed(tmp_path: Path, stranger: Process) -> None:
+def test_leak_fails_the_test_and_is_killed(tmp_path: Path, bystander: Process) -> None:
     """A test that leaves a tagged process fails by name; a foreign run is not touched."""
     (tmp_path / "test_leaky.py").write_text(_LEAKY)
     argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
@@ -57,8 +57,8 @@ def test_leak_fails_the_test_and_is_killed(tmp_path: Path, stranger: Process) ->
     pid = int(done.stdout.split("LEAK ")[1].split()[0])
     found = proc.look(pid)
     assert found is None or not found.alive
-    spared = proc.look(stranger.pid)
-    assert spared == stranger and spared is not None and spared.alive
+    spared = proc.look(bystander.pid)
+    assert spared == bystander and spared is not None and spared.alive
 
 
 _SIGNALLED = """

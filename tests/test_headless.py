@@ -12,8 +12,8 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
+from tests.testbed.inprocess import SshServer
 
 GOOD = """
 name = "good"

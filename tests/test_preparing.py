@@ -11,8 +11,8 @@ import pytest
 
 from launcher.cluster.file import loads
 from launcher.errors import ClusterFileError
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
+from tests.testbed.inprocess import SshServer
 
 
 def cluster(host: str, lines: list[str], more: str = "", command: list[str] | None = None) -> str:
@@ -70,7 +70,7 @@ def test_a_venv_with_a_local_wheel(ssh_server: SshServer, tmp_path: Path) -> Non
         tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines, command=command)
     )
     with Up("up", str(file), "--json") as up:
-        assert up.wait(120) == 0, up.told()
+        assert up.wait() == 0, up.told()
     assert [e["text"] for e in up.of("log") if e["task"] == "worker:0"] == ["42"]
     ended = up.state("prepare:0", "exited")["time"]
     assert up.state("worker:0", "starting")["time"] >= ended
@@ -82,7 +82,7 @@ def test_a_venv_with_a_local_wheel(ssh_server: SshServer, tmp_path: Path) -> Non
     assert len(said) == 1 and "already done" in said[0]
     wheel(work, 43)
     with Up("up", str(file), "--json") as up:
-        assert up.wait(120) == 0, up.told()
+        assert up.wait() == 0, up.told()
     assert [e["text"] for e in up.of("log") if e["task"] == "worker:0"] == ["43"]
 
 

@@ -19,12 +19,13 @@ import pytest_asyncio
 
 from launcher.cluster.file import load
 from launcher.store.runs import RunFolder
-from tests.beds import browser, guard
-from tests.beds.browser import Browser, Tab
-from tests.beds.inprocess import SshServer
-from tests.beds.serving import Serve, client
-from tests.command import DEADLINE, run, write
+from tests.command import run, write
 from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE
+from tests.testbed import browser, guard
+from tests.testbed.browser import Browser, Tab
+from tests.testbed.inprocess import SshServer
+from tests.testbed.serving import Serve, client
 
 TICKER = (
     "import socket, sys, time\n"
@@ -79,7 +80,7 @@ async def stepping(tab: Tab, least: int = 1) -> str:
 
 async def until(condition: Callable[[], object], what: str) -> None:
     """Waits for something that has no event."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
         await asyncio.sleep(0.05)
@@ -258,11 +259,11 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
         assert RunFolder.all()[0].launcher_pid() == launcher
         await tab.keys("F9")
         await tab.wait_for("Receipt", "nothing is left on any host")
-        assert up.wait(DEADLINE) == 130
+        assert up.wait(PATIENCE) == 130
     finally:
         if up.poll() is None:
             up.terminate()
-            up.wait(DEADLINE)
+            up.wait(PATIENCE)
         server.end()
 
 
@@ -277,7 +278,7 @@ async def test_own_pages_are_let_in_and_load_nothing_from_elsewhere(serve: Serve
         origin = {"Host": "localhost:9000", "Origin": "http://localhost:9000"}
         origin["Cookie"] = await asyncio.to_thread(serve.log_in, host="localhost:9000")
         async with session.ws_connect(f"{serve.base}ws", headers=origin) as socket:
-            message = await socket.receive(DEADLINE)
+            message = await socket.receive(PATIENCE)
             assert message.type is aiohttp.WSMsgType.BINARY
     await until(lambda: not serve.pages(), "the page's process has gone")
 

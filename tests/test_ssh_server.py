@@ -12,9 +12,9 @@ import time
 import asyncssh
 import pytest
 
-from tests.beds import proc
-from tests.beds.inprocess import SshServer
-from tests.beds.proc import Process
+from tests.testbed import proc
+from tests.testbed.inprocess import SshServer
+from tests.testbed.proc import Process
 
 
 def connect(server: SshServer) -> asyncssh.misc._ACMWrapper[asyncssh.SSHClientConnection]:

@@ -21,10 +21,10 @@ from launcher.hosts.link import A, Link, NoLogs
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
 from launcher.plan.plan import HostPlan, SshTarget
-from tests.beds.faults import full_home, read_only_home
-from tests.beds.inprocess import SshServer
-from tests.beds.namespaces import Bed
 from tests.command import Up, python_task, write
+from tests.testbed.faults import full_home, read_only_home
+from tests.testbed.inprocess import SshServer
+from tests.testbed.namespaces import Testbed
 
 LISTING = """
 import hashlib, json, os
@@ -262,30 +262,30 @@ def test_no_room_on_the_host_is_told_with_the_path(ssh_server: SshServer, tmp_pa
     assert not [path for path in left if "." in path.name], left
 
 
-@pytest.mark.bed
-def test_a_full_home_is_told_with_the_path(bed: Bed, tmp_path: Path) -> None:
+@pytest.mark.testbed
+def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> None:
     """The path and the reason on stderr, exit 3, no process left."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/big").write_bytes(os.urandom(1 << 20))
-    full_home(bed["tf1"])
-    text = cluster(bed.hosts_toml(), "work").replace("far:", "tf1:")
+    full_home(testbed["tf1"])
+    text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 3, up.told()
     assert "tf1" in up.said and ".cache/tfmux" in up.said
     assert "No space left on device" in up.said
-    assert not bed["tf1"].leftovers()
+    assert not testbed["tf1"].leftovers()
 
 
-@pytest.mark.bed
-def test_a_read_only_home_is_no_hindrance(bed: Bed, tmp_path: Path) -> None:
+@pytest.mark.testbed
+def test_a_read_only_home_is_no_hindrance(testbed: Testbed, tmp_path: Path) -> None:
     """The files go to a private place in the host's /tmp, and the run's own are gone after it."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/big").write_bytes(os.urandom(1 << 20))
-    read_only_home(bed["tf1"])
-    text = cluster(bed.hosts_toml(), "work").replace("far:", "tf1:")
+    read_only_home(testbed["tf1"])
+    text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
     found, _ = launch(write(tmp_path, text))
     assert found == {"./big": code((tmp_path / "work/big").read_bytes())}
-    left = bed["tf1"].run(["sh", "-c", "ls -A /tmp/tfmux-*/state"]).stdout
+    left = testbed["tf1"].run(["sh", "-c", "ls -A /tmp/tfmux-*/state"]).stdout
     assert left.strip() == b""
 
 

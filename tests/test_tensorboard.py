@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from launcher.cluster.file import load
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
+from tests.testbed.inprocess import SshServer
 from tui import demos
 
 TRAINING = """

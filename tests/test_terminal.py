@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from launcher.store.runs import RunFolder
-from tests.beds import guard
 from tests.command import write
 from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import wait_until
+from tests.testbed import guard
 
 pytestmark = pytest.mark.tmux
 

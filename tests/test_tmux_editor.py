@@ -12,10 +12,10 @@ import pytest
 from launcher.cluster.library import path_of
 from launcher.hosts.host_keys import accepted_keys
 from launcher.store.runs import RunFolder
-from tests.beds.namespaces import Bed
 from tests.test_terminal import Terminal, terminal
+from tests.testbed.namespaces import Testbed
 
-pytestmark = [pytest.mark.tmux, pytest.mark.bed, pytest.mark.slow]
+pytestmark = [pytest.mark.tmux, pytest.mark.testbed, pytest.mark.slow]
 __all__ = ["terminal"]
 
 HOSTS = ("tf1", "tf2", "tf3", "tf4")
@@ -29,7 +29,7 @@ def forget_host_keys(home: Path) -> None:
     config.write_text("\n".join(kept) + "\n")
 
 
-def answer_first_contacts(window: Terminal, bed: Bed) -> None:
+def answer_first_contacts(window: Terminal, testbed: Testbed) -> None:
     """Trusts each host's key after its fingerprint has been shown."""
     for _ in HOSTS:
         shown = window.wait_until(
@@ -43,12 +43,12 @@ def answer_first_contacts(window: Terminal, bed: Bed) -> None:
 
 
 def test_from_nothing_to_a_training_on_four_hosts(
-    bed: Bed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
+    testbed: Testbed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:
     """A template, four aliases of ~/.ssh/config in one line, each host's Python in its cell,
     fewer steps, save, launch, the keys of four strangers, and the run succeeds; afterwards it
     is listed among the past runs."""
-    bed.give_access(tfmux_home)
+    testbed.give_access(tfmux_home)
     forget_host_keys(tfmux_home)
     window = terminal(120, 40)
     window.run()
@@ -74,8 +74,8 @@ def test_from_nothing_to_a_training_on_four_hosts(
         window.wait_for("python: python3 (default)")
         window.keys("Enter")
         window.wait_for("Enter accept")
-        window.keys(str(bed[name].python), "Enter")
-        window.wait_for(f"python: {bed[name].python}")
+        window.keys(str(testbed[name].python), "Enter")
+        window.wait_for(f"python: {testbed[name].python}")
     window.keys("3")
     window.wait_for("name: mission")
     window.keys("Down", "Enter")
@@ -87,11 +87,11 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.keys("C-s")
     window.wait_for("saved in", "✓")
     text = path_of("mission").read_text()
-    assert text.count(f'python = "{bed["tf1"].python}"') == 4
+    assert text.count(f'python = "{testbed["tf1"].python}"') == 4
     assert '"--steps=200"' in text and "# " in text
 
     window.keys("l")
-    answer_first_contacts(window, bed)
+    answer_first_contacts(window, testbed)
     window.wait_for("ps:0 @tf1", "worker:0 @tf2")
     window.wait_for("✓ success", "nothing left alive", timeout=150)
     assert len(accepted_keys().read_text().splitlines()) == 4
@@ -107,12 +107,14 @@ def test_from_nothing_to_a_training_on_four_hosts(
 
 
 def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
-    bed: Bed, tfmux_home: Path, tmp_path: Path, terminal: Callable[[int, int], Terminal]
+    testbed: Testbed, tfmux_home: Path, tmp_path: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:
     """`tfmux up FILE` shows the same dialogs, and goes on when the last key is trusted."""
-    bed.give_access(tfmux_home)
+    testbed.give_access(tfmux_home)
     forget_host_keys(tfmux_home)
-    tables = "".join(f'[hosts.{h.name}]\nssh = "{h.name}"\npython = "{h.python}"\n' for h in bed)
+    tables = "".join(
+        f'[hosts.{h.name}]\nssh = "{h.name}"\npython = "{h.python}"\n' for h in testbed
+    )
     tasks = ", ".join(f'"{name}:auto"' for name in HOSTS)
     file = tmp_path / "up.toml"
     file.write_text(
@@ -121,7 +123,7 @@ def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
     )
     window = terminal(120, 40)
     window.run("up", str(file))
-    answer_first_contacts(window, bed)
+    answer_first_contacts(window, testbed)
     window.wait_for("worker:3 @tf4")
     window.wait_until(lambda s: s.count("ready") >= 4 or s.count(" r ") >= 4, "four ready tasks")
     window.keys("F9")

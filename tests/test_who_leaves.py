@@ -19,12 +19,13 @@ from launcher.session.client import RunClient
 from launcher.session.control_connection import connect
 from launcher.store.runs import RunFolder
 from tests import command
-from tests.beds import guard, proc
-from tests.beds.launcher_thread import LauncherThread
-from tests.command import DEADLINE, Up
+from tests.command import Up
 from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import wait_until
+from tests.patience import PATIENCE
 from tests.test_terminal import Terminal, cluster, living, terminal
+from tests.testbed import guard, proc
+from tests.testbed.launcher_thread import LauncherThread
 
 __all__ = ["terminal"]
 
@@ -80,12 +81,12 @@ def test_what_on_hangup_says(
     else:
         window.close()
     if rule == "kill":
-        wait_until(lambda: run.launcher_pid() is None, "the launcher process has ended", DEADLINE)
+        wait_until(lambda: run.launcher_pid() is None, "the launcher process has ended", PATIENCE)
         assert not living()
         (listed,) = [e for e in run.records() if e["event"] == "run" and "outcome" in e]
         assert (listed["outcome"], listed["exit_code"]) == ("terminated", 143)
         return
-    wait_until(lambda: not guard.screens_here(), "the screen's process is gone", DEADLINE)
+    wait_until(lambda: not guard.screens_here(), "the screen's process is gone", PATIENCE)
     step = (run.path / "worker-0.log").stat().st_size
     wait_until(lambda: (run.path / "worker-0.log").stat().st_size > step, "later steps")
     assert pids() == before
@@ -189,12 +190,12 @@ def test_the_launcher_dies_and_the_clock_jumps(
     monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
     client = RunClient.attach(run)
     try:
-        wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "running", DEADLINE)
+        wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "running", PATIENCE)
         tasks = client.snapshot().tasks
         assert {view.state for view in tasks} <= {TaskState.READY, TaskState.RUNNING}
         assert pids() == before
         client.kill_all()
-        assert client.wait(DEADLINE)
+        assert client.wait(PATIENCE)
         receipt = client.snapshot().receipt
         assert receipt is not None and receipt.clean
         assert client.snapshot().exit_code == 130
@@ -214,10 +215,10 @@ def test_clients_that_never_read_cost_no_memory(tmp_path: Path) -> None:
             link.sendall(SUBSCRIBE)
         launcher = up.launcher
         size = log_size(up)
-        wait_until(lambda: log_size(up) > size + 10_000, "it has written more", DEADLINE)
+        wait_until(lambda: log_size(up) > size + 10_000, "it has written more", PATIENCE)
         before = resident(launcher)
         size = log_size(up)
-        wait_until(lambda: log_size(up) > size + 20_000, "it has written more", DEADLINE)
+        wait_until(lambda: log_size(up) > size + 20_000, "it has written more", PATIENCE)
         assert resident(launcher) - before < 24 << 20
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
@@ -260,14 +261,14 @@ def test_another_user_is_not_heard(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
                 cwd=REPOSITORY,
-                timeout=DEADLINE,
+                timeout=PATIENCE,
             )
         finally:
             path.parent.chmod(0o700)
         assert done.stdout == "b''\n", done.stderr
         with connect(up.run_id) as link:
             link.sendall(SUBSCRIBE)
-            link.settimeout(DEADLINE)
+            link.settimeout(PATIENCE)
             while b'"state": "running"' not in (line := read(link)):
                 assert line.startswith(b'{"event":'), line
         up.press_ctrl_c()

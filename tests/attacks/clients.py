@@ -9,7 +9,7 @@ from pathlib import Path
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import SshTarget
-from tests.beds.inprocess import SshServer
+from tests.testbed.inprocess import SshServer
 
 
 @dataclass

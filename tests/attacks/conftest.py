@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.attacks.clients import Clients
-from tests.beds.inprocess import SshServer
-from tests.faults.conftest import scene, town
+from tests.faults.conftest import scenario, shared_testbed
+from tests.testbed.inprocess import SshServer
 
-__all__ = ["scene", "town"]
+__all__ = ["scenario", "shared_testbed"]
 
 
 @pytest.fixture

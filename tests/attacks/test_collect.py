@@ -32,8 +32,8 @@ from launcher.hosts.link import Link
 from launcher.plan.plan import HostPlan
 from launcher.printable import printable
 from launcher.run import events as ev
-from tests.beds.frozen import FreezableDisk
 from tests.conftest import REPOSITORY
+from tests.testbed.frozen import FreezableDisk
 
 A = TypeVar("A", bound=Answer)
 PATHS = ("/results/out",)
@@ -465,7 +465,7 @@ def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_hangs_holds_up_nothing_else(
-    bed_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    testbed_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While the disk that results go to is frozen, the loop turns; they are given up after the
     patience, and come whole when the disk comes back in time."""

@@ -17,11 +17,11 @@ from launcher.cluster.file import loads
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path
-from tests.beds.frozen import FreezableDisk
-from tests.beds.inprocess import SshServer
 from tests.command import python_task
-from tests.conftest import require_bed
+from tests.conftest import require_testbed
 from tests.launcher.agent_client import wait_until
+from tests.testbed.frozen import FreezableDisk
+from tests.testbed.inprocess import SshServer
 
 SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'
 GOAL = 0.25
@@ -130,12 +130,12 @@ def test_clients_that_never_read_delay_nothing(tmp_path: Path) -> None:
     report("clients", times)
 
 
-@pytest.mark.bed
+@pytest.mark.testbed
 def test_a_frozen_disk_delays_nothing(
     tmp_path: Path, ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tasks on a host, under a flood, while the launcher's disk does not answer."""
-    require_bed()
+    require_testbed()
     times = []
 
     for number in range(2):

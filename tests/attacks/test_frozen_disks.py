@@ -13,11 +13,11 @@ import pytest
 from launcher.agent import process_tracker, wire
 from launcher.agent.proc import table
 from launcher.agent.proc import variables as variables_of
-from tests.beds import proc
-from tests.beds.frozen import FreezableDisk
 from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
+from tests.testbed import proc
+from tests.testbed.frozen import FreezableDisk
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 FROZEN_SECONDS = 60.0 if os.environ.get("CHAOS") else 12.0
 """Longer than the watchdog waits for a beat."""
@@ -59,7 +59,7 @@ while True:
 
 @pytest.fixture
 def disk(
-    bed_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    testbed_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FreezableDisk]:
     """The home and state directory of the agent on a disk that can be made to hang."""
     with FreezableDisk(tmp_path / "image", tmp_path / "disk", megabytes=512) as disk:
@@ -228,7 +228,7 @@ def test_how_soon_the_first_signal_comes(
 
 
 def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
-    tmp_path: Path, bed_possible: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, testbed_possible: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reading one process's environment hangs in the kernel: the others are known all the same,
     and so is that one as soon as the reading ends."""
@@ -259,7 +259,7 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
         wait_until(is_read, "the reading has ended")
 
 
-def test_a_busy_machine_makes_no_process_a_stranger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_makes_no_process_a_bystander(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading environments takes long because the machine is busy: each is waited for."""
     marked: list[int] = []
 

@@ -17,14 +17,14 @@ from launcher.cluster.file import load
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
-from tests.beds.frozen import FreezableDisk
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
-from tests.conftest import REPOSITORY, require_bed
-from tests.faults.scene import Scene, confirmed, notes, ready
+from tests.conftest import REPOSITORY, require_testbed
+from tests.faults.scenario import FaultScenario, confirmed, notes, ready
 from tests.launcher.agent_client import wait_until
+from tests.testbed.frozen import FreezableDisk
+from tests.testbed.inprocess import SshServer
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 SCRIPT = """
 import time
@@ -45,7 +45,7 @@ never came."""
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FreezableDisk]:
     """The user's data folder is on it."""
-    require_bed()
+    require_testbed()
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as frozen:
         monkeypatch.setenv("XDG_DATA_HOME", str(frozen.mountpoint))
         yield frozen
@@ -126,8 +126,8 @@ def test_a_run_is_ended_while_the_disk_is_frozen(
             up.wait_for(lambda e: e["event"] == "receipt", "a receipt")
             told = time.monotonic() - began
         assert confirmed(up)
-        assert not [p for p in Scene.here(run_id) if "/" in (p.tag or "")], "its tasks live"
-        code = up.wait(30)
+        assert not [p for p in FaultScenario.here(run_id) if "/" in (p.tag or "")], "its tasks live"
+        code = up.wait()
         ended = time.monotonic() - began
         print(f"{means}: receipt after {told:.2f} s, end after {ended:.2f} s")
         assert code == (143 if means == "term" else 130), up.told()
@@ -176,7 +176,7 @@ def test_a_disk_that_answers_again_costs_nothing(
         size = (folder / "a-0.log").stat().st_size
         wait_until(lambda: (folder / "a-0.log").stat().st_size > size + 20_000, "logs go on")
         up.press_ctrl_c()
-        assert up.wait(30) == 130, up.told()
+        assert up.wait() == 130, up.told()
         assert confirmed(up)
         for name in ("a", "b"):
             assert (folder / f"{name}-0.log").read_bytes() == copy(tmp_path, name)

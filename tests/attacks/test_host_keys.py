@@ -19,7 +19,7 @@ from launcher.hosts import ssh_config
 from launcher.hosts.host_keys import accepted_keys
 from tests import command
 from tests.attacks.clients import Clients, Person
-from tests.beds import keys
+from tests.testbed import keys
 
 
 def another_key(folder: Path) -> str:

@@ -28,11 +28,11 @@ from launcher.session.launcher import Launcher
 from launcher.session.teardown import Teardown
 from launcher.store.metrics import Extractor
 from launcher.store.run_writer import RunWriter
-from tests.beds.launcher_thread import launch
 from tests.command import write
 from tests.conftest import REPOSITORY
-from tests.faults.scene import Scene
+from tests.faults.scenario import FaultScenario
 from tests.launcher.agent_client import wait_until
+from tests.testbed.launcher_thread import launch
 
 FILE = """
 name = "breaks"
@@ -118,7 +118,7 @@ def check_end(run: RunClient) -> None:
     assert "boom" in seen.launcher_error
     assert seen.receipt is not None
     assert [host.host for host in seen.receipt.hosts] == ["localhost"]
-    wait_until(lambda: not Scene.here(seen.run_id), "nothing is left", 30)
+    wait_until(lambda: not FaultScenario.here(seen.run_id), "nothing is left", 30)
 
 
 @pytest.mark.parametrize("what", BEFORE_A_KILL)
@@ -172,7 +172,7 @@ HEADLESS = """
 import sys
 from pathlib import Path
 from launcher.session.teardown import Teardown
-from tests.beds.launcher_thread import launch_file
+from tests.testbed.launcher_thread import launch_file
 from tui.headless import run_headless
 
 async def boom(*_):

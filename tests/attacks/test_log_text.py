@@ -12,7 +12,7 @@ import pytest
 from launcher.store.metrics import Extractor
 from tests import command
 from tests.command import Up, python_task, write
-from tests.faults.scene import confirmed, ready
+from tests.faults.scenario import confirmed, ready
 
 WORST = {
     "digits": "'loss: ' + '1' * 30_000",

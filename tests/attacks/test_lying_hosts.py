@@ -22,10 +22,10 @@ from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
 from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench, ended, facts, welcome
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
 from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import family, wait_until
+from tests.testbed.inprocess import SshServer
 
 RECEIPT = {"ids": [0], "tasks": None, "signalled": 3, "survivors": [], "seconds": 0.1}
 NO_TASK_OF_ITS_OWN = "which is not one of its tasks"
@@ -80,7 +80,7 @@ def untouched(seen: Bench) -> bool:
 
 
 async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody lies: the tests below are about the lies and not about their bed."""
+    """Nobody lies: the tests below are about the lies and not about their testbed."""
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
         number, offset = log_of(seen, "worker:1")

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
-from tests.beds import proc
 from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
+from tests.testbed import proc
 
 PAUSES = (500, 2_000, 5_000, 50_000)
 """Microseconds that a process of a chain lives."""

@@ -21,8 +21,8 @@ from launcher.store.json_lines import Damage
 from launcher.store.metrics_file import MetricsFile
 from launcher.store.public_events import metric_record
 from launcher.store.runs import RunFolder
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, run, write
+from tests.testbed.inprocess import SshServer
 
 CLUSTER = """
 name = "odd"

@@ -15,8 +15,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.beds.serving import DEADLINE, OTHER_USER, Serve, client, network, serving
 from tests.command import run
+from tests.patience import PATIENCE
+from tests.testbed.serving import OTHER_USER, Serve, client, network, serving
 from tui.web import peers
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
@@ -205,7 +206,7 @@ async def test_the_owner_with_the_token_is_let_in() -> None:
         async with await client(server) as session:
             origin = {"Origin": server.base.rstrip("/")}
             async with session.ws_connect(f"{server.base}ws", headers=origin) as websocket:
-                message = await websocket.receive(DEADLINE)
+                message = await websocket.receive(PATIENCE)
                 assert message.type is aiohttp.WSMsgType.BINARY
                 (page,) = server.pages()
                 _nothing_shown(server, page)
@@ -253,7 +254,7 @@ def test_over_tls_the_cookie_is_for_tls_alone(machine: list[str], tmp_path: Path
             str(server.port),
             server.token,
         ]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE)
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
         assert "Secure" in done.stdout.strip().split("; "), done
     for pair in ((tmp_path / "none", key), (key, key), (cert, cert)):
         options = ("--tls-cert", str(pair[0]), "--tls-key", str(pair[1]))

@@ -16,10 +16,11 @@ from launcher.cluster.templates import TEMPLATES, render
 from launcher.paths import installed_trainer, runs_home
 from launcher.plan.plan import make_plan
 from launcher.store.runs import RunFolder
-from tests.beds.serving import client, serving
-from tests.command import DEADLINE, run, write
+from tests.command import run, write
 from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import wait_until
+from tests.patience import PATIENCE
+from tests.testbed.serving import client, serving
 
 MODULES = ("queue", "asyncio", "re", "random", "signal", "selectors", "json")
 PACKAGES = ("launcher", "trainer", "tui")
@@ -88,7 +89,7 @@ def imported(folder: Path) -> str:
 def tfmux(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`tfmux` as it is installed, from that folder."""
     return subprocess.run(
-        [TFMUX, *words], cwd=folder, capture_output=True, text=True, timeout=2 * DEADLINE
+        [TFMUX, *words], cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE
     )
 
 
@@ -116,7 +117,7 @@ def test_a_demo(folder: Path) -> None:
 def test_detaching(folder: Path) -> None:
     """The launcher in the background goes on with the run, and answers."""
     argv = [sys.executable, "-P", "-c", DETACH, str(write(folder, CLUSTER))]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=2 * DEADLINE)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE)
     try:
         assert done.returncode == 0, done.stderr
         run_id, status = done.stdout.split()
@@ -138,7 +139,7 @@ async def test_a_page_that_launches(folder: Path) -> None:
                 async with session.ws_connect(f"{server.base}ws", headers=origin) as page:
                     shown = b""
                     while b"launch" not in shown:
-                        shown += await page.receive_bytes(timeout=DEADLINE)
+                        shown += await page.receive_bytes(timeout=PATIENCE)
                     await page.send_json(["stdin", "l"])
                     running = partial(wait_until, lambda: any(map(alive, RunFolder.all())), "a log")
                     await asyncio.to_thread(running)
@@ -159,7 +160,7 @@ def test_python_m(folder: Path) -> None:
     """`python -m tui.main` from a folder that has no `tui`."""
     (folder / "tui").rename(folder / "other")
     argv = [sys.executable, "-m", "tui.main", "plan", str(write(folder, TRAINER))]
-    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=DEADLINE)
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert not imported(folder)
 

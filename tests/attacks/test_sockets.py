@@ -21,7 +21,7 @@ OTHER = 4242
 
 
 @pytest.fixture
-def before(bed_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def before(testbed_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What to put in front of a command so that it has a `/tmp` of the test's own."""
     state = Path("/dev/shm", f"tfmux-test-{os.urandom(4).hex()}")
     for name in ("HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):

@@ -20,8 +20,8 @@ from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import SshTarget
 from tests import command
 from tests.attacks.clients import Clients, Person
-from tests.beds import keys, proc
-from tests.beds.namespaces import Bed
+from tests.testbed import keys, proc
+from tests.testbed.namespaces import Testbed
 
 
 async def both_log_in(clients: Clients) -> None:
@@ -389,11 +389,11 @@ async def test_the_agent_is_the_configured_one(
             agent.terminate()
 
 
-@pytest.mark.bed
-async def test_a_certificate_file_logs_in(bed: Bed, tfmux_home: Path) -> None:
+@pytest.mark.testbed
+async def test_a_certificate_file_logs_in(testbed: Testbed, tfmux_home: Path) -> None:
     """`CertificateFile`, with a real sshd that trusts the authority and no key."""
-    bed.give_access(tfmux_home)
-    host = bed["tf3"]
+    testbed.give_access(tfmux_home)
+    host = testbed["tf3"]
     authority = asyncssh.generate_private_key("ssh-ed25519")
     private = asyncssh.read_private_key(tfmux_home / ".ssh/id_ed25519")
     made = authority.generate_user_certificate(private, "me", principals=[host.account.name])
@@ -431,12 +431,12 @@ HARMLESS = (
 )
 
 
-@pytest.mark.bed
+@pytest.mark.testbed
 async def test_a_session_is_bytes_whatever_the_configuration(
-    bed: Bed, tfmux_home: Path, tmp_path: Path
+    testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
     """No terminal, no other command, no shared connection: each byte passes unchanged."""
-    bed.give_access(tfmux_home)
+    testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     usual = config.read_text()
     data = bytes(range(256)) * 64
@@ -457,10 +457,10 @@ async def test_a_session_is_bytes_whatever_the_configuration(
     assert not (tmp_path / "owned").exists()
 
 
-@pytest.mark.bed
-async def test_variables_are_sent(bed: Bed, tfmux_home: Path) -> None:
+@pytest.mark.testbed
+async def test_variables_are_sent(testbed: Testbed, tfmux_home: Path) -> None:
     """`SetEnv` and `SendEnv`, as far as the server's AcceptEnv goes."""
-    bed.give_access(tfmux_home)
+    testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     config.write_text(f"SetEnv LANG=C.UTF-8 OTHER=x\n{config.read_text()}")
     transport = await SshConnector().open("tf3", SshTarget(None, "tf3", None), "echo $LANG/$OTHER")
@@ -480,37 +480,41 @@ async def test_a_name_is_never_an_option_of_ssh(clients: Clients, tmp_path: Path
     assert not owned.exists()
 
 
-def cluster_file(tmp_path: Path, bed: Bed, name: str) -> str:
+def cluster_file(tmp_path: Path, testbed: Testbed, name: str) -> str:
     """A cluster of one host, by its alias."""
-    text = f'[hosts.{name}]\nssh = "{name}"\naddress = "{name}"\npython = "{bed[name].python}"\n'
+    text = (
+        f'[hosts.{name}]\nssh = "{name}"\naddress = "{name}"\npython = "{testbed[name].python}"\n'
+    )
     text += f'[jobs.worker]\ntasks = ["{name}:auto"]\nready = "started"\n'
     return str(command.write(tmp_path, text + '[run]\ncommand = ["true"]\nworkdir = ""\n'))
 
 
-@pytest.mark.bed
+@pytest.mark.testbed
 def test_a_forced_tty_of_the_client_does_no_harm(
-    bed: Bed, tfmux_home: Path, tmp_path: Path
+    testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
     """`RequestTTY force` for all hosts: the agent comes up."""
-    bed.give_access(tfmux_home)
+    testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     config.write_text(f"Host *\n  RequestTTY force\n  RemoteCommand tmux\n{config.read_text()}")
-    done = command.run("check", cluster_file(tmp_path, bed, "tf3"))
+    done = command.run("check", cluster_file(tmp_path, testbed, "tf3"))
     assert "[agent-failed]" not in done.stdout and "[shell-blocked]" not in done.stdout, done
     assert "agent" in done.stdout
 
 
-@pytest.mark.bed
-def test_a_terminal_in_between_is_told_at_once(bed: Bed, tfmux_home: Path, tmp_path: Path) -> None:
+@pytest.mark.testbed
+def test_a_terminal_in_between_is_told_at_once(
+    testbed: Testbed, tfmux_home: Path, tmp_path: Path
+) -> None:
     """A command= in authorized_keys that runs ours in a terminal: no time-out, but the reason."""
-    bed.give_access(tfmux_home)
-    host = bed["tf3"]
+    testbed.give_access(tfmux_home)
+    host = testbed["tf3"]
     public = (tfmux_home / ".ssh/id_ed25519.pub").read_text()
     spawn = "import os,pty;pty.spawn(['sh','-c',os.environ['SSH_ORIGINAL_COMMAND']])"
     host.write(f"{host.account.home}/spawn.py", spawn)
     host.write(f"{host.account.home}/.ssh/authorized_keys", f'command="python3 spawn.py" {public}')
     began = time.monotonic()
-    done = command.run("check", cluster_file(tmp_path, bed, "tf3"))
+    done = command.run("check", cluster_file(tmp_path, testbed, "tf3"))
     for process in host.leftovers():  # its terminal gets no end of input from this spawn.py
         proc.signal_process(process, signal.SIGKILL)
         assert proc.wait_gone(process, 20)
@@ -519,15 +523,15 @@ def test_a_terminal_in_between_is_told_at_once(bed: Bed, tfmux_home: Path, tmp_p
     assert time.monotonic() - began < 25
 
 
-@pytest.mark.bed
-def test_a_forced_command_is_named(bed: Bed, tfmux_home: Path, tmp_path: Path) -> None:
+@pytest.mark.testbed
+def test_a_forced_command_is_named(testbed: Testbed, tfmux_home: Path, tmp_path: Path) -> None:
     """A command= that runs something else: the sentence says so."""
-    bed.give_access(tfmux_home)
+    testbed.give_access(tfmux_home)
     public = (tfmux_home / ".ssh/id_ed25519.pub").read_text()
-    host = bed["tf3"]
+    host = testbed["tf3"]
     text = f'command="echo only backups" {public}'
     host.write(f"{host.account.home}/.ssh/authorized_keys", text, mode=0o600)
-    done = command.run("check", cluster_file(tmp_path, bed, "tf3"))
+    done = command.run("check", cluster_file(tmp_path, testbed, "tf3"))
     assert "authorized_keys there runs another command" in done.stdout, done
 
 

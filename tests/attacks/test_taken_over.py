@@ -11,19 +11,21 @@ import pytest
 from tests import command
 from tests.command import Up
 from tests.conftest import REPOSITORY
-from tests.faults.scene import Scene, confirmed, notes, ready, receipt
+from tests.faults.scenario import FaultScenario, confirmed, notes, ready, receipt
 from tests.launcher.agent_client import wait_until
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 RULES = "lease = 60\ngrace = 1"
 
 
-def test_a_run_that_was_killed_elsewhere_meanwhile_ends_here_with_130(scene: Scene) -> None:
+def test_a_run_that_was_killed_elsewhere_meanwhile_ends_here_with_130(
+    scenario: FaultScenario,
+) -> None:
     """The launcher stood still; `tfmux kill` took the run over. Woken, it does not say that the
     run goes on."""
-    with scene.up(scene.file(PLACES, run=RULES)) as up:
+    with scenario.up(scenario.file(PLACES, run=RULES)) as up:
         ready(up, "ps:0", "worker:0")
         up.signal_launcher(signal.SIGSTOP)
         try:
@@ -35,13 +37,15 @@ def test_a_run_that_was_killed_elsewhere_meanwhile_ends_here_with_130(scene: Sce
         assert any("has ended this run: killed" in note for note in notes(up))
         assert confirmed(up)
         assert "the run goes on" not in up.said
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
-def test_a_launcher_that_wakes_while_the_run_is_killed_waits_for_the_end(scene: Scene) -> None:
+def test_a_launcher_that_wakes_while_the_run_is_killed_waits_for_the_end(
+    scenario: FaultScenario,
+) -> None:
     """The other one is in the grace of its kill."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 4", modes={"worker": "stubborn"})
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 4", modes={"worker": "stubborn"})
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         up.signal_launcher(signal.SIGSTOP)
         with Up("attach", up.run_id, "--json") as other:
@@ -54,7 +58,7 @@ def test_a_launcher_that_wakes_while_the_run_is_killed_waits_for_the_end(scene: 
             assert other.wait() == 130, other.told()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
 TAKER = """
@@ -92,10 +96,10 @@ asyncio.run(main())
 """
 
 
-def test_one_host_that_another_launcher_takes_does_not_end_the_run(scene: Scene) -> None:
+def test_one_host_that_another_launcher_takes_does_not_end_the_run(scenario: FaultScenario) -> None:
     """The launcher goes on with the other hosts, and ends them when it is told to. The host that
     it lost is named: nobody confirmed it here, and `tfmux kill` does it then."""
-    with scene.up(scene.file(PLACES, run=RULES)) as up:
+    with scenario.up(scenario.file(PLACES, run=RULES)) as up:
         ready(up, "ps:0", "worker:0")
         argv = [sys.executable, "-c", TAKER, str(REPOSITORY), up.run_id, "tf1"]
         taker = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -103,10 +107,10 @@ def test_one_host_that_another_launcher_takes_does_not_end_the_run(scene: Scene)
             assert taker.stdout is not None and taker.stdout.readline() == "taken\n"
             up.wait_for(lambda e: "has taken tf1 over" in e.get("note", ""), "it is said")
             assert up.process.poll() is None
-            assert scene.of("tf3", "worker:0")
+            assert scenario.of("tf3", "worker:0")
             up.press_ctrl_c()
             assert up.wait() == 4, up.told()
-            assert not scene.of("tf3", "worker:0") and scene.of("tf1", "ps:0")
+            assert not scenario.of("tf3", "worker:0") and scenario.of("tf1", "ps:0")
             found = receipt(up)
             assert found["tf3"]["confirmed"] and not found["tf1"]["confirmed"]
             assert f"tfmux kill {up.run_id}" in up.said
@@ -114,5 +118,5 @@ def test_one_host_that_another_launcher_takes_does_not_end_the_run(scene: Scene)
             taker.communicate("\n", timeout=20)
         done = command.run("kill", up.run_id)
         assert done.returncode == 0, done.stdout + done.stderr
-    wait_until(lambda: not scene.of("tf1", "ps:0"), "the other host, too")
-    scene.wait_dead(timeout=10)
+    wait_until(lambda: not scenario.of("tf1", "ps:0"), "the other host, too")
+    scenario.wait_dead()

@@ -31,10 +31,10 @@ from launcher.run.run import Run
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
 from launcher.store.runs import RunFolder
-from tests.beds import inprocess
-from tests.beds.inprocess import SshServer
 from tests.command import python_task, write
 from tests.conftest import REPOSITORY
+from tests.testbed import inprocess
+from tests.testbed.inprocess import SshServer
 from tui import headless
 from tui.log.sanitise import plain_text
 from tui.report import report

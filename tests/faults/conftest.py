@@ -1,4 +1,4 @@
-"""The scene on which everything goes wrong."""
+"""The scenario on which everything goes wrong."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.beds import guard, proc
-from tests.beds.namespaces import Bed
-from tests.conftest import require_bed
-from tests.faults.scene import Scene
+from tests.conftest import require_testbed
+from tests.faults.scenario import FaultScenario
+from tests.testbed import guard, proc
+from tests.testbed.namespaces import Testbed
 
 
 @pytest.fixture(scope="module")
-def town() -> Iterator[Bed]:
-    """One bed for all tests of a module that leave its hosts as they were."""
-    require_bed()
-    with Bed() as hosts:
+def shared_testbed() -> Iterator[Testbed]:
+    """One testbed for all tests of a module that leave its hosts as they were."""
+    require_testbed()
+    with Testbed() as hosts:
         yield hosts
 
 
 @pytest.fixture
-def scene(town: Bed, tmp_path: Path) -> Iterator[Scene]:
-    """The module's bed with strangers on each host; nothing else lives there afterwards."""
+def scenario(shared_testbed: Testbed, tmp_path: Path) -> Iterator[FaultScenario]:
+    """The module's testbed with bystanders on each host; nothing else lives there afterwards."""
     try:
-        with Scene(town, tmp_path) as stage:
+        with FaultScenario(shared_testbed, tmp_path) as stage:
             yield stage
-        found = guard.leaks(town.processes)
+        found = guard.leaks(shared_testbed.processes)
         if found:
             pytest.fail(f"left on hosts:\n{guard.describe(found)}", pytrace=False)
     finally:
-        for host in town:
+        for host in shared_testbed:
             if not host.up:
                 host.boot()
             for process in host.leftovers():
@@ -40,7 +40,7 @@ def scene(town: Bed, tmp_path: Path) -> Iterator[Scene]:
 
 
 @pytest.fixture
-def fresh_scene(bed: Bed, tmp_path: Path) -> Iterator[Scene]:
-    """The same on a bed of the test's own, to do things to its hosts that last."""
-    with Scene(bed, tmp_path) as stage:
+def fresh_scenario(testbed: Testbed, tmp_path: Path) -> Iterator[FaultScenario]:
+    """The same on a testbed of the test's own, to do things to its hosts that last."""
+    with FaultScenario(testbed, tmp_path) as stage:
         yield stage

@@ -7,152 +7,158 @@ import signal
 import pytest
 
 from tests import command
-from tests.beds import proc
-from tests.beds.proc import Process
 from tests.command import Up
-from tests.faults.scene import Scene, confirmed, notes, ready
+from tests.faults.scenario import FaultScenario, confirmed, notes, ready
 from tests.launcher.agent_client import wait_until
+from tests.testbed import proc
+from tests.testbed.proc import Process
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 HIDDEN = ("sh", "-c", "sleep 3002; :")
 
 
-def launched(scene: Scene, modes: str = "daemon orphan child", run: str = "") -> Up:
+def launched(scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "") -> Up:
     """A run whose tasks leave daemons behind, one of them with an emptied environment."""
-    file = scene.file(PLACES, run=f"lease = 60\ngrace = 1\n{run}", modes={"worker": modes})
-    return scene.up(file)
+    file = scenario.file(PLACES, run=f"lease = 60\ngrace = 1\n{run}", modes={"worker": modes})
+    return scenario.up(file)
 
 
-def hidden(scene: Scene) -> list[Process]:
+def hidden(scenario: FaultScenario) -> list[Process]:
     """The daemons without a tag on tf3."""
-    return [p for p in scene.bed["tf3"].leftovers() if p.argv == HIDDEN]
+    return [p for p in scenario.testbed["tf3"].leftovers() if p.argv == HIDDEN]
 
 
-def left(scene: Scene) -> list[Process]:
+def left(scenario: FaultScenario) -> list[Process]:
     """What still carries the worker's tag on tf3."""
-    return scene.of("tf3", "worker:0")
+    return scenario.of("tf3", "worker:0")
 
 
-def await_roster(scene: Scene, up: Up) -> None:
+def await_roster(scenario: FaultScenario, up: Up) -> None:
     """Waits until the daemon without a tag stands in the agent's roster on tf3."""
-    (daemon,) = hidden(scene)
-    state = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/state.json"
+    (daemon,) = hidden(scenario)
+    state = (
+        scenario.testbed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/state.json"
+    )
     wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
 
 
-def test_a_killed_agent_is_told_and_takes_everything_with_it(scene: Scene) -> None:
+def test_a_killed_agent_is_told_and_takes_everything_with_it(scenario: FaultScenario) -> None:
     """SIGKILL of the agent: its watchdog ends daemons, too; the run fails for that reason."""
-    with launched(scene) as up:
+    with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
-        wait_until(lambda: hidden(scene), "the daemon runs")
-        _, agent = scene.agents("tf3")
+        wait_until(lambda: hidden(scenario), "the daemon runs")
+        _, agent = scenario.agents("tf3")
         proc.signal_process(agent, signal.SIGKILL)
         assert up.wait() == 1, up.told()
         assert any("the agent died" in note for note in notes(up))
         assert "worker:0 on tf3: ended unseen, the agent died" in up.said
         assert confirmed(up)
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
-def test_a_frozen_agent_is_told_and_replaced(scene: Scene) -> None:
+def test_a_frozen_agent_is_told_and_replaced(scenario: FaultScenario) -> None:
     """SIGSTOP of the agent: the host is lost, its watchdog ends everything, and the launcher
     hears so from the next agent."""
-    with launched(scene) as up:
+    with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
-        _, agent = scene.agents("tf3")
+        _, agent = scenario.agents("tf3")
         proc.signal_process(agent, signal.SIGSTOP)
         up.state("worker:0", "lost")
-        assert up.wait(90) == 1, up.told()
+        assert up.wait() == 1, up.told()
         assert any("the agent died" in note for note in notes(up))
         assert confirmed(up)
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
-def test_a_killed_watchdog_is_told(scene: Scene) -> None:
+def test_a_killed_watchdog_is_told(scenario: FaultScenario) -> None:
     """An agent that nobody watches over ends the run on its host, with the grace."""
-    with launched(scene, modes="stubborn daemon") as up:
+    with launched(scenario, modes="stubborn daemon") as up:
         ready(up, "ps:0", "worker:0")
-        watchdog, _ = scene.agents("tf3")
+        watchdog, _ = scenario.agents("tf3")
         proc.signal_process(watchdog, signal.SIGKILL)
         assert up.wait() == 1, up.told()
         assert any("told to stop" in note for note in notes(up))
         assert confirmed(up)
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
 @pytest.mark.parametrize("rule", ["stop", "keep"])
-def test_a_frozen_agent_without_watchdog_goes_with_its_channel(scene: Scene, rule: str) -> None:
+def test_a_frozen_agent_without_watchdog_goes_with_its_channel(
+    scenario: FaultScenario, rule: str
+) -> None:
     """The agent stopped, its watchdog killed, then the launcher: nobody who watches is left but
     the bridge at the channel's end, and it ends everything there, a hidden daemon, too."""
-    with launched(scene, run=f'on_disconnect = "{rule}"\n') as up:
+    with launched(scenario, run=f'on_disconnect = "{rule}"\n') as up:
         ready(up, "ps:0", "worker:0")
-        await_roster(scene, up)
-        watchdog, agent = scene.agents("tf3")
+        await_roster(scenario, up)
+        watchdog, agent = scenario.agents("tf3")
         proc.signal_process(agent, signal.SIGSTOP)
         proc.signal_process(watchdog, signal.SIGKILL)
         up.kill_launcher()
-        wait_until(lambda: not left(scene) and not hidden(scene), "all of it is gone", 30)
-        living = scene.bed["tf3"].leftovers
+        wait_until(lambda: not left(scenario) and not hidden(scenario), "all of it is gone", 30)
+        living = scenario.testbed["tf3"].leftovers
         wait_until(lambda: agent.pid not in [p.pid for p in living()], "the agent, too")
-        code, said = scene.kill(up.run_id)
+        code, said = scenario.kill(up.run_id)
         assert code == 0, said
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
-def test_both_killed_leave_what_the_next_contact_ends(scene: Scene) -> None:
+def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
     """Watchdog and agent killed at once, and then the launcher, too: a daemon with an emptied
     environment lives on; `tfmux kill` finds it by the roster and ends it."""
-    with launched(scene) as up:
+    with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
-        await_roster(scene, up)
+        await_roster(scenario, up)
         up.kill_launcher()
-        both = scene.agents("tf3")
+        both = scenario.agents("tf3")
         for process in both:
             proc.signal_process(process, signal.SIGSTOP)
         for process in both:
             proc.signal_process(process, signal.SIGKILL)
     wait_until(
-        lambda: not any("-c" in p.argv[1:3] and p.argv[0].endswith("python") for p in left(scene)),
+        lambda: (
+            not any("-c" in p.argv[1:3] and p.argv[0].endswith("python") for p in left(scenario))
+        ),
         "the task itself went with the agent",
     )
-    assert hidden(scene), "the daemon was meant to live on"
+    assert hidden(scenario), "the daemon was meant to live on"
     listed = command.run("ps").stdout
     assert f"tf3  worker:0: left over, no agent; tfmux kill {run_id} ends it" in listed
-    code, said = scene.kill(run_id)
+    code, said = scenario.kill(run_id)
     assert code == 0 and "tf3: " in said, said
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()
 
 
-def test_both_killed_under_a_living_launcher(scene: Scene) -> None:
+def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
     """The launcher reconnects to a new agent, learns that the tasks are gone, and its receipt
     covers the daemon that outlived both."""
-    with launched(scene) as up:
+    with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
-        await_roster(scene, up)
-        both = scene.agents("tf3")
+        await_roster(scenario, up)
+        both = scenario.agents("tf3")
         for process in both:
             proc.signal_process(process, signal.SIGSTOP)
         for process in both:
             proc.signal_process(process, signal.SIGKILL)
         assert up.wait() == 1, up.told()
         assert confirmed(up)
-        assert not hidden(scene)
-    scene.wait_dead(timeout=10)
+        assert not hidden(scenario)
+    scenario.wait_dead()
 
 
-def test_a_host_that_crashes_and_boots_again(scene: Scene) -> None:
+def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:
     """The host's power fails: lost, not failed; after the boot a new agent says that all is
     gone, and what stands in an old roster is never mistaken for it."""
-    with launched(scene) as up:
+    with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
-        host = scene.bed["tf3"]
+        host = scenario.testbed["tf3"]
         host.crash()
-        scene.strangers.pop("tf3")
+        scenario.bystanders.pop("tf3")
         up.state("worker:0", "lost")
         host.boot()
-        assert up.wait(90) == 1, up.told()
+        assert up.wait() == 1, up.told()
         assert confirmed(up)
-    scene.wait_dead(timeout=10)
+    scenario.wait_dead()

@@ -13,13 +13,13 @@ import pytest
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests import command
-from tests.beds import proc
 from tests.command import Up
 from tests.conftest import REPOSITORY
-from tests.faults.scene import Scene, confirmed, last_states, notes, ready
+from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
 from tests.launcher.agent_client import wait_until
+from tests.testbed import proc
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3", "here"]}
 ALL = ("ps:0", "worker:0", "worker:1")
@@ -50,11 +50,11 @@ def stored_state(run_id: str) -> str:
     return str(states[-1])
 
 
-def test_a_detached_run_goes_on_with_all_its_rules(scene: Scene) -> None:
+def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> None:
     """The launcher leaves with 0; another one without a screen tends the run, `tfmux ps` shows
     it, and it ends it as a success when its workers are done, restarts included; no log is
     stored twice."""
-    file = scene.file(
+    file = scenario.file(
         PLACES,
         run='lease = 20\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails"},
@@ -81,19 +81,19 @@ def test_a_detached_run_goes_on_with_all_its_rules(scene: Scene) -> None:
         if r["event"] == "task"
     }
     assert attempts == {"ps:0": 1, "worker:0": 2, "worker:1": 2}
-    size = scene.check_logs(run_id)
+    size = scenario.check_logs(run_id)
     folder = runs_home() / run_id
     others = [p for p in folder.iterdir() if p.suffix not in (".log", ".idx", ".jsonl")]
     kept = [*others, folder / "launcher.log"]
     assert sum(p.stat().st_size for p in kept if p.exists()) < size / 10
-    scene.wait_dead(run_id, timeout=10)
+    scenario.wait_dead(run_id)
 
 
-def test_the_second_launcher_takes_over_and_the_first_says_so(scene: Scene) -> None:
+def test_the_second_launcher_takes_over_and_the_first_says_so(scenario: FaultScenario) -> None:
     """It leaves with 0 and kills nothing; its successor has all states and whole logs, and ends
     the run. A first one that was cut off meanwhile does not steal the run back."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 1")
-    with scene.up(file) as first:
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1")
+    with scenario.up(file) as first:
         ready(first, *ALL)
         pids = {e["task"]: e["pid"] for e in first.of("task") if "pid" in e}
         first.signal_launcher(signal.SIGSTOP)
@@ -107,23 +107,23 @@ def test_the_second_launcher_takes_over_and_the_first_says_so(scene: Scene) -> N
             second.press_ctrl_c()
             assert second.wait() == 130, second.told()
             assert confirmed(second)
-        scene.check_logs(first.run_id)
-        scene.wait_dead(first.run_id, timeout=10)
+        scenario.check_logs(first.run_id)
+        scenario.wait_dead(first.run_id)
 
 
-def test_a_launcher_that_slept_less_than_the_lease_goes_on(scene: Scene) -> None:
+def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenario) -> None:
     """Ctrl-Z and fg: nothing is lost, nothing is started again."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "10"})
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "10"})
+    with scenario.up(file) as up:
         ready(up, *ALL)
-        before = scene.ledger_folder("tf3")
+        before = scenario.ledger_folder("tf3")
         up.signal_launcher(signal.SIGSTOP)
         grows(before, f"{up.run_id}.worker-0.1", 10_000)
         up.signal_launcher(signal.SIGCONT)
-        assert up.wait(90) == 0, up.told()
+        assert up.wait() == 0, up.told()
         assert not any("lost" in note for note in notes(up))
-        scene.check_logs(up.run_id)
-        scene.wait_dead(up.run_id, timeout=10)
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
 
 
 def grows(folder: Path, name: str, by: int) -> None:
@@ -135,58 +135,64 @@ def grows(folder: Path, name: str, by: int) -> None:
     )
 
 
-def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(scene: Scene) -> None:
+def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
+    scenario: FaultScenario,
+) -> None:
     """Every host has ended its tasks by itself; on waking the launcher reconnects, says so, and
     ends the run with a receipt of all hosts."""
-    file = scene.file(PLACES, run="lease = 3\ngrace = 1", modes={"worker": "stubborn orphan"})
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run="lease = 3\ngrace = 1", modes={"worker": "stubborn orphan"})
+    with scenario.up(file) as up:
         ready(up, *ALL)
         up.signal_launcher(signal.SIGSTOP)
         wait_until(
-            lambda: not any("TFMUX_TASK" in p.environ for p in scene.left(up.run_id)),
+            lambda: not any("TFMUX_TASK" in p.environ for p in scenario.left(up.run_id)),
             "all hosts have acted",
         )
         up.signal_launcher(signal.SIGCONT)
-        assert up.wait(90) == 1, up.told()
+        assert up.wait() == 1, up.told()
         assert any("no launcher for" in note for note in notes(up))
         assert confirmed(up)
-        scene.check_logs(up.run_id)
-        scene.wait_dead(up.run_id, timeout=10)
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
 
 
-def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scene: Scene) -> None:
+def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultScenario) -> None:
     """`tfmux kill RUN` is the launcher's to carry out: it sees its run killed, and says so."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    with scenario.up(file) as up:
         ready(up, *ALL)
-        code, said = scene.kill(up.run_id)
+        code, said = scenario.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
         assert up.wait() == 130, up.told()
         assert confirmed(up) and not any("taken this run over" in note for note in notes(up))
-        scene.wait_dead(up.run_id, timeout=10)
-    assert scene.kill(up.run_id)[0] == 0
+        scenario.wait_dead(up.run_id)
+    assert scenario.kill(up.run_id)[0] == 0
 
 
-def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(scene: Scene) -> None:
+def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(
+    scenario: FaultScenario,
+) -> None:
     """Stopped, it hears nothing: the run is taken over and ended; on waking it leaves."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    with scenario.up(file) as up:
         ready(up, *ALL)
         up.signal_launcher(signal.SIGSTOP)
-        code, said = scene.kill(up.run_id)
+        code, said = scenario.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
-        scene.wait_dead(up.run_id, timeout=10)
+        scenario.wait_dead(up.run_id)
         up.signal_launcher(signal.SIGCONT)
-        assert up.wait(90) in (0, 1, 130), up.told()
+        assert up.wait() in (0, 1, 130), up.told()
 
 
 def test_from_another_machine_with_the_cluster_file(
-    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A launcher that has nothing but the file and the run's name takes over a run that was
     left under `keep`, with its whole logs."""
-    file = scene.file({"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 3\non_disconnect = "keep"')
-    with scene.up(file) as up:
+    file = scenario.file(
+        {"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 3\non_disconnect = "keep"'
+    )
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
         up.kill_launcher()
@@ -198,5 +204,5 @@ def test_from_another_machine_with_the_cluster_file(
         again.press_ctrl_c()
         assert again.wait() == 130, again.told()
         assert confirmed(again)
-    scene.check_logs(run_id)
-    scene.wait_dead(run_id, timeout=10)
+    scenario.check_logs(run_id)
+    scenario.wait_dead(run_id)

@@ -1,4 +1,4 @@
-"""Sequences of faults from a seeded generator: whatever the order, nobody survives, no stranger
+"""Sequences of faults from a seeded generator: whatever the order, nobody survives, no bystander
 is hurt, no receipt is false, and no byte is lost.
 
 Twenty seeds in the test suite, two hundred in `make chaos` (`CHAOS=200`); a failure names its
@@ -22,21 +22,21 @@ import pytest
 from launcher.agent import wire
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.beds import faults, guard, proc
-from tests.beds.frozen import FreezableDisk
-from tests.beds.host import Host
-from tests.beds.namespaces import Bed
 from tests.command import Up
-from tests.faults.scene import Scene
+from tests.faults.scenario import FaultScenario
 from tests.journals import check_journal
 from tests.launcher.agent_client import wait_until
+from tests.testbed import faults, guard, proc
+from tests.testbed.frozen import FreezableDisk
+from tests.testbed.host import Host
+from tests.testbed.namespaces import Testbed
 
-pytestmark = [pytest.mark.bed, pytest.mark.slow, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.testbed, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 LEASE, GRACE = 3.0, 0.6
 MODES = ("stubborn", "daemon", "orphan", "child", "holder", "stops", "fails", "chain")
 GROUP = 10
-"""Runs that live on the bed at the same time: each is the other's stranger."""
+"""Runs that live on the testbed at the same time: each is the other's bystander."""
 
 
 LIAR = """#!{python}
@@ -90,12 +90,12 @@ class Chaos:
 
     disk_in_use = threading.Lock()
 
-    def __init__(self, scene: Scene, disk: FreezableDisk, seed: int) -> None:
+    def __init__(self, scenario: FaultScenario, disk: FreezableDisk, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.scene = scene
+        self.scenario = scenario
         self.disk = disk
         self.seed = seed
-        self.namespaces = {host.name: proc.pid_namespace(host.pid) for host in scene.bed}
+        self.namespaces = {host.name: proc.pid_namespace(host.pid) for host in scenario.testbed}
         self.namespaces["localhost"] = proc.pid_namespace(os.getpid())
         self.false: list[proc.Process] = []
         """Processes that lived on although their host had confirmed that nothing was left."""
@@ -129,9 +129,9 @@ class Chaos:
             "FAILURES": "1",
             **({"WORST": "1"} if self.worst else {}),
         }
-        self.file = scene.file(places, run="\n".join(rules), modes=modes, env=env)
+        self.file = scenario.file(places, run="\n".join(rules), modes=modes, env=env)
         if self.hosts and self.chance.random() < 0.2:
-            self.make_liar(scene.bed[self.chance.choice(self.hosts)])
+            self.make_liar(scenario.testbed[self.chance.choice(self.hosts)])
         self.what = f"seed {seed}: {places} {rules} {modes} {env}"
 
     def play(self, up: Up) -> None:
@@ -198,12 +198,12 @@ class Chaos:
         for host in self.hosts:
             if self.chance.random() < 0.7:
                 self.did.append(f"sshd sessions of {host} killed")
-                faults.kill_sessions(self.scene.bed[host])
+                faults.kill_sessions(self.scenario.testbed[host])
 
     def pull(self, up: Up) -> None:
         if not self.hosts:
             return
-        host = self.scene.bed[self.chance.choice(self.hosts)]
+        host = self.scenario.testbed[self.chance.choice(self.hosts)]
         seconds = self.chance.choice([0.5, 2.0, LEASE + GRACE + 1.5])
         self.did.append(f"cable of {host.name} pulled for {seconds} s")
         host.pull()
@@ -234,7 +234,7 @@ class Chaos:
             proc.signal_process(victim, signal.SIGKILL)
 
     def kill_from_elsewhere(self, up: Up) -> None:
-        code, _ = self.scene.kill(self.run_id)
+        code, _ = self.scenario.kill(self.run_id)
         self.did.append(f"tfmux kill: {code}")
 
     def disk_hangs(self, up: Up) -> None:
@@ -296,7 +296,7 @@ class Chaos:
             self.launcher_dies(up)
         up.process.wait(90)
         if self.keep or self.chance.random() < 0.3:
-            code, said = self.scene.kill(self.run_id)
+            code, said = self.scenario.kill(self.run_id)
             self.did.append(f"tfmux kill at the end: {code}")
             assert code == 0, said
         wait_until(lambda: not self.mine(), "nothing of the run is left", 40)
@@ -314,20 +314,20 @@ class Chaos:
             clean = [r for r in records if r["event"] == "receipt"]
             collected = ends and ends[-1]["outcome"] != "detached" and clean and clean[-1]["clean"]
             if collected and not lost and not self.loses:
-                self.scene.check_logs(self.run_id)
+                self.scenario.check_logs(self.run_id)
             else:
-                self.scene.check_logs(self.run_id, whole=False, pace=self.pace, worst=self.worst)
+                self.scenario.check_logs(self.run_id, whole=False, pace=self.pace, worst=self.worst)
 
 
-def play(bed: Bed, folder: Path, disk: FreezableDisk, seeds: list[int]) -> None:
-    """Plays some seeds at the same time on one bed."""
-    with Scene(bed, folder) as scene:
-        runs = [Chaos(scene, disk, seed) for seed in seeds]
+def play(testbed: Testbed, folder: Path, disk: FreezableDisk, seeds: list[int]) -> None:
+    """Plays some seeds at the same time on one testbed."""
+    with FaultScenario(testbed, folder) as scenario:
+        runs = [Chaos(scenario, disk, seed) for seed in seeds]
         try:
             with ThreadPoolExecutor(len(runs)) as pool:
                 failures = [found for found in pool.map(play_one, runs) if found]
             assert not failures, "\n\n".join(failures)
-            scene.wait_dead(timeout=20)
+            scenario.wait_dead()
         finally:
             for run in runs:
                 for process in run.mine() if run.run_id else ():
@@ -336,7 +336,7 @@ def play(bed: Bed, folder: Path, disk: FreezableDisk, seeds: list[int]) -> None:
 
 def play_one(run: Chaos) -> str:
     """Plays one seed; returns what went wrong, and what led to it."""
-    with run.scene.up(run.file) as up:
+    with run.scenario.up(run.file) as up:
         watch = threading.Thread(target=run.watch_receipts, args=(up,), daemon=True)
         try:
             watch.start()
@@ -363,9 +363,9 @@ def batches() -> list[list[int]]:
 
 @pytest.mark.parametrize("seeds", batches(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_random_faults(
-    town: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: list[int]
+    shared_testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: list[int]
 ) -> None:
-    """No survivor, no stranger hit, no false receipt, logs equal to what the tasks wrote."""
+    """No survivor, no bystander hit, no false receipt, logs equal to what the tasks wrote."""
     with FreezableDisk(tmp_path / "image", tmp_path / "data", megabytes=512) as disk:
         monkeypatch.setenv("XDG_DATA_HOME", str(disk.mountpoint))
-        play(town, tmp_path, disk, seeds)
+        play(shared_testbed, tmp_path, disk, seeds)

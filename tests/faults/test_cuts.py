@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from launcher.store.runs import RunFolder
-from tests.beds import faults
 from tests.command import Up
-from tests.faults.scene import Scene, confirmed, last_states, notes, ready, receipt
+from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
 from tests.launcher.agent_client import wait_until
+from tests.testbed import faults
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
 
@@ -36,105 +36,107 @@ def back(up: Up, host: str) -> None:
     up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back")
 
 
-def test_a_cut_shorter_than_the_lease_loses_no_byte(scene: Scene) -> None:
+def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> None:
     """Tasks of the cut host write on, are `lost` and then what they were; nothing is started
     again, every log is whole, and the run succeeds. The same with all its connections reset by
     a killed sshd instead of a cable."""
-    file = scene.file(PLACES, run="lease = 60\ngrace = 2", env={"SECONDS": "22", "PACE": "0.003"})
-    with scene.up(file) as up:
+    file = scenario.file(
+        PLACES, run="lease = 60\ngrace = 2", env={"SECONDS": "22", "PACE": "0.003"}
+    )
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
-        scene.bed["tf3"].pull()
-        assert faults.kill_sessions(scene.bed["tf4"]) >= 1
+        scenario.testbed["tf3"].pull()
+        assert faults.kill_sessions(scenario.testbed["tf4"]) >= 1
         lost(up, "tf3")
         assert up.state("worker:1", "lost")
         lost(up, "tf4")
         back(up, "tf4")
-        scene.bed["tf3"].heal()
+        scenario.testbed["tf3"].heal()
         back(up, "tf3")
-        assert up.wait(90) == 0, up.told()
+        assert up.wait() == 0, up.told()
         states = last_states(up)
         assert {states[f"worker:{n}"] for n in range(3)} == {"exited"}
         assert {e["attempt"] for e in up.of("task")} == {0, 1}
         assert confirmed(up)
-        assert scene.check_logs(up.run_id) > 100_000
-    scene.wait_dead(timeout=10)
+        assert scenario.check_logs(up.run_id) > 100_000
+    scenario.wait_dead()
 
 
-def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scene: Scene) -> None:
+def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScenario) -> None:
     """The cut host ends everything while still cut; the rest is ended by the rule; exit 4 names
     the host and the command that finishes the job, which it does once the cable is back."""
-    file = scene.file(
+    file = scenario.file(
         PLACES,
         run="lease = 4\ngrace = 1",
         modes={"worker": "orphan child"},
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
-        scene.bed["tf3"].pull()
-        mine = {p.pid for p in scene.strangers["tf3"]}
+        scenario.testbed["tf3"].pull()
+        mine = {p.pid for p in scenario.bystanders["tf3"]}
         wait_until(
-            lambda: all(p.pid in mine for p in scene.bed["tf3"].leftovers()),
+            lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()),
             "the cut host has ended everything by itself",
             30,
         )
         assert up.process.poll() is None, "the launcher still waits for it"
-        assert up.wait(90) == 4, up.told()
+        assert up.wait() == 4, up.told()
         away = receipt(up)["tf3"]
         assert not away["confirmed"] and away["unreachable_until"]
         assert receipt(up)["tf1"]["confirmed"] and receipt(up)["tf4"]["confirmed"]
         assert "tf3: unreachable" in up.said
         assert f"tfmux kill {up.run_id}" in up.said
         run_id = up.run_id
-        scene.bed["tf3"].heal()
-        code, said = scene.kill(run_id)
+        scenario.testbed["tf3"].heal()
+        code, said = scenario.kill(run_id)
         assert code == 0 and "nothing is left on any host" in said, said
-    scene.wait_dead(timeout=10)
-    assert not scene.bed["tf3"].run(["ls", ".local/state/tfmux"]).stdout
+    scenario.wait_dead()
+    assert not scenario.testbed["tf3"].run(["ls", ".local/state/tfmux"]).stdout
 
 
-def test_a_cut_that_heals_after_the_lease_says_what_happened(scene: Scene) -> None:
+def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScenario) -> None:
     """The host has acted by its lease, the launcher comes back in time to hear it: a failure
     with a receipt of every host, not a mystery."""
-    file = scene.file(PLACES, run="lease = 3\ngrace = 1")
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run="lease = 3\ngrace = 1")
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
-        scene.bed["tf3"].pull()
-        mine = {p.pid for p in scene.strangers["tf3"]}
+        scenario.testbed["tf3"].pull()
+        mine = {p.pid for p in scenario.bystanders["tf3"]}
         wait_until(
-            lambda: all(p.pid in mine for p in scene.bed["tf3"].leftovers()), "all ended", 30
+            lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()), "all ended", 30
         )
-        scene.bed["tf3"].heal()
-        assert up.wait(90) == 1, up.told()
+        scenario.testbed["tf3"].heal()
+        assert up.wait() == 1, up.told()
         assert any("tf3 is back (meanwhile: no launcher for" in note for note in notes(up))
         assert confirmed(up)
         assert last_states(up)["worker:1"] == "failed"
-        scene.check_logs(up.run_id)
-    scene.wait_dead(timeout=10)
+        scenario.check_logs(up.run_id)
+    scenario.wait_dead()
 
 
-def test_a_cut_while_staging_and_starting_goes_on_afterwards(scene: Scene) -> None:
+def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScenario) -> None:
     """A host that is cut off before it has all files, or before its task's start arrived, gets
     them when it is back; each task starts once."""
-    work = scene.folder / "work"
+    work = scenario.folder / "work"
     work.mkdir()
     (work / "blob").write_bytes(bytes(range(256)) * 160_000)
-    file = scene.file(
+    file = scenario.file(
         PLACES,
         run='lease = 60\ngrace = 1\nworkdir = "work"',
         env={"SECONDS": "3", "FIRST": "worker:0", "FIRST_SECONDS": "12"},
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         up.state("worker:1", "staging")
-        scene.bed["tf3"].pull()
+        scenario.testbed["tf3"].pull()
         lost(up, "tf3")
-        scene.bed["tf3"].heal()
+        scenario.testbed["tf3"].heal()
         ready(up, "ps:0")
-        scene.bed["tf4"].pull()  # the start of worker:2 goes into the void
+        scenario.testbed["tf4"].pull()  # the start of worker:2 goes into the void
         ready(up, "worker:0")
         up.state("worker:2", "starting")
         lost(up, "tf4")
-        scene.bed["tf4"].heal()
-        assert up.wait(120) == 0, up.told()
+        scenario.testbed["tf4"].heal()
+        assert up.wait() == 0, up.told()
         folder = RunFolder.find(up.run_id)
         starts = [
             (r["task"], r["attempt"])
@@ -142,5 +144,5 @@ def test_a_cut_while_staging_and_starting_goes_on_afterwards(scene: Scene) -> No
             if r["event"] == "task" and r["state"] == "starting" and "pid" not in r
         ]
         assert sorted(set(starts)) == [(t, 1) for t in sorted({task for task, _ in starts})]
-        scene.check_logs(up.run_id)
-    scene.wait_dead(timeout=10)
+        scenario.check_logs(up.run_id)
+    scenario.wait_dead()

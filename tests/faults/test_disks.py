@@ -10,10 +10,10 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.faults.scene import Scene, confirmed, last_states, notes, ready
+from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
 from tests.launcher.agent_client import wait_until
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 FAST = {"PACE": "0.0005"}
 
@@ -35,101 +35,105 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def count(scene: Scene, host: str, name: str) -> int:
+def count(scenario: FaultScenario, host: str, name: str) -> int:
     """How many bytes a task says it has written."""
-    return int.from_bytes((scene.ledger_folder(host) / name).read_bytes()[:8], "big")
+    return int.from_bytes((scenario.ledger_folder(host) / name).read_bytes()[:8], "big")
 
 
-def test_a_full_disk_here_delays_the_log_and_nothing_else(scene: Scene, small_disk: Path) -> None:
+def test_a_full_disk_here_delays_the_log_and_nothing_else(
+    scenario: FaultScenario, small_disk: Path
+) -> None:
     """The task writes on while nothing can be stored; when there is room, the rest comes from
     the host's copy, and the log is whole."""
-    file = scene.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 60\ngrace = 1")
-    with scene.up(file) as up:
+    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 60\ngrace = 1")
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         up.wait_for(lambda e: "log not stored here" in e.get("note", ""), "said")
         name = f"{up.run_id}.worker-0.1"
         here = runs_home() / up.run_id / "worker-0.log"
-        start = count(scene, "tf3", name)
-        wait_until(lambda: count(scene, "tf3", name) > start + 100_000, "the task writes on")
+        start = count(scenario, "tf3", name)
+        wait_until(lambda: count(scenario, "tf3", name) > start + 100_000, "the task writes on")
         assert here.stat().st_size < start + 100_000
         subprocess.run(["mount", "-o", "remount,size=300m", small_disk], check=True)
         wait_until(lambda: here.stat().st_size > start + 100_000, "the stream goes on")
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
-        assert scene.check_logs(up.run_id) > start
-    scene.wait_dead(timeout=10)
+        assert scenario.check_logs(up.run_id) > start
+    scenario.wait_dead()
 
 
-def test_a_kill_needs_no_room(scene: Scene, small_disk: Path) -> None:
+def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None:
     """With the disk still full: exits are seen, the receipt is clean, and what could not be
     stored stays on the host, which is said."""
-    file = scene.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 60\ngrace = 1")
-    with scene.up(file) as up:
+    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 60\ngrace = 1")
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         up.wait_for(lambda e: "log not stored here" in e.get("note", ""), "said")
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
         assert any("tf3 did not come; they stay there" in note for note in notes(up))
-        there = scene.bed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/logs"
+        there = (
+            scenario.testbed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/logs"
+        )
         subprocess.run(["mount", "-o", "remount,size=300m", small_disk], check=True)
         here = runs_home() / up.run_id / "worker-0.log"
         here.write_bytes((there / "worker-0.log").read_bytes())
-        scene.check_logs(up.run_id, whole=False, pace=0.0005)
-    scene.wait_dead(timeout=10)
+        scenario.check_logs(up.run_id, whole=False, pace=0.0005)
+    scenario.wait_dead()
 
 
-def test_local_tasks_survive_a_full_disk(scene: Scene, small_disk: Path) -> None:
+def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Path) -> None:
     """Their log is their agent's own file here: what finds no room is dropped, and how much;
     tasks, run and receipt are as ever."""
-    file = scene.file(
+    file = scenario.file(
         {"ps": ["here"], "worker": ["here"]},
         env=OVERFULL,
         run="lease = 60\ngrace = 1",
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         assert up.wait() == 0, up.told()
         assert confirmed(up) and last_states(up)["worker:0"] == "exited"
         said = notes(up)
         assert any("log of worker:0" in note and "disk is full" in note for note in said), said
         assert any("bytes of its log were dropped on localhost" in note for note in said)
-    scene.wait_dead(up.run_id, timeout=10)
+    scenario.wait_dead(up.run_id)
 
 
-def test_a_full_disk_there_stops_no_task(fresh_scene: Scene) -> None:
+def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
     """A host whose state directory fills up: said at once, and at the end how much is missing."""
-    host = fresh_scene.bed["tf3"]
+    host = fresh_scenario.testbed["tf3"]
     state = f"{host.account.home}/.local/state"
     host.run(["mkdir", "-p", state])
     words = f"size=1m,mode=700,uid={host.account.uid},gid={host.account.uid}"
     host.run(["mount", "-t", "tmpfs", "-o", words, "small", state], as_user=False)
-    file = fresh_scene.file(
+    file = fresh_scenario.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
         env=OVERFULL,
         run="lease = 60\ngrace = 1",
     )
-    with fresh_scene.up(file) as up:
+    with fresh_scenario.up(file) as up:
         assert up.wait() == 0, up.told()
         assert confirmed(up) and last_states(up)["worker:0"] == "exited"
         said = notes(up)
         assert any("tf3: the log of worker:0" in n and "disk is full" in n for n in said), said
         assert any("worker:0" in n and "dropped on tf3" in n for n in said), said
-    fresh_scene.wait_dead(timeout=10)
+    fresh_scenario.wait_dead()
 
 
-def test_a_log_at_its_limit_is_cut_and_said(scene: Scene) -> None:
+def test_a_log_at_its_limit_is_cut_and_said(scenario: FaultScenario) -> None:
     """The task goes on; the log here has exactly `log_limit` bytes; a local task's log is one
     file, the same that its agent writes."""
-    file = scene.file(
+    file = scenario.file(
         {"ps": ["tf1"], "worker": ["tf3", "here"]},
         env={**FAST, "SECONDS": "4", "LEAST": "40000"},
         run="lease = 60\ngrace = 1\nlog_limit = 20000",
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         ready(up, "worker:1")
         folder = RunFolder.find(up.run_id).path
-        state = scene.folder / "home/.local/state/tfmux"
+        state = scenario.folder / "home/.local/state/tfmux"
         assert not list(state.glob("*/logs/*")), "a second copy of a local log"
         assert up.wait() == 0, up.told()
         for task in ("worker-0", "worker-1"):
@@ -137,4 +141,4 @@ def test_a_log_at_its_limit_is_cut_and_said(scene: Scene) -> None:
         for task in ("worker:0", "worker:1"):
             assert any(f"the log of {task}: it has reached its log_limit" in n for n in notes(up))
             assert any(f"{task}:" in n and "(log_limit)" in n for n in notes(up))
-    scene.wait_dead(up.run_id, timeout=10)
+    scenario.wait_dead(up.run_id)

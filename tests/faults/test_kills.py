@@ -10,77 +10,79 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.beds import faults
 from tests.command import Up
-from tests.faults.scene import Scene, confirmed, last_states, ready, receipt
+from tests.faults.scenario import FaultScenario, confirmed, last_states, ready, receipt
 from tests.launcher.agent_client import wait_until
+from tests.testbed import faults
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 
-def launched(scene: Scene, modes: str, run: str = "grace = 1", **env: str) -> Up:
+def launched(scenario: FaultScenario, modes: str, run: str = "grace = 1", **env: str) -> Up:
     places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
-    file = scene.file(places, run=f"lease = 60\n{run}", modes={"worker": modes}, env=env)
-    return scene.up(file)
+    file = scenario.file(places, run=f"lease = 60\n{run}", modes={"worker": modes}, env=env)
+    return scenario.up(file)
 
 
 ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
 
 
-def test_tasks_that_do_everything_not_to_die_are_gone(scene: Scene) -> None:
+def test_tasks_that_do_everything_not_to_die_are_gone(scenario: FaultScenario) -> None:
     """They ignore TERM, leave daemons with and without their environment, hold pipes open in
     grandchildren, and one per host forks on and on: one Ctrl-C, a clean receipt, no survivor,
     and logs whole to the last byte."""
-    with launched(scene, "stubborn daemon orphan child holder chain") as up:
+    with launched(scenario, "stubborn daemon orphan child holder chain") as up:
         ready(up, *ALL)
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
         assert set(receipt(up)) == {"tf1", "tf3", "tf4", "localhost"}
         assert min(receipt(up)[h]["signalled"] for h in ("tf3", "tf4", "localhost")) >= 6
-        scene.check_logs(up.run_id)
-        scene.wait_dead(up.run_id, timeout=5)
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
 
 
-def test_stopped_and_mute_tasks_are_gone(scene: Scene) -> None:
+def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
     """Tasks that have stopped themselves, or have closed their output and stay."""
     places = {"ps": ["tf1"], "worker": ["tf3", "here"], "mute": ["tf4", "here"]}
-    file = scene.file(
+    file = scenario.file(
         places, modes={"worker": "stops child", "mute": "mute"}, run="lease = 60\ngrace = 20"
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "mute:0", "mute:1")
         wait_until(
-            lambda: any(p.state == "T" for p in scene.of("tf3", "worker:0")), "it has stopped"
+            lambda: any(p.state == "T" for p in scenario.of("tf3", "worker:0")), "it has stopped"
         )
         up.press_ctrl_c()
         assert up.wait(15) == 130, up.told()  # well within the grace
         assert confirmed(up)
-        scene.check_logs(up.run_id)
-        scene.wait_dead(up.run_id, timeout=5)
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
 
 
-def test_a_task_that_exits_while_its_children_live(scene: Scene) -> None:
+def test_a_task_that_exits_while_its_children_live(scenario: FaultScenario) -> None:
     """Its exit is told at once, though a child holds its output; the child goes at the end."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
-    file = scene.file(
+    file = scenario.file(
         places,
         modes={"worker": "holder child orphan"},
         run="lease = 60\ngrace = 1",
         env={"SECONDS": "1"},
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         up.state("worker:0", "exited")
         assert up.wait() == 0, up.told()
         assert confirmed(up) and receipt(up)["tf3"]["signalled"] >= 3
-        scene.check_logs(up.run_id)
-    scene.wait_dead(timeout=5)
+        scenario.check_logs(up.run_id)
+    scenario.wait_dead()
 
 
 @pytest.mark.parametrize("presses", [2, 3])
-def test_pressed_again_it_does_not_wait_for_the_grace(scene: Scene, presses: int) -> None:
+def test_pressed_again_it_does_not_wait_for_the_grace(
+    scenario: FaultScenario, presses: int
+) -> None:
     """TERM is ignored and the grace is ten minutes: the second press kills now."""
-    with launched(scene, "stubborn orphan", run="grace = 600") as up:
+    with launched(scenario, "stubborn orphan", run="grace = 600") as up:
         ready(up, *ALL)
         up.press_ctrl_c()
         up.wait_for(lambda e: e.get("state") == "killing", "killing")
@@ -88,72 +90,72 @@ def test_pressed_again_it_does_not_wait_for_the_grace(scene: Scene, presses: int
             up.press_ctrl_c()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
-        scene.wait_dead(up.run_id, timeout=5)
+        scenario.wait_dead(up.run_id)
 
 
-def test_kill_while_starting_leaves_no_late_starter(scene: Scene) -> None:
+def test_kill_while_starting_leaves_no_late_starter(scenario: FaultScenario) -> None:
     """Pressed as soon as the first task starts: what had not started never does."""
-    with launched(scene, "stubborn") as up:
+    with launched(scenario, "stubborn") as up:
         up.state("ps:0", "starting")
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
         assert {last_states(up)[task] for task in ALL[1:]} == {"pending"}
-        scene.wait_dead(up.run_id, timeout=5)
+        scenario.wait_dead(up.run_id)
 
 
-def test_kill_while_connecting_leaves_nothing(fresh_scene: Scene) -> None:
+def test_kill_while_connecting_leaves_nothing(fresh_scenario: FaultScenario) -> None:
     """Pressed before any host has answered: the agents that come up afterwards go by
     themselves, long before the lease."""
-    for host in fresh_scene.bed:
+    for host in fresh_scenario.testbed:
         faults.bashrc(host, "sleep 1")
-    file = fresh_scene.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600")
-    with fresh_scene.up(file) as up:
+    file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600")
+    with fresh_scenario.up(file) as up:
         up.wait_for(lambda e: e["event"] == "host", "hosts")
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
-    fresh_scene.wait_dead(up.run_id, timeout=30)
+    fresh_scenario.wait_dead(up.run_id)
 
 
-def test_kill_while_a_host_is_away_and_during_its_return(scene: Scene) -> None:
+def test_kill_while_a_host_is_away_and_during_its_return(scenario: FaultScenario) -> None:
     """Signalled at once wherever it can be; the host that comes back while the kill waits for
     it is killed then, and confirms."""
-    with launched(scene, "stubborn orphan", run="grace = 3") as up:
+    with launched(scenario, "stubborn orphan", run="grace = 3") as up:
         ready(up, *ALL)
-        scene.bed["tf3"].pull()
+        scenario.testbed["tf3"].pull()
         up.state("worker:0", "lost")
         up.press_ctrl_c()
         wait_until(
-            lambda: not scene.of("tf4", "worker:1") and not scene.of("tf1", "ps:0"),
+            lambda: not scenario.of("tf4", "worker:1") and not scenario.of("tf1", "ps:0"),
             "the others are dead",
         )
-        assert up.process.poll() is None and scene.of("tf3", "worker:0")
-        scene.bed["tf3"].heal()
+        assert up.process.poll() is None and scenario.of("tf3", "worker:0")
+        scenario.testbed["tf3"].heal()
         assert up.wait() == 130, up.told()
         assert confirmed(up)
-        scene.wait_dead(up.run_id, timeout=5)
+        scenario.wait_dead(up.run_id)
 
 
-def test_kill_into_the_void(scene: Scene) -> None:
+def test_kill_into_the_void(scenario: FaultScenario) -> None:
     """Pressed in the moment after the cable was pulled, while the link still looks alive: the
     kill is repeated when the host is back; nothing is taken for done that was not."""
-    with launched(scene, "stubborn", run="grace = 3") as up:
+    with launched(scenario, "stubborn", run="grace = 3") as up:
         ready(up, *ALL)
-        scene.bed["tf3"].pull()
+        scenario.testbed["tf3"].pull()
         up.press_ctrl_c()
         up.wait_for(lambda e: e["event"] == "host" and e["state"] == "lost", "lost")
         assert not up.of("receipt")
-        scene.bed["tf3"].heal()
+        scenario.testbed["tf3"].heal()
         assert up.wait() == 130, up.told()
         assert confirmed(up) and receipt(up)["tf3"]["signalled"] >= 1
-        scene.wait_dead(up.run_id, timeout=5)
+        scenario.wait_dead(up.run_id)
 
 
-def test_kill_under_a_flood_of_all_tasks(scene: Scene) -> None:
+def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
     """Every task writes as fast as it can; the kill does not queue behind what they write, and
     afterwards every log is whole here, to the last byte."""
     places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
-    file = scene.file(
+    file = scenario.file(
         places,
         run="lease = 60\ngrace = 0.5",
         modes={"worker": "stubborn"},
@@ -175,5 +177,5 @@ def test_kill_under_a_flood_of_all_tasks(scene: Scene) -> None:
             up.kill()
     assert up.returncode == 130, said
     assert b"nothing is left on any host" in said
-    assert scene.check_logs(folder.run_id) > 6 << 20
-    scene.wait_dead(folder.run_id, timeout=5)
+    assert scenario.check_logs(folder.run_id) > 6 << 20
+    scenario.wait_dead(folder.run_id)

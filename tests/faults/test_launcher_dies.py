@@ -10,10 +10,10 @@ import pytest
 
 from tests import command
 from tests.command import Up
-from tests.faults.scene import Scene, last_states, ready
+from tests.faults.scenario import FaultScenario, last_states, ready
 from tests.launcher.agent_client import wait_until
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 LEASE, GRACE = 4.0, 1.0
 RULES = f"lease = {LEASE}\ngrace = {GRACE}"
@@ -27,19 +27,23 @@ def strike(up: Up) -> str:
     return run_id
 
 
-def test_in_every_phase_all_are_dead_by_lease_and_grace(scene: Scene) -> None:
+def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario) -> None:
     """Four launchers on the same hosts die while staging, starting, running and killing. The
     hosts, this machine among them, end everything by themselves, and nobody else's processes."""
-    big = scene.folder / "big"
+    big = scenario.folder / "big"
     big.mkdir()
     (big / "blob").write_bytes(os.urandom(40 << 20))
     files = {
-        "staging": scene.file(PLACES, run=f'{RULES}\nworkdir = "big"'),
-        "starting": scene.file(PLACES, run=RULES, extra='[start.ready]\nps = { log = "never" }'),
-        "running": scene.file(PLACES, run=RULES, modes={"ps": "daemon child", "worker": "orphan"}),
-        "killing": scene.file(PLACES, run=f"lease = {LEASE}\ngrace = 4", modes={"ps": "stubborn"}),
+        "staging": scenario.file(PLACES, run=f'{RULES}\nworkdir = "big"'),
+        "starting": scenario.file(PLACES, run=RULES, extra='[start.ready]\nps = { log = "never" }'),
+        "running": scenario.file(
+            PLACES, run=RULES, modes={"ps": "daemon child", "worker": "orphan"}
+        ),
+        "killing": scenario.file(
+            PLACES, run=f"lease = {LEASE}\ngrace = 4", modes={"ps": "stubborn"}
+        ),
     }
-    ups = {phase: scene.up(file) for phase, file in files.items()}
+    ups = {phase: scenario.up(file) for phase, file in files.items()}
     struck = {}
     try:
         ups["staging"].state("ps:0", "staging")
@@ -53,10 +57,10 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scene: Scene) -> None:
         struck["killing"] = strike(ups["killing"])
         struck["running"] = strike(ups["running"])
         began = time.monotonic()
-        assert scene.left(), "something was there to be ended"
+        assert scenario.left(), "something was there to be ended"
         for run_id in struck.values():
-            wait_until(lambda run=run_id: not scene.here(run), "here all are dead")  # type: ignore[misc]
-        scene.wait_dead(timeout=30)
+            wait_until(lambda run=run_id: not scenario.here(run), "here all are dead")  # type: ignore[misc]
+        scenario.wait_dead()
         assert time.monotonic() - began < 30
     finally:
         for up in ups.values():
@@ -66,17 +70,17 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scene: Scene) -> None:
     assert listed.returncode == 0 and listed.stdout.strip() == "[]", listed
 
 
-def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scene: Scene) -> None:
+def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: FaultScenario) -> None:
     """`keep`: beyond lease and grace everything goes on, `tfmux ps` says unsupervised; `attach`
     brings back states, whole logs and metrics, and the run ends by its rules."""
-    file = scene.file(PLACES, run=f'{RULES}\non_disconnect = "keep"', env={"PACE": "0.002"})
-    with scene.up(file) as up:
+    file = scenario.file(PLACES, run=f'{RULES}\non_disconnect = "keep"', env={"PACE": "0.002"})
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
         run_id = strike(up)
     end = time.monotonic() + LEASE + 2 * GRACE
     wait_until(lambda: time.monotonic() > end, "lease and grace are over")
-    assert scene.of("tf1", "ps:0") and scene.of("tf3", "worker:0")
-    assert any("/worker:1/" in (p.tag or "") for p in scene.here(run_id))
+    assert scenario.of("tf1", "ps:0") and scenario.of("tf3", "worker:0")
+    assert any("/worker:1/" in (p.tag or "") for p in scenario.here(run_id))
     listed = command.run("ps")
     assert f"{run_id}" in listed.stdout and "unsupervised" in listed.stdout, listed
     assert "tf3  worker:0" in listed.stdout and "tf1  ps:0" in listed.stdout
@@ -87,6 +91,6 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scene: Scene) -
         assert set(attempts.values()) == {1}
         again.process.send_signal(signal.SIGINT)
         assert again.wait() == 130, again.told()
-    assert scene.check_logs(run_id) > 10_000
-    assert not scene.left(run_id)
+    assert scenario.check_logs(run_id) > 10_000
+    assert not scenario.left(run_id)
     assert command.run("ps", "--json").stdout.strip() == "[]"

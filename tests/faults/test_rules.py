@@ -11,7 +11,7 @@ from launcher.agent.proc import TAG
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.faults import tasks
-from tests.faults.scene import Scene, confirmed, last_states, notes
+from tests.faults.scenario import FaultScenario, confirmed, last_states, notes
 from tests.launcher.agent_client import wait_until
 
 
@@ -36,7 +36,7 @@ def launch(
 
 def gone(run_id: str) -> bool:
     """Nothing of the run lives here."""
-    return not Scene.here(run_id)
+    return not FaultScenario.here(run_id)
 
 
 def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Pa
                 ),
                 f"attempt {attempt}",
             )
-            tags = [p.tag for p in Scene.here(up.run_id) if "/worker:1/" in (p.tag or "")]
+            tags = [p.tag for p in FaultScenario.here(up.run_id) if "/worker:1/" in (p.tag or "")]
             assert set(tags) <= {f"{up.run_id}/worker:1/{attempt};"}, tags
         assert up.wait() == 1, up.told()
         assert "worker:1 on localhost: exit 7" in up.said
@@ -140,7 +140,7 @@ def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
     ) as up:
         up.state("worker:0", "exited")
         assert last_states(up)["worker:1"] in ("starting", "ready")
-        assert up.wait(30) in (0, 1)
+        assert up.wait() in (0, 1)
         assert last_states(up)["worker:1"] == "exited", up.told()
 
 
@@ -162,7 +162,7 @@ def test_a_task_of_a_like_name_is_not_restarted(
         )
         victims = [
             p
-            for p in Scene.here(up.run_id)
+            for p in FaultScenario.here(up.run_id)
             if p.environ.get(TAG.decode()[:-1]) == f"{up.run_id}/worker:1/1;"
         ]
         os.kill(victims[0].pid, 9)

@@ -18,7 +18,7 @@ from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import python_task, write
 from tests.conftest import REPOSITORY
-from tests.faults.scene import Scene, ready
+from tests.faults.scenario import FaultScenario, ready
 from tests.launcher.agent_client import wait_until
 
 SECRET = "hunter2-4f1c9a7e"
@@ -40,9 +40,9 @@ NASTY = (
 ECHO = "import os, sys; print(repr(sys.argv[2:]), repr(os.environ['NASTY']), os.getcwd())"
 
 
-@pytest.mark.bed
+@pytest.mark.testbed
 def test_no_secret_on_a_command_line_or_in_a_file(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scenario: FaultScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A variable that `env_from` passes on is in the tasks' environments, local and remote, and
     nowhere else: no `/proc/*/cmdline`, no file of the run here or on its hosts, no event."""
@@ -50,18 +50,18 @@ def test_no_secret_on_a_command_line_or_in_a_file(
     script = "import hashlib, os, time; print(hashlib.md5(os.environ['TOKEN_OF_MINE'].encode())"
     script += ".hexdigest(), flush=True); import socket, sys;"
     script += "s = socket.create_server(('', int(sys.argv[1]))); time.sleep(1000)"
-    file = scene.file(
+    file = scenario.file(
         {"ps": ["tf1"], "worker": ["tf3", "here"]},
         run='env_from = ["TOKEN_OF_MINE"]\nsetup = "export X=1"\ngrace = 1',
         words=[*python_task(script), "{port}"],
     )
-    with scene.up(file) as up:
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
         # A log line takes another way than the port that is seen to be open.
         wait_until(lambda: len(up.of("log")) >= 3, "all have printed")
         digest = [e["text"] for e in up.of("log")]
         assert len(set(digest)) == 1 and len(digest) == 3, digest
-        holders = scene.of("tf3", "worker:0")
+        holders = scenario.of("tf3", "worker:0")
         assert any(p.environ.get("TOKEN_OF_MINE") == SECRET for p in holders)
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -69,15 +69,19 @@ def test_no_secret_on_a_command_line_or_in_a_file(
             except OSError:
                 continue
             assert SECRET.encode() not in line, line
-        folders = [runs_home(), scene.bed["tf1"].disk / "home", scene.bed["tf3"].disk / "home"]
-        folders += [scene.bed[name].disk / "tmp" for name in ("tf1", "tf3")]
-        folders += [scene.folder / "home/.local/state", Path(f"/tmp/tfmux-{os.getuid()}")]
+        folders = [
+            runs_home(),
+            scenario.testbed["tf1"].disk / "home",
+            scenario.testbed["tf3"].disk / "home",
+        ]
+        folders += [scenario.testbed[name].disk / "tmp" for name in ("tf1", "tf3")]
+        folders += [scenario.folder / "home/.local/state", Path(f"/tmp/tfmux-{os.getuid()}")]
         assert holding(folders) == []
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
     assert holding(folders) == []
     assert SECRET not in json.dumps(up.events) + up.said
-    scene.wait_dead(up.run_id, timeout=10)
+    scenario.wait_dead(up.run_id)
 
 
 def holding(folders: list[Path]) -> list[Path]:
@@ -87,19 +91,19 @@ def holding(folders: list[Path]) -> list[Path]:
     return [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
-@pytest.mark.bed
-def test_everything_is_quoted(fresh_scene: Scene) -> None:
+@pytest.mark.testbed
+def test_everything_is_quoted(fresh_scenario: FaultScenario) -> None:
     """Arguments, environment, working directory, interpreter and identity with blanks, quotes,
     line breaks and `$()` arrive as they are, on a host with a login shell in between, and
     nothing of them is run."""
-    host = fresh_scene.bed["tf3"]
+    host = fresh_scenario.testbed["tf3"]
     python = "/tmp/my $(touch owned) 'py'"
     host.run(["ln", "-s", "/opt/tf/bin/python", python])
-    work = fresh_scene.folder / "a $(touch owned) \"b\" 'c'"
+    work = fresh_scenario.folder / "a $(touch owned) \"b\" 'c'"
     work.mkdir()
     (work / "it's a $(file)").write_text("here")
     nasty = [word.replace("{{x}}", "{{{{x}}}}") for word in NASTY]
-    text = fresh_scene.hosts_toml(["tf3"]).replace(f'"{host.python}"', json.dumps(python))
+    text = fresh_scenario.hosts_toml(["tf3"]).replace(f'"{host.python}"', json.dumps(python))
     text = f"""
 name = "nasty"
 {text}
@@ -111,16 +115,16 @@ command = {json.dumps(["{python}", "-c", ECHO, "{workdir}", *nasty])}
 workdir = {json.dumps(work.name)}
 env = {{ NASTY = {json.dumps(nasty[2] + nasty[4] + nasty[5])} }}
 """
-    file = write(fresh_scene.folder, text)
-    with fresh_scene.up(file) as up:
+    file = write(fresh_scenario.folder, text)
+    with fresh_scenario.up(file) as up:
         assert up.wait() == 0, up.told()
         said = up.log("worker:0", "plain")["text"]
         wanted = [word.replace("{{x}}", "{x}") for word in NASTY]
         assert repr(wanted) in said or repr(list(NASTY)) in said, said
         assert repr(NASTY[2] + NASTY[4] + NASTY[5]) in said
     assert not host.run(["find", "/tmp", "-name", "owned"]).stdout
-    assert not list(fresh_scene.folder.rglob("owned")) and not Path("/tmp/owned").exists()
-    fresh_scene.wait_dead(timeout=10)
+    assert not list(fresh_scenario.folder.rglob("owned")) and not Path("/tmp/owned").exists()
+    fresh_scenario.wait_dead()
 
 
 ESCAPES = (
@@ -160,28 +164,30 @@ command = {json.dumps(python_task(script))}
         assert folder.path.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.bed
+@pytest.mark.testbed
 @pytest.mark.parametrize("what", ["another user's folder", "a link"])
-def test_a_socket_folder_of_somebody_else_is_not_used(fresh_scene: Scene, what: str) -> None:
+def test_a_socket_folder_of_somebody_else_is_not_used(
+    fresh_scenario: FaultScenario, what: str
+) -> None:
     """`/tmp/tfmux-UID` made beforehand by another user, or as a link: nothing is put there, and
     nobody is locked out: the run's sockets are in a folder of another name."""
-    host = fresh_scene.bed["tf3"]
+    host = fresh_scenario.testbed["tf3"]
     place = f"/tmp/tfmux-{host.account.uid}"
     if what == "a link":
         host.run(["mkdir", "/tmp/elsewhere"])
         host.run(["ln", "-s", "/tmp/elsewhere", place])
     else:
         host.run(["mkdir", "-m", "777", place], as_user=False)
-    file = fresh_scene.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 60\ngrace = 1")
-    with fresh_scene.up(file) as up:
+    file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 60\ngrace = 1")
+    with fresh_scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         assert host.run(["ls", "-A", f"{place}/"]).stdout == b""
         mode = host.run(["sh", "-c", f"stat -c %a {place}-*"]).stdout
         assert mode == b"700\n"
-        code, said = fresh_scene.kill(up.run_id)  # another launcher finds the same agent
+        code, said = fresh_scenario.kill(up.run_id)  # another launcher finds the same agent
         assert code == 0, said
         up.wait()
-    fresh_scene.wait_dead(timeout=15)
+    fresh_scenario.wait_dead()
 
 
 def test_the_folder_of_runs_must_be_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,12 @@ import signal
 
 import pytest
 
-from tests.beds import proc
 from tests.command import python_task
-from tests.faults.scene import Scene, ready, receipt
+from tests.faults.scenario import FaultScenario, ready, receipt
 from tests.launcher.agent_client import wait_until
+from tests.testbed import proc
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 BECOMES_ROOT = """
 import socket, subprocess, sys, time
@@ -24,38 +24,38 @@ time.sleep(3000)
 """
 
 
-def test_a_survivor_is_named_and_stays_known(fresh_scene: Scene) -> None:
+def test_a_survivor_is_named_and_stays_known(fresh_scenario: FaultScenario) -> None:
     """An ordinary user's task has a child that has become root: it may not be signalled. The
     receipt names it, the exit code is 4, and `tfmux kill` says the same until it has gone.
     Where root itself logs in, the same child is ended."""
-    host = fresh_scene.bed["tf3"]
-    for each in (fresh_scene.bed["tf1"], host):
+    host = fresh_scenario.testbed["tf3"]
+    for each in (fresh_scenario.testbed["tf1"], host):
         program = each.disk / "opt/asroot"
         shutil.copy("/usr/bin/setpriv", program)
         os.chown(program, 0, 0)
         program.chmod(0o4755)
-    file = fresh_scene.file(
+    file = fresh_scenario.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
         run="lease = 60\ngrace = 0.5",
         words=[*python_task(BECOMES_ROOT), "{port}"],
     )
-    with fresh_scene.up(file) as up:
+    with fresh_scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         wait_until(lambda: [p for p in host.leftovers() if p.argv == ("sleep", "3005")], "root")
         (survivor,) = [p for p in host.leftovers() if p.argv == ("sleep", "3005")]
         assert survivor.uid == 0
         try:
             up.press_ctrl_c()
-            assert up.wait(60) == 4, up.told()
+            assert up.wait() == 4, up.told()
             assert receipt(up)["tf1"]["confirmed"] and not receipt(up)["tf1"]["survivors"]
             (named,) = receipt(up)["tf3"]["survivors"]
             assert (named["pid"], named["command"]) == (survivor.inner, "sleep 3005")
             assert f"pid {survivor.inner} (S) sleep 3005" in up.said
             assert f"finish with: tfmux kill {up.run_id}" in up.said
-            code, said = fresh_scene.kill(up.run_id)
+            code, said = fresh_scenario.kill(up.run_id)
             assert code == 4 and "sleep 3005" in said, said
         finally:
             proc.signal_process(survivor, signal.SIGKILL)
-        code, said = fresh_scene.kill(up.run_id)
+        code, said = fresh_scenario.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
-    fresh_scene.wait_dead(timeout=10)
+    fresh_scenario.wait_dead()

@@ -28,9 +28,9 @@ from launcher.agent.config import AgentConfig
 from launcher.agent.folders import local_folder
 from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
-from tests.beds import proc
-from tests.beds.proc import Process
 from tests.patience import PATIENCE
+from tests.testbed import proc
+from tests.testbed.proc import Process
 
 
 def hello(token: str, **fields: Any) -> dict[str, Any]:

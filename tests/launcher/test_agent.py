@@ -16,8 +16,6 @@ import pytest
 
 from launcher.agent import wire
 from launcher.agent.folders import local_folder
-from tests.beds import proc
-from tests.beds.proc import Process
 from tests.launcher.agent_client import (
     Client,
     family,
@@ -26,6 +24,8 @@ from tests.launcher.agent_client import (
     wait_until,
     watchdog_and_agent,
 )
+from tests.testbed import proc
+from tests.testbed.proc import Process
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_task_of_a_like_name_and_another_run_are_not_touched(client: Client) -
         {},
     ]
     argv = ["sleep", "1000"]
-    strangers = [
+    bystanders = [
         subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True) for env in others
     ]
     try:
@@ -210,11 +210,11 @@ def test_a_task_of_a_like_name_and_another_run_are_not_touched(client: Client) -
         assert survivor is not None and survivor.alive
         client.kill()
         assert proc.look(ten["pid"]) is None
-        assert [stranger.poll() for stranger in strangers] == [None] * len(strangers)
+        assert [bystander.poll() for bystander in bystanders] == [None] * len(bystanders)
     finally:
-        for stranger in strangers:
-            stranger.kill()
-            stranger.wait()
+        for bystander in bystanders:
+            bystander.kill()
+            bystander.wait()
 
 
 def test_two_hosts_of_a_run_may_be_one_machine(client: Client) -> None:

@@ -23,8 +23,9 @@ from launcher.session import snapshot_codec
 from launcher.session.client import RunClient
 from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
-from tests.beds import guard, proc
-from tests.command import DEADLINE, write
+from tests.command import write
+from tests.patience import PATIENCE
+from tests.testbed import guard, proc
 
 TICKER = (
     "import socket, sys, time\n"
@@ -58,7 +59,7 @@ def launched(folder: Path, text: str = CLUSTER) -> Iterator[RunClient]:
         if not client.closed:
             client.kill_all()
             client.kill_all()
-            client.wait(DEADLINE)
+            client.wait(PATIENCE)
             client.close()
 
 
@@ -74,7 +75,7 @@ def attached(folder: RunFolder) -> Iterator[RunClient]:
 
 def wait(control: RunControl, condition: Callable[[Snapshot], object], what: str) -> Snapshot:
     """The first snapshot for which the condition holds."""
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + PATIENCE
     while not condition(snapshot := control.snapshot()):
         assert time.monotonic() < deadline, f"never {what}: {snapshot}"
         time.sleep(0.02)
@@ -128,7 +129,7 @@ def test_every_client_may_end_the_run_and_all_see_the_receipt(tmp_path: Path) ->
                 ended = wait(client, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
                 assert (ended.outcome, ended.exit_code) == (Outcome.KILLED, 130)
                 assert ended.receipt is not None and ended.receipt.clean
-                assert client.wait(DEADLINE)
+                assert client.wait(PATIENCE)
             assert one.snapshot().receipt == first.snapshot().receipt
             assert not guard.tagged_here()
 
@@ -157,7 +158,7 @@ def test_a_client_that_detaches_ends_nothing(tmp_path: Path) -> None:
                 pass
             wait(second, lambda s: (s.step or 0) > step + 5, "later steps")
             second.kill_all()
-            assert second.wait(DEADLINE)
+            assert second.wait(PATIENCE)
 
 
 def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
@@ -167,7 +168,7 @@ def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
         first.close()
         ended = wait(second, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
-        assert second.wait(DEADLINE) and not guard.tagged_here()
+        assert second.wait(PATIENCE) and not guard.tagged_here()
 
 
 def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ def test_a_launcher_that_dies_is_told_and_a_kill_starts_another(tmp_path: Path) 
         first.kill_all()
         ended = wait(first, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert ended.receipt is not None and ended.receipt.clean
-        assert first.wait(DEADLINE)
+        assert first.wait(PATIENCE)
     assert not guard.tagged_here()
 
 
@@ -210,7 +211,7 @@ def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> No
         assert all(len(t.attempts) == 1 for t in after.tasks)
         assert not first.unsupervised
         first.kill_all()
-        assert first.wait(DEADLINE)
+        assert first.wait(PATIENCE)
         log = (first.folder.path / "worker-0.log").read_text()
         steps = [int(line.split()[1]) for line in log.splitlines()]
         assert steps == list(range(len(steps)))
@@ -233,7 +234,7 @@ def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(DEADLINE)
+            thread.join(PATIENCE)
         try:
             for client in found:
                 wait(client, stepping(1), "a step")
@@ -244,7 +245,7 @@ def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
             ]
             assert len(launchers) == 1
             found[0].kill_all()
-            assert all(client.wait(DEADLINE) for client in found)
+            assert all(client.wait(PATIENCE) for client in found)
         finally:
             for client in found:
                 client.close()

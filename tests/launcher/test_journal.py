@@ -11,9 +11,9 @@ from launcher.session.client import RunClient
 from launcher.session.engine import Engine
 from launcher.session.history import FinishedRun, summary
 from launcher.store.journal import read_final
-from tests.beds.launcher_thread import LauncherThread
 from tests.journals import check_journal
 from tests.launcher.agent_client import wait_until
+from tests.testbed.launcher_thread import LauncherThread
 
 CLUSTER = """
 name = "kept"

@@ -12,8 +12,8 @@ import pytest
 
 from launcher.agent import ports
 from launcher.agent.ports import Picker
-from tests.beds.inprocess import SshServer
 from tests.command import Up, python_task, write
+from tests.testbed.inprocess import SshServer
 
 
 @pytest.fixture

@@ -27,12 +27,12 @@ from launcher.preflight import (
     preflight,
 )
 from launcher.preflight.findings import Result
-from tests.beds import faults, proc
-from tests.beds.host import Host
-from tests.beds.namespaces import Bed
 from tests.command import run, write
+from tests.testbed import faults, proc
+from tests.testbed.host import Host
+from tests.testbed.namespaces import Testbed
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 JOBS = """
 [jobs.ps]
@@ -45,9 +45,9 @@ command = ["{python}", "-m", "trainer", "async"]
 RUN = "old-20261120-183002-7f3a"
 
 
-def cluster(bed: Bed, settings: str = "", hosts: str = "") -> Cluster:
-    """The cluster of the bed; `settings` goes on in `[run]`."""
-    return loads((hosts or bed.hosts_toml()) + JOBS + settings, "bed.toml", Path("/"))
+def cluster(testbed: Testbed, settings: str = "", hosts: str = "") -> Cluster:
+    """The cluster of the testbed; `settings` goes on in `[run]`."""
+    return loads((hosts or testbed.hosts_toml()) + JOBS + settings, "testbed.toml", Path("/"))
 
 
 def daemon(host: Host, command: str, tag: str) -> None:
@@ -63,9 +63,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.01)
 
 
-def nothing_stays(bed: Bed) -> None:
+def nothing_stays(testbed: Testbed) -> None:
     """No process, no folder of a run, no socket and no mark is left on any host."""
-    for host in bed:
+    for host in testbed:
         until(lambda host=host: host.leftovers() == [], f"{host.name} is empty")  # type: ignore[misc]
         names = ["-name", "check-*", "-o", "-name", "*.sock", "-o", "-name", ".check-*"]
         found = host.run(["find", "/tmp", host.account.home, *names], check=False)
@@ -89,36 +89,40 @@ def reaches(report: Report) -> dict[tuple[str, str], Reach]:
     return {(pair.source, str(pair.task)): pair.reach for pair in report.reachability}
 
 
-async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(bed: Bed) -> None:
+async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(testbed: Testbed) -> None:
     """All cells are filled live, all pairs are reached, the JSON fits its schema."""
     live: list[Result] = []
-    report = await preflight(cluster(bed), on_result=live.append)
-    nothing_stays(bed)
+    report = await preflight(cluster(testbed), on_result=live.append)
+    nothing_stays(testbed)
     assert report.ok and not [f for f in report.findings if f.severity is not Severity.OK]
-    for host in bed:
+    for host in testbed:
         filled = {f.check for f in report.findings if f.host == host.name}
         assert filled == set(CHECKS), host.name
     assert len(report.reachability) == 4 * 5 - 3  # tf1–tf3 need not reach their only task
     assert set(reaches(report).values()) == {Reach.OK}
-    assert {pair.resolved for pair in report.reachability} == {host.address for host in bed}
+    assert {pair.resolved for pair in report.reachability} == {host.address for host in testbed}
     assert {r for r in live if isinstance(r, Finding)} == set(report.findings)
     assert {r for r in live if isinstance(r, Reachability)} == set(report.reachability)
     jsonschema.validate(report.json(), REPORT_SCHEMA)
 
 
-async def test_ways_between_hosts_are_told_apart(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ways_between_hosts_are_told_apart(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Filtered, unresolved, no route, another machine; a port that another run holds; a host
     that drops our packets; text at login; a proxy."""
     monkeypatch.setattr(dial, "CONNECT_SECONDS", 2.0)
-    faults.drop_port(bed["tf1"], 2222, bed["tf3"].address)
-    faults.drop_port(bed["tf2"], 22)
-    bed["tf4"].etc("hosts", f"127.0.0.1 localhost\n{bed['tf3'].address} tf1\n10.99.9.9 tf3\n")
-    daemon(bed["tf4"], "python3 -m http.server 2222", f"{RUN}/worker:1/1;")
-    until(lambda: any(each.port == 2222 for each in bed["tf4"].listeners()), "it listens")
-    faults.bashrc(bed["tf1"], "echo hello\nexport http_proxy=http://proxy:3128\n")
-    (process,) = bed["tf4"].leftovers()
+    faults.drop_port(testbed["tf1"], 2222, testbed["tf3"].address)
+    faults.drop_port(testbed["tf2"], 22)
+    testbed["tf4"].etc(
+        "hosts", f"127.0.0.1 localhost\n{testbed['tf3'].address} tf1\n10.99.9.9 tf3\n"
+    )
+    daemon(testbed["tf4"], "python3 -m http.server 2222", f"{RUN}/worker:1/1;")
+    until(lambda: any(each.port == 2222 for each in testbed["tf4"].listeners()), "it listens")
+    faults.bashrc(testbed["tf1"], "echo hello\nexport http_proxy=http://proxy:3128\n")
+    (process,) = testbed["tf4"].leftovers()
     began = time.monotonic()
-    report = await preflight(cluster(bed))
+    report = await preflight(cluster(testbed))
     proc.signal_process(process, signal.SIGKILL)
     assert report.seconds < 20 and time.monotonic() - began < 30  # every step has a deadline
 
@@ -145,16 +149,16 @@ async def test_ways_between_hosts_are_told_apart(bed: Bed, monkeypatch: pytest.M
     left = said(report, "tf4", "leftovers")
     assert left.todo.startswith(f"end them: tfmux kill {RUN} --file FILE") and left.run == RUN
     assert f"pid {process.inner} " in left.sentence
-    nothing_stays(bed)
+    nothing_stays(testbed)
 
 
-async def test_homes_and_keys_that_fail(bed: Bed) -> None:
+async def test_homes_and_keys_that_fail(testbed: Testbed) -> None:
     """A full home, a changed key, a read-only home, a refused key: a code and a way out each."""
-    faults.full_home(bed["tf1"])
-    faults.new_host_key(bed["tf2"])
-    faults.read_only_home(bed["tf3"])
-    faults.refuse_keys(bed["tf4"])
-    report = await preflight(cluster(bed), accept_new=True)
+    faults.full_home(testbed["tf1"])
+    faults.new_host_key(testbed["tf2"])
+    faults.read_only_home(testbed["tf3"])
+    faults.refuse_keys(testbed["tf4"])
+    report = await preflight(cluster(testbed), accept_new=True)
     assert codes(report, "tf1") == {"disk-full", "logdir-unwritable"}
     assert codes(report, "tf2") == {"key-changed"}
     assert codes(report, "tf3") == {"logdir-unwritable"}
@@ -163,73 +167,73 @@ async def test_homes_and_keys_that_fail(bed: Bed) -> None:
     assert "id_ed25519 (ssh-ed25519 SHA256:" in said(report, "tf4", "login-refused").sentence
     assert all(f.todo for f in report.findings if f.severity is Severity.ERROR)
     assert report.accepted == ()
-    nothing_stays(bed)
+    nothing_stays(testbed)
 
 
 async def test_what_only_shows_beside_other_hosts(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old checkpoint, a log directory that is not shared, another Python without TensorFlow,
     a public address, a silent sshd."""
     monkeypatch.setattr(dial, "BANNER_SECONDS", 1.0)
-    faults.freeze_sshd(bed["tf4"])
-    bed["tf2"].write(f"{bed['tf2'].account.home}/logs/model.ckpt-100.index", "")
-    hosts = bed.hosts_toml()
+    faults.freeze_sshd(testbed["tf4"])
+    testbed["tf2"].write(f"{testbed['tf2'].account.home}/logs/model.ckpt-100.index", "")
+    hosts = testbed.hosts_toml()
     hosts = hosts.replace('address = "tf3"', 'address = "8.8.8.8"')
-    hosts = hosts.replace(f'python = "{bed["tf1"].python}"', 'python = "python3"', 1)
+    hosts = hosts.replace(f'python = "{testbed["tf1"].python}"', 'python = "python3"', 1)
     report = await preflight(
-        cluster(bed, 'logdir = "~/logs"\non_failure = "restart"\n', hosts), accept_new=True
+        cluster(testbed, 'logdir = "~/logs"\non_failure = "restart"\n', hosts), accept_new=True
     )
-    faults.thaw_sshd(bed["tf4"])
+    faults.thaw_sshd(testbed["tf4"])
     assert {"tensorflow-missing", "logdir-not-shared"} <= codes(report, "tf1")
     assert said(report, "tf1", "tensorflow-missing").severity is Severity.ERROR
     assert codes(report, "tf2") == {"logdir-stale", "reach-no-route"}
     assert codes(report, "tf3") == {"logdir-not-shared", "address-public"}
     assert codes(report, "tf4") == {"ssh-silent"}
     assert not report.ok
-    nothing_stays(bed)
+    nothing_stays(testbed)
 
 
-async def test_one_home_for_two_hosts_is_seen_as_shared(bed: Bed) -> None:
+async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> None:
     """A restart finds its checkpoint there, so nothing is to be warned of."""
-    faults.share_home(bed["tf3"], bed["tf4"])
+    faults.share_home(testbed["tf3"], testbed["tf4"])
     jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["x"]\n'
-    text = bed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
-    report = await preflight(loads(text, "bed.toml", Path("/")))
+    text = testbed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
+    report = await preflight(loads(text, "testbed.toml", Path("/")))
     assert codes(report, "tf4") == set()
     shared = [f for f in report.findings if f.host == "tf4" and f.check is Check.LOGDIR]
     assert [finding.brief for finding in shared] == ["writable", "shared"]
-    nothing_stays(bed)
+    nothing_stays(testbed)
 
 
 @pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
-async def test_a_wrong_clock_is_measured(bed: Bed) -> None:
+async def test_a_wrong_clock_is_measured(testbed: Testbed) -> None:
     """An hour behind, told to the second, and nothing to stop a launch for."""
-    faults.shift_clock(bed["tf3"], -3600)
-    report = await preflight(cluster(bed))
+    faults.shift_clock(testbed["tf3"], -3600)
+    report = await preflight(cluster(testbed))
     assert codes(report, "tf3") == {"clock-off"}
     assert "behind" in said(report, "tf3", "clock-off").sentence
     assert report.ok
 
 
 @pytest.mark.parametrize("shell", ["/bin/dash", "/bin/tcsh", "/bin/csh", "/usr/bin/fish"])
-async def test_login_shells_of_other_kinds_do(bed: Bed, shell: str) -> None:
+async def test_login_shells_of_other_kinds_do(testbed: Testbed, shell: str) -> None:
     """Whatever the account's shell is, the agent comes up; one that is odd is said so."""
-    host = bed["tf3"]
+    host = testbed["tf3"]
     if not faults.has_shell(host, shell):
         pytest.skip(f"this machine has no {shell}")
     faults.login_shell(host, shell)
     jobs = '[jobs.worker]\ntasks = ["tf3:2222"]\n[run]\ncommand = ["{python}", "x.py"]\n'
-    report = await preflight(loads(bed.hosts_toml() + jobs, "bed.toml", Path("/")))
+    report = await preflight(loads(testbed.hosts_toml() + jobs, "testbed.toml", Path("/")))
     assert report.ok, json.dumps(report.json(), indent=1)
     assert codes(report, "tf3") == (set() if shell == "/bin/dash" else {"shell-odd"})
 
 
-async def test_a_login_shell_that_lets_nobody_in_is_named(bed: Bed) -> None:
+async def test_a_login_shell_that_lets_nobody_in_is_named(testbed: Testbed) -> None:
     """An account without a shell, and start-up files that never come back."""
-    faults.login_shell(bed["tf3"], "/usr/sbin/nologin")
-    faults.bashrc(bed["tf4"], "exec sh -c 'echo closed for today; exit 1'\n")
-    report = await preflight(cluster(bed))
+    faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")
+    faults.bashrc(testbed["tf4"], "exec sh -c 'echo closed for today; exit 1'\n")
+    report = await preflight(cluster(testbed))
     assert codes(report, "tf3") == {"python-missing"}
     assert "not available" in said(report, "tf3", "python-missing").sentence
     assert codes(report, "tf4") == {"python-missing"}
@@ -244,31 +248,33 @@ def launch(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
     return run("up", str(write(tmp_path, text)), "--headless")
 
 
-def script(bed: Bed, host: str, body: str, settings: str = "") -> str:
+def script(testbed: Testbed, host: str, body: str, settings: str = "") -> str:
     """A cluster of one worker on a host that runs a program of one line."""
-    command = json.dumps([bed[host].python, "-c", body])
+    command = json.dumps([testbed[host].python, "-c", body])
     jobs = f'[jobs.worker]\ntasks = ["{host}:2222"]\nready = "started"\n'
-    return f"{bed.hosts_toml()}{jobs}[run]\ncommand = {command}\n{settings}"
+    return f"{testbed.hosts_toml()}{jobs}[run]\ncommand = {command}\n{settings}"
 
 
-def test_a_read_only_home_keeps_nobody_from_launching(bed: Bed, tmp_path: Path) -> None:
+def test_a_read_only_home_keeps_nobody_from_launching(testbed: Testbed, tmp_path: Path) -> None:
     """Staged files and tfmux's own folder find another place; logs come all the same."""
-    faults.read_only_home(bed["tf3"])
+    faults.read_only_home(testbed["tf3"])
     (tmp_path / "data.txt").write_text("staged\n")
     body = "print(open('data.txt').read())"
-    done = launch(tmp_path, script(bed, "tf3", body, 'logdir = "/tmp/logs"\n'))
+    done = launch(tmp_path, script(testbed, "tf3", body, 'logdir = "/tmp/logs"\n'))
     assert done.returncode == 0, done.stderr
     assert "worker:0 | staged" in done.stdout
-    nothing_stays(bed)
+    nothing_stays(testbed)
 
 
-def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(bed: Bed, tmp_path: Path) -> None:
+def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(
+    testbed: Testbed, tmp_path: Path
+) -> None:
     """Nothing was started, and each host's own reason and way out is on stderr."""
-    faults.new_host_key(bed["tf1"])
-    faults.refuse_keys(bed["tf2"])
-    faults.login_shell(bed["tf3"], "/usr/sbin/nologin")
-    faults.full_home(bed["tf4"])
-    done = launch(tmp_path, bed.hosts_toml() + JOBS)
+    faults.new_host_key(testbed["tf1"])
+    faults.refuse_keys(testbed["tf2"])
+    faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")
+    faults.full_home(testbed["tf4"])
+    done = launch(tmp_path, testbed.hosts_toml() + JOBS)
     assert done.returncode == 3
     for words in (
         "HAS CHANGED",
@@ -277,6 +283,6 @@ def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(bed: Bed, tmp_p
         "nothing was started",
     ):
         assert words in done.stderr, done.stderr
-    done = launch(tmp_path, script(bed, "tf4", "print(1)"))
+    done = launch(tmp_path, script(testbed, "tf4", "print(1)"))
     assert done.returncode == 3 and "No space left on device" in done.stderr
-    nothing_stays(bed)
+    nothing_stays(testbed)

@@ -20,8 +20,8 @@ from launcher.hosts.credentials import shown_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import PromptHandler, SshConnector
 from launcher.plan.plan import SshTarget
-from tests.beds import keys
-from tests.beds.inprocess import SshServer
+from tests.testbed import keys
+from tests.testbed.inprocess import SshServer
 
 
 def target(server: SshServer) -> SshTarget:

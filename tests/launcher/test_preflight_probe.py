@@ -25,8 +25,8 @@ from launcher.agent.probes import (
     PathAnswer,
     PathProbe,
 )
-from tests.beds import proc
 from tests.launcher.agent_client import wait_until
+from tests.testbed import proc
 
 SECONDS = 2.0
 

@@ -19,7 +19,7 @@ from launcher.session.control_connection import connect
 from launcher.session.control_socket import ControlSocket
 from launcher.session.prompts import PromptQueue
 from launcher.store.runs import RunFolder
-from tests.command import DEADLINE
+from tests.patience import PATIENCE
 
 PASSWORD = AuthPrompt("tf1", "Password of root", True, PromptKind.PASSWORD)
 CODE = AuthPrompt("tf2", "One-time code", False)
@@ -70,7 +70,7 @@ class NoCommands:
 
 
 @asynccontextmanager
-async def listening(folder: RunFolder, unattended: float = DEADLINE) -> AsyncIterator[PromptQueue]:
+async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIterator[PromptQueue]:
     """A launcher's control socket; its prompts."""
     prompts = PromptQueue(lambda: control.send_prompts(), unattended)
     control = ControlSocket(folder.run_id, NoCommands(), prompts)
@@ -80,7 +80,7 @@ async def listening(folder: RunFolder, unattended: float = DEADLINE) -> AsyncIte
 
 async def until(condition: Callable[[], object]) -> None:
     """Waits for something that has no event."""
-    async with asyncio.timeout(DEADLINE):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -19,7 +19,7 @@ from launcher.ids import TaskId
 from launcher.plan.plan import TaskPlan, make_plan
 from launcher.preflight import CHECKS, Check, Finding, Reachability, Report, reachability
 from launcher.preflight.findings import Result
-from tests.beds.inprocess import SshServer
+from tests.testbed.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.test_home import home
 from tui.app import TfmuxApp

@@ -20,10 +20,10 @@ from types import TracebackType
 
 import asyncssh
 
-from tests.beds import guard, keys
-from tests.beds.relay import Relay
-from tests.beds.streams import ended, pass_streams
 from tests.patience import PATIENCE
+from tests.testbed import guard, keys
+from tests.testbed.relay import Relay
+from tests.testbed.streams import ended, pass_streams
 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/games"
 

@@ -1,8 +1,8 @@
-"""The wires of a bed: one bridge in the root namespace, a veth pair to each host.
+"""The wires of a testbed: one bridge in the root namespace, a veth pair to each host.
 
-The bridge's number is the bed's number: it names the subnet 10.77.NUMBER.0/24 and is claimed by
-the kernel, so beds of several test runs stand side by side. Its alias tells whose bed it is:
-a bed whose owner is dead is taken down by the next one that starts.
+The bridge's number is the testbed's number: it names the subnet 10.77.NUMBER.0/24 and is claimed by
+the kernel, so testbeds of several test runs stand side by side. Its alias tells whose it is:
+a testbed whose owner is dead is taken down by the next one that starts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.beds import BedError, proc
 from tests.patience import PATIENCE
+from tests.testbed import TestbedError, proc
 
 IP = "/usr/sbin/ip"
 _BRIDGE = "tfbed"
@@ -28,7 +28,7 @@ ROOT_SIDE = 254
 
 @dataclass(frozen=True)
 class Claim:
-    """A bed as its bridge tells it: its number, owner and directory."""
+    """A testbed as its bridge tells it: its number, owner and directory."""
 
     number: int
     owner: int
@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def owned(self) -> bool:
-        """Whether the process that made the bed still lives."""
+        """Whether the process that made the testbed still lives."""
         owner = proc.look(self.owner)
         return owner is not None and owner.alive and owner.started == self.owner_started
 
@@ -64,18 +64,18 @@ def ip(*commands: str, inside: int | None = None) -> None:
     """Run `ip` commands in one go, in the network namespace of a process if one is given.
 
     Raises:
-        BedError: one of them failed; its message is the kernel's.
+        TestbedError: one of them failed; its message is the kernel's.
     """
     argv = [IP, "-batch", "-"]
     if inside is not None:
         argv = ["nsenter", f"--net=/proc/{inside}/ns/net", *argv]
     done = subprocess.run(argv, input="\n".join(commands), capture_output=True, text=True)
     if done.returncode:
-        raise BedError(f"ip: {'; '.join(commands)}: {done.stderr.strip()}")
+        raise TestbedError(f"ip: {'; '.join(commands)}: {done.stderr.strip()}")
 
 
 def claim() -> Claim:
-    """Make the bridge of a new bed, and its directory under the temporary one."""
+    """Make the bridge of a new testbed, and its directory under the temporary one."""
     owner = proc.look(os.getpid())
     assert owner is not None
     directory = Path(tempfile.mkdtemp(prefix="tfbed-")).resolve()
@@ -86,7 +86,7 @@ def claim() -> Claim:
                 break
         else:
             directory.rmdir()
-            raise BedError(f"all of {_BRIDGE}{_NUMBERS.start}-{_NUMBERS.stop - 1} are in use")
+            raise TestbedError(f"all of {_BRIDGE}{_NUMBERS.start}-{_NUMBERS.stop - 1} are in use")
         ip(f"link add name {found.bridge} type bridge forward_delay 0")
         _alias(found.bridge).write_text(found.alias)
     ip(
@@ -99,7 +99,7 @@ def claim() -> Claim:
 def release(claimed: Claim) -> None:
     """Remove the bridge, and wires that are left.
 
-    Comes last: while the bridge stands, a half-removed bed can be found again.
+    Comes last: while the bridge stands, a half-removed testbed can be found again.
     """
     for path in Path("/sys/class/net").glob(f"{claimed.bridge}-*"):
         _delete(path.name)
@@ -129,10 +129,10 @@ def _delete(port: str) -> None:
     deadline = time.monotonic() + PATIENCE
     while Path("/sys/class/net", port).exists():
         if time.monotonic() > deadline:
-            raise BedError(f"the link {port} cannot be deleted")
+            raise TestbedError(f"the link {port} cannot be deleted")
         try:
             ip(f"link delete {port}")
-        except BedError:
+        except TestbedError:
             # The kernel was faster. The name may stay for a moment, and a boot would find it
             # taken.
             time.sleep(0.002)
@@ -144,7 +144,7 @@ def host_commands(address: str) -> list[str]:
 
 
 def claims() -> list[Claim]:
-    """Return all beds of this machine, living or not, in order of their number."""
+    """Return all testbeds of this machine, living or not, in order of their number."""
     found = []
     for path in Path("/sys/class/net").glob(f"{_BRIDGE}*"):
         number = path.name.removeprefix(_BRIDGE)
@@ -167,7 +167,7 @@ def _read_alias(bridge: str) -> str:
 
 @contextmanager
 def lock() -> Iterator[None]:
-    """Keep two beds from claiming, or clearing, the same number; leaves no file behind."""
+    """Keep two testbeds from claiming, or clearing, the same number; leaves no file behind."""
     descriptor = os.open(tempfile.gettempdir(), os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
-"""What goes wrong on a host of the namespace bed, and what users keep in their accounts.
+"""What goes wrong on a host of the namespace testbed, and what users keep in their accounts.
 
 Each is a function of a host. They last until the host is installed anew (mounts: until it
-crashes), and a bed is new for each test, so nothing needs to be undone.
+crashes), and a testbed is new for each test, so nothing needs to be undone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from tests.beds import BedError, disk, network, proc
-from tests.beds.host import Host
 from tests.patience import PATIENCE
+from tests.testbed import TestbedError, disk, network, proc
+from tests.testbed.host import Host
 
 # --- the account ------------------------------------------------------------------------------
 
@@ -28,7 +28,7 @@ def bashrc(host: Host, text: str) -> None:
 
 
 def has_shell(host: Host, path: str) -> bool:
-    """Whether the host has this login shell; the bed brings none that the machine lacks."""
+    """Whether the host has this login shell; the testbed brings none that the machine lacks."""
     return host.run(["test", "-x", path], check=False).returncode == 0
 
 
@@ -73,7 +73,7 @@ def share_home(first: Host, second: Host) -> None:
 def new_host_key(host: Host) -> None:
     """Give the host another key, as a reinstalled machine or an impostor has.
 
-    The bed's `known_hosts` still holds the old one.
+    The testbed's `known_hosts` still holds the old one.
     """
     listened = _times_listening(host)
     host.new_host_key()
@@ -81,7 +81,7 @@ def new_host_key(host: Host) -> None:
     deadline = time.monotonic() + PATIENCE
     while _times_listening(host) == listened:
         if time.monotonic() > deadline:
-            raise BedError(f"sshd of {host.name} did not start again")
+            raise TestbedError(f"sshd of {host.name} did not start again")
         time.sleep(0.005)
 
 

@@ -2,7 +2,7 @@
 
 Process ids are those of the root namespace unless the name says `inner`, so a test can signal
 a process of any host directly. Times are seconds on the boot clock (`now()`), with the kernel's
-resolution of 10 ms: that clock never jumps and is the same one for all hosts of a bed.
+resolution of 10 ms: that clock never jumps and is the same one for all hosts of a testbed.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ import itertools
 import threading
 from types import TracebackType
 
-from tests.beds import BedError, proc, sockets
-from tests.beds.host import Host
-from tests.beds.proc import Process
+from tests.testbed import TestbedError, proc, sockets
+from tests.testbed.host import Host
+from tests.testbed.proc import Process
 
 _PERIOD = 0.005
 _LOOKS_PER_SCAN = 8  # the kernel keeps start times, so processes may be looked at less often
@@ -96,7 +96,7 @@ class Watch:
                     self._ports(host)
                     if count % _LOOKS_PER_SCAN == 0:
                         self._tasks(host)
-                except (BedError, OSError):
+                except (TestbedError, OSError):
                     continue  # the host is down, or went down under our eyes
 
     def _ports(self, host: Host) -> None:

@@ -15,11 +15,10 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import aiohttp
 
-from tests.beds import proc
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
+from tests.testbed import proc
 
-DEADLINE = PATIENCE
 OTHER_USER = 41078
 """A uid that nobody has here."""
 

@@ -16,21 +16,21 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from tests.beds import BedError, disk, keys, network, proc
-from tests.beds.host import UNSHARE, Host
-from tests.beds.proc import Process
 from tests.patience import PATIENCE
+from tests.testbed import TestbedError, disk, keys, network, proc
+from tests.testbed.host import UNSHARE, Host
+from tests.testbed.proc import Process
 
 _ACCOUNTS = {1: disk.ROOT, 2: disk.ROOT, 3: disk.USER, 4: disk.USER}
 
 
 def missing() -> str | None:
-    """Return why this machine cannot carry the bed, or None when it can."""
+    """Return why this machine cannot carry the testbed, or None when it can."""
     if os.geteuid() != 0:
-        return "the bed of four hosts needs root"
+        return "the testbed of four hosts needs root"
     for program in (network.IP, "/usr/sbin/sshd", "/usr/bin/unshare", "/usr/bin/nsenter"):
         if not os.access(program, os.X_OK):
-            return f"the bed of four hosts needs {program}"
+            return f"the testbed of four hosts needs {program}"
     return _refusal()
 
 
@@ -40,16 +40,18 @@ def _refusal() -> str | None:
     probe = [*UNSHARE, "true"]
     done = subprocess.run(probe, capture_output=True, text=True)
     if done.returncode:
-        return f"the bed of four hosts may not make namespaces here: {done.stderr.strip()}"
+        return f"the testbed of four hosts may not make namespaces here: {done.stderr.strip()}"
     return None
 
 
-class Bed:
+class Testbed:
     """Four hosts and the client's side of their keys.
 
-    Use as a context manager; `bed["tf1"]` is a host. Everything is below `directory`: the
+    Use as a context manager; `testbed["tf1"]` is a host. Everything is below `directory`: the
     hosts' disks and logs, `id_ed25519`, `known_hosts` and `ssh_config`.
     """
+
+    __test__ = False
 
     def __init__(self, data: Path | None = None) -> None:
         self._data = data
@@ -61,7 +63,7 @@ class Bed:
     def __iter__(self) -> Iterator[Host]:
         return iter(self.hosts.values())
 
-    def __enter__(self) -> Bed:
+    def __enter__(self) -> Testbed:
         self.up()
         return self
 
@@ -80,7 +82,7 @@ class Bed:
 
     @property
     def number(self) -> int:
-        """The bed's number: no other bed on this machine has it at this time."""
+        """The testbed's number: no other testbed on this machine has it at this time."""
         return self._claim.number
 
     @property
@@ -90,7 +92,7 @@ class Bed:
 
     @property
     def directory(self) -> Path:
-        """The bed's own directory; it goes with the bed."""
+        """The testbed's own directory; it goes with the testbed."""
         return self._claim.directory
 
     def up(self) -> None:
@@ -108,7 +110,7 @@ class Bed:
             raise
 
     def down(self) -> None:
-        """End all hosts and remove every trace of the bed, as far as each step can."""
+        """End all hosts and remove every trace of the testbed, as far as each step can."""
         with ExitStack() as steps:
             steps.callback(network.release, self._claim)
             steps.callback(disk.wipe, self.directory)
@@ -178,7 +180,7 @@ class Bed:
 
 
 def clear_stale() -> None:
-    """Take down the beds whose owner is dead (killed before it could do so itself)."""
+    """Take down the testbeds whose owner is dead (killed before it could do so itself)."""
     with network.lock():
         for claim in network.claims():
             if not claim.owned:
@@ -186,7 +188,7 @@ def clear_stale() -> None:
 
 
 def _clear(claim: network.Claim) -> None:
-    # A host's `unshare` has the bed's directory, a random name, on its command line.
+    # A host's `unshare` has the testbed's directory, a random name, on its command line.
     hosts = [
         process
         for process in proc.scan()
@@ -197,6 +199,6 @@ def _clear(claim: network.Claim) -> None:
             proc.signal_process(pid1, signal.SIGKILL)
     for host in hosts:
         if not proc.wait_gone(host, PATIENCE):
-            raise BedError(f"pid {host.pid} of the dead bed {claim.bridge} does not end")
+            raise TestbedError(f"pid {host.pid} of the dead testbed {claim.bridge} does not end")
     disk.wipe(claim.directory)
     network.release(claim)

@@ -1,4 +1,4 @@
-"""The bed of four hosts: what it promises to the tests that stand on it."""
+"""The testbed of four hosts: what it promises to the tests that stand on it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.beds import BedError, faults, network, proc, sockets
-from tests.beds.frozen import FreezableDisk
-from tests.beds.host import Host
-from tests.beds.namespaces import Bed, clear_stale
-from tests.beds.watch import Watch
-from tests.conftest import REPOSITORY, require_bed
+from tests.conftest import REPOSITORY, require_testbed
 from tests.patience import PATIENCE
+from tests.testbed import TestbedError, faults, network, proc, sockets
+from tests.testbed.frozen import FreezableDisk
+from tests.testbed.host import Host
+from tests.testbed.namespaces import Testbed, clear_stale
+from tests.testbed.watch import Watch
 
-pytestmark = pytest.mark.bed
+pytestmark = pytest.mark.testbed
 
 
 class Ssh:
@@ -57,9 +57,9 @@ class Ssh:
 
 
 @pytest.fixture
-def ssh(bed: Bed, tfmux_home: Path) -> Ssh:
-    """An OpenSSH client that may log in to all hosts of the bed."""
-    bed.give_access(tfmux_home)
+def ssh(testbed: Testbed, tfmux_home: Path) -> Ssh:
+    """An OpenSSH client that may log in to all hosts of the testbed."""
+    testbed.give_access(tfmux_home)
     return Ssh(tfmux_home)
 
 
@@ -71,9 +71,9 @@ def until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -
         time.sleep(0.01)
 
 
-def end_all(bed: Bed) -> None:
+def end_all(testbed: Testbed) -> None:
     """Kill everything but the hosts' sshd, and see it gone."""
-    for host in bed:
+    for host in testbed:
         for process in host.leftovers():
             proc.signal_process(process, signal.SIGKILL)
             assert proc.wait_gone(process, 10)
@@ -88,38 +88,38 @@ def banner(host: Host, other: str, port: int = 22) -> subprocess.CompletedProces
 # --- machines ---------------------------------------------------------------------------------
 
 
-def test_each_host_is_a_machine_of_its_own(bed: Bed, ssh: Ssh) -> None:
+def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
     """Names, accounts, homes and process tables are each host's own."""
-    for host in bed:
+    for host in testbed:
         words = ssh(host, "hostname; id -un; pwd; cat /proc/1/comm; ls /proc | grep -c '^[0-9]'")
         *known, processes = words.split()
         assert known == [host.name, host.account.name, host.account.home, "sshd"]
         assert int(processes) < 12
-    assert [host.account.uid == 0 for host in bed] == [True, True, False, False]
+    assert [host.account.uid == 0 for host in testbed] == [True, True, False, False]
 
 
-def test_hosts_know_and_reach_each_other_by_name(bed: Bed) -> None:
+def test_hosts_know_and_reach_each_other_by_name(testbed: Testbed) -> None:
     """Each host connects to each other one's sshd by name, whoever asks."""
-    for host in bed:
-        for other in bed:
+    for host in testbed:
+        for other in testbed:
             assert banner(host, other.name).stdout == b"SSH-", (host.name, other.name)
 
 
-def test_host_python_has_tensorflow_and_nothing_of_tfmux(bed: Bed) -> None:
+def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> None:
     """TensorFlow works on a host; the project and what only the launcher needs are not there."""
     ours = ("launcher", "tui", "trainer", "textual", "asyncssh", "pydantic", "pytest")
     look = f"import importlib.util as u; print([name for name in {ours} if u.find_spec(name)])"
-    for host in bed:
+    for host in testbed:
         assert host.run([host.python, "-c", look]).stdout == b"[]\n"
         assert host.run(["test", "-e", str(REPOSITORY)], check=False).returncode == 1
         assert host.run(["ls", "-A", "/tmp"]).stdout == b""
     add = "import tensorflow as tf; print(int(tf.reduce_sum([1, 2])))"
-    assert bed["tf4"].run([bed["tf4"].python, "-c", add]).stdout == b"3\n"
+    assert testbed["tf4"].run([testbed["tf4"].python, "-c", add]).stdout == b"3\n"
 
 
-async def test_hosts_tables_of_a_cluster_file_log_in(bed: Bed) -> None:
+async def test_hosts_tables_of_a_cluster_file_log_in(testbed: Testbed) -> None:
     """What `hosts_toml` says is enough for asyncssh, with host keys checked."""
-    tables = tomllib.loads(bed.hosts_toml())["hosts"]
+    tables = tomllib.loads(testbed.hosts_toml())["hosts"]
     for name, table in tables.items():
         user, _, place = table["ssh"].partition("@")
         address, _, port = place.partition(":")
@@ -136,9 +136,9 @@ async def test_hosts_tables_of_a_cluster_file_log_in(bed: Bed) -> None:
     assert list(tables) == ["tf1", "tf2", "tf3", "tf4"]
 
 
-def test_disks_are_private_and_outlive_a_crash(bed: Bed) -> None:
+def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:
     """A file is on one host alone; after a crash the home is as it was and `/tmp` empty."""
-    host, other = bed["tf3"], bed["tf4"]
+    host, other = testbed["tf3"], testbed["tf4"]
     for path in ("/tmp/there", "/home/tfuser/deep/there"):
         host.write(path, "here\n")
         assert not os.path.exists(path)
@@ -152,18 +152,18 @@ def test_disks_are_private_and_outlive_a_crash(bed: Bed) -> None:
         host.read("/tmp/there")
 
 
-def test_user_cannot_write_outside_of_home(bed: Bed) -> None:
+def test_user_cannot_write_outside_of_home(testbed: Testbed) -> None:
     """The ordinary user meets real permissions: others' homes, the system, root's files."""
     for path in ("/home/root/x", "/usr/x", "/opt/tf/x", "/etc/x"):
-        assert bed["tf3"].run(["touch", path], check=False).returncode == 1, path
+        assert testbed["tf3"].run(["touch", path], check=False).returncode == 1, path
 
 
 # --- the cable --------------------------------------------------------------------------------
 
 
-def test_pulled_cable_is_silent_and_a_healed_one_goes_on(bed: Bed, ssh: Ssh) -> None:
+def test_pulled_cable_is_silent_and_a_healed_one_goes_on(testbed: Testbed, ssh: Ssh) -> None:
     """A session says nothing while the cable is out, does not end, and loses no byte."""
-    host = bed["tf2"]
+    host = testbed["tf2"]
     with ssh.session(host, "cat") as client:
         assert client.stdin is not None and client.stdout is not None
         client.stdin.write(b"one\n")
@@ -176,9 +176,11 @@ def test_pulled_cable_is_silent_and_a_healed_one_goes_on(bed: Bed, ssh: Ssh) -> 
         assert client.stdout.readline() == b"two\n"
 
 
-def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(bed: Bed, ssh: Ssh) -> None:
+def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
+    testbed: Testbed, ssh: Ssh
+) -> None:
     """A crashed host's processes are gone and its peers are not told; it boots again."""
-    host = bed["tf1"]
+    host = testbed["tf1"]
     with ssh.session(host, "setsid sleep 1000 & cat") as client:
         assert client.stdin is not None and client.stdout is not None
         client.stdin.write(b"one\n")
@@ -188,21 +190,21 @@ def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(bed: Bed,
         host.crash()
         assert all(proc.look(process.pid) is None for process in before)
         assert client.poll() is None
-    assert bed["tf2"].up and not host.reachable(timeout=0.5)
+    assert testbed["tf2"].up and not host.reachable(timeout=0.5)
     host.boot()
     assert ssh(host, "hostname").strip() == host.name
     assert host.leftovers() == []
 
 
-def test_host_whose_pid_1_was_killed_has_crashed(bed: Bed) -> None:
+def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
     """Without its sshd a host is down with all its processes, and can be booted."""
-    host = bed["tf3"]
+    host = testbed["tf3"]
     host.run(["sh", "-c", "exec sleep 1000 >/dev/null 2>&1 &"])
     first, other = host.processes()
     assert first.pid == host.pid and proc.signal_process(first, signal.SIGKILL)
     until(lambda: not host.up, "the host is down")
     assert proc.look(other.pid) is None
-    with pytest.raises(BedError, match="tf3 is down"):
+    with pytest.raises(TestbedError, match="tf3 is down"):
         host.processes()
     host.boot()
     assert host.reachable() and host.leftovers() == []
@@ -211,28 +213,29 @@ def test_host_whose_pid_1_was_killed_has_crashed(bed: Bed) -> None:
 # --- looking ----------------------------------------------------------------------------------
 
 
-def test_scan_finds_what_hides(bed: Bed, ssh: Ssh) -> None:
+def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
     """A daemon in its own session is found with its tag, and no other host's is."""
-    for host in (bed["tf1"], bed["tf3"]):
+    for host in (testbed["tf1"], testbed["tf3"]):
         tag = f"TFMUX_TASK='run/{host.name}:0/1;'"
         ssh(host, f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
     alone = [("sleep", "1000")] * 2
     until(
-        lambda: [each.argv for host in bed for each in host.leftovers()] == alone, "the shells end"
+        lambda: [each.argv for host in testbed for each in host.leftovers()] == alone,
+        "the shells end",
     )
-    (found,) = bed["tf3"].leftovers()
+    (found,) = testbed["tf3"].leftovers()
     assert found.tag == "run/tf3:0/1;"
     assert found.argv == ("sleep", "1000")
-    assert (found.ppid, found.uid) == (bed["tf3"].pid, bed["tf3"].account.uid)
+    assert (found.ppid, found.uid) == (testbed["tf3"].pid, testbed["tf3"].account.uid)
     assert found.inner != found.pid
-    assert bed["tf3"].read(f"/proc/{found.inner}/comm") == b"sleep\n"
+    assert testbed["tf3"].read(f"/proc/{found.inner}/comm") == b"sleep\n"
     assert found.started <= proc.now()
-    end_all(bed)
+    end_all(testbed)
 
 
-def test_a_process_can_be_frozen_and_killed_by_its_real_pid(bed: Bed) -> None:
+def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) -> None:
     """Signals reach exactly one process of one host."""
-    host = bed["tf4"]
+    host = testbed["tf4"]
     for seconds in ("1000", "1001"):
         host.run(["sh", "-c", f"exec sleep {seconds} >/dev/null 2>&1 &"])
     first, second = host.leftovers()
@@ -244,9 +247,9 @@ def test_a_process_can_be_frozen_and_killed_by_its_real_pid(bed: Bed) -> None:
     assert not proc.signal_process(first, signal.SIGKILL)
 
 
-def test_listeners_tell_port_and_owner(bed: Bed) -> None:
+def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
     """A listening port comes with the process that holds it; a host sees only its own."""
-    host = bed["tf2"]
+    host = testbed["tf2"]
     host.run(["sh", "-c", "exec python3 -m http.server 2222 -b 0.0.0.0 >/dev/null 2>&1 &"])
     until(lambda: 2222 in sockets.listening_ports(host.pid), "it listens")
     (server,) = host.leftovers()
@@ -254,12 +257,12 @@ def test_listeners_tell_port_and_owner(bed: Bed) -> None:
         22: (host.pid,),
         2222: (server.pid,),
     }
-    assert [each.port for each in bed["tf1"].listeners()] == [22]
+    assert [each.port for each in testbed["tf1"].listeners()] == [22]
 
 
-def test_watch_sees_the_order_of_things(bed: Bed) -> None:
+def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
     """What starts before a port listens, and what after, is told apart without any log."""
-    first, second = bed["tf1"], bed["tf2"]
+    first, second = testbed["tf1"], testbed["tf2"]
     with Watch(first, second) as watch:
         second.run(["sh", "-c", "TFMUX_TASK='r/early;' exec sleep 1000 >/dev/null 2>&1 &"])
         until(lambda: bool(watch.processes("early")), "the early one was seen")
@@ -273,28 +276,28 @@ def test_watch_sees_the_order_of_things(bed: Bed) -> None:
     assert watch.first_start("early") < watch.closed_until(first, 2222)
     assert watch.first_start("late") >= watch.closed_until(first, 2222)
     assert watch.processes("early", first) == []
-    end_all(bed)
+    end_all(testbed)
 
 
 # --- faults -----------------------------------------------------------------------------------
 
 
-def test_bashrc_and_login_shell_are_the_hosts_own(bed: Bed, ssh: Ssh) -> None:
+def test_bashrc_and_login_shell_are_the_hosts_own(testbed: Testbed, ssh: Ssh) -> None:
     """A command over SSH runs through the account's shell and what it sources."""
-    faults.bashrc(bed["tf1"], "echo noise; sleep 0.5")
+    faults.bashrc(testbed["tf1"], "echo noise; sleep 0.5")
     before = time.monotonic()
-    assert ssh(bed["tf1"], "echo $0").split() == ["noise", "bash"]
+    assert ssh(testbed["tf1"], "echo $0").split() == ["noise", "bash"]
     assert time.monotonic() - before >= 0.5
-    assert faults.has_shell(bed["tf3"], "/bin/dash")
-    faults.login_shell(bed["tf3"], "/bin/dash")
-    assert ssh(bed["tf3"], "echo $0").strip() == "dash"
-    assert not faults.has_shell(bed["tf3"], "/bin/no-such-shell")
+    assert faults.has_shell(testbed["tf3"], "/bin/dash")
+    faults.login_shell(testbed["tf3"], "/bin/dash")
+    assert ssh(testbed["tf3"], "echo $0").strip() == "dash"
+    assert not faults.has_shell(testbed["tf3"], "/bin/no-such-shell")
 
 
 @pytest.mark.parametrize("name", ["tf1", "tf3"])
-def test_home_can_be_full_or_read_only(bed: Bed, ssh: Ssh, name: str) -> None:
+def test_home_can_be_full_or_read_only(testbed: Testbed, ssh: Ssh, name: str) -> None:
     """Nothing can be written to the home, keys are still read, `/tmp` works."""
-    host = bed[name]
+    host = testbed[name]
     faults.full_home(host)
     assert "No space left" in ssh.run(host, "echo x > new; echo y > ~/other").stderr
     host.crash()
@@ -305,30 +308,30 @@ def test_home_can_be_full_or_read_only(bed: Bed, ssh: Ssh, name: str) -> None:
     assert ssh(host, "cat new; echo z > /tmp/z; cat /tmp/z").split() == ["x", "z"]
 
 
-def test_homes_can_be_one_share(bed: Bed, ssh: Ssh) -> None:
+def test_homes_can_be_one_share(testbed: Testbed, ssh: Ssh) -> None:
     """What one host writes to the home the other finds in its own; `/tmp` is not shared."""
-    faults.share_home(bed["tf3"], bed["tf4"])
-    ssh(bed["tf3"], "echo x > new; echo x > /tmp/new")
-    assert ssh(bed["tf4"], "cat new; ls /tmp; hostname").split() == ["x", "tf4"]
+    faults.share_home(testbed["tf3"], testbed["tf4"])
+    ssh(testbed["tf3"], "echo x > new; echo x > /tmp/new")
+    assert ssh(testbed["tf4"], "cat new; ls /tmp; hostname").split() == ["x", "tf4"]
 
 
-def test_changed_host_key_is_noticed(bed: Bed, ssh: Ssh) -> None:
+def test_changed_host_key_is_noticed(testbed: Testbed, ssh: Ssh) -> None:
     """A client that knew the host refuses it after its key has changed."""
-    faults.new_host_key(bed["tf2"])
-    done = ssh.run(bed["tf2"], "true")
+    faults.new_host_key(testbed["tf2"])
+    done = ssh.run(testbed["tf2"], "true")
     assert done.returncode == 255
     assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
 
 
-def test_refused_key_is_told_as_that(bed: Bed, ssh: Ssh) -> None:
+def test_refused_key_is_told_as_that(testbed: Testbed, ssh: Ssh) -> None:
     """Without its line in authorized_keys the client's key is no good."""
-    faults.refuse_keys(bed["tf3"])
-    assert "Permission denied (publickey)" in ssh.run(bed["tf3"], "true").stderr
+    faults.refuse_keys(testbed["tf3"])
+    assert "Permission denied (publickey)" in ssh.run(testbed["tf3"], "true").stderr
 
 
-def test_frozen_sshd_accepts_and_says_nothing(bed: Bed, ssh: Ssh) -> None:
+def test_frozen_sshd_accepts_and_says_nothing(testbed: Testbed, ssh: Ssh) -> None:
     """TCP connects to a frozen sshd, no banner comes, and it goes on when thawed."""
-    host = bed["tf1"]
+    host = testbed["tf1"]
     faults.freeze_sshd(host)
     assert host.reachable()
     done = ssh.run(host, "true", "-o", "ConnectTimeout=1")
@@ -337,9 +340,9 @@ def test_frozen_sshd_accepts_and_says_nothing(bed: Bed, ssh: Ssh) -> None:
     assert ssh(host, "hostname").strip() == host.name
 
 
-def test_killed_session_breaks_one_connection_only(bed: Bed, ssh: Ssh) -> None:
+def test_killed_session_breaks_one_connection_only(testbed: Testbed, ssh: Ssh) -> None:
     """The client of a killed session ends with an error; the host takes the next login."""
-    host = bed["tf2"]
+    host = testbed["tf2"]
     with ssh.session(host, "echo ready; cat") as client:
         assert client.stdout is not None
         assert client.stdout.readline() == b"ready\n"
@@ -348,9 +351,9 @@ def test_killed_session_breaks_one_connection_only(bed: Bed, ssh: Ssh) -> None:
     assert ssh(host, "hostname").strip() == host.name
 
 
-def test_dropped_port_is_neither_open_nor_refused(bed: Bed) -> None:
+def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
     """Packets to a dropped port vanish, from everywhere or from one address, until opened."""
-    host, near, far = bed["tf1"], bed["tf2"], bed["tf3"]
+    host, near, far = testbed["tf1"], testbed["tf2"], testbed["tf3"]
     faults.drop_port(host, 22, near.address)
     assert banner(near, "tf1").returncode == 124  # timeout's own status: no answer at all
     assert banner(far, "tf1").stdout == b"SSH-"
@@ -363,11 +366,11 @@ def test_dropped_port_is_neither_open_nor_refused(bed: Bed) -> None:
 
 
 @pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
-def test_clock_can_be_wrong_by_an_hour(bed: Bed, ssh: Ssh) -> None:
+def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
     """All programs of one host see another wall clock, and only that host's do."""
-    faults.shift_clock(bed["tf4"], -3600)
+    faults.shift_clock(testbed["tf4"], -3600)
     script = "import time, datetime; print(time.time(), datetime.datetime.now().timestamp())"
-    for host, offset in ((bed["tf3"], 0), (bed["tf4"], -3600)):
+    for host, offset in ((testbed["tf3"], 0), (testbed["tf4"], -3600)):
         times = ssh(host, f"date +%s; {host.python} -IS -c '{script}'").split()
         assert all(abs(float(each) - time.time() - offset) < 60 for each in times), host.name
 
@@ -377,27 +380,27 @@ def test_clock_can_be_wrong_by_an_hour(bed: Bed, ssh: Ssh) -> None:
 _SPACES = ("net", "pid", "mnt", "uts")
 _INNER = """
 import time, pytest
-from tests.test_beds import show
+from tests.test_testbed import show
 
-@pytest.mark.bed
-def test_inner(bed):
-    bed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
-    print("BED", *show(bed), flush=True)
+@pytest.mark.testbed
+def test_inner(testbed):
+    testbed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
+    print("TESTBED", *show(testbed), flush=True)
     END
 """
 
 
-def show(bed: Bed) -> list[str]:
-    """Return what `traces` needs to find a bed: the time, bridge, directory and namespaces."""
+def show(testbed: Testbed) -> list[str]:
+    """Return what `traces` needs to find a testbed: the time, bridge, directory and namespaces."""
     spaces = [
-        str(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino) for host in bed for kind in _SPACES
+        str(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino) for host in testbed for kind in _SPACES
     ]
-    return [str(proc.now()), bed.bridge, str(bed.directory), *spaces]
+    return [str(proc.now()), testbed.bridge, str(testbed.directory), *spaces]
 
 
 @contextmanager
 def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run a test with a bed of its own in another pytest, up to the line that shows the bed."""
+    """Run a test with a testbed of its own in another pytest, up to the line that shows it."""
     (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
     argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
     argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
@@ -414,23 +417,23 @@ def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], lis
         try:
             for line in child.stdout:
                 output.append(line)
-                if "BED " in line:
+                if "TESTBED " in line:
                     break
             else:
                 pytest.fail("".join(output))
-            yield child, line[line.index("BED ") :].split()[1:]
+            yield child, line[line.index("TESTBED ") :].split()[1:]
         finally:
             child.kill()
 
 
 def rest(child: subprocess.Popen[str]) -> str:
-    """Return what the inner pytest said after it had shown its bed."""
+    """Return what the inner pytest said after it had shown its testbed."""
     assert child.stdout is not None
     return child.stdout.read()
 
 
 def traces(shown: list[str]) -> list[str]:
-    """Return all that is left of a bed.
+    """Return all that is left of a testbed.
 
     A later one, of another test run, may be given the same bridge and namespace numbers.
     """
@@ -453,17 +456,17 @@ def traces(shown: list[str]) -> list[str]:
     return left
 
 
-@pytest.mark.usefixtures("bed_possible")
+@pytest.mark.usefixtures("testbed_possible")
 def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
-    """A test that fails takes its bed down like one that passes."""
+    """A test that fails takes its testbed down like one that passes."""
     with inner(tmp_path, "assert False") as (child, shown):
         assert child.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED, rest(child)
         assert traces(shown) == []
 
 
-@pytest.mark.usefixtures("bed_possible")
+@pytest.mark.usefixtures("testbed_possible")
 def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a test takes the bed down too."""
+    """Ctrl-C in the middle of a test takes the testbed down too."""
     with inner(tmp_path, "time.sleep(1000)") as (child, shown):
         assert len(traces(shown)) > 5
         child.send_signal(signal.SIGINT)
@@ -471,11 +474,11 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
         assert traces(shown) == []
 
 
-@pytest.mark.usefixtures("bed_possible")
-def test_bed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
-    tmp_path: Path, bed: Bed
+@pytest.mark.usefixtures("testbed_possible")
+def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
+    tmp_path: Path, testbed: Testbed
 ) -> None:
-    """What a SIGKILLed run left is taken down by the next; a bed in use is not touched."""
+    """What a SIGKILLed run left is taken down by the next; a testbed in use is not touched."""
     with inner(tmp_path, "time.sleep(1000)") as (child, shown):
         clear_stale()
         assert child.poll() is None
@@ -484,13 +487,13 @@ def test_bed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
         child.wait(PATIENCE)
         clear_stale()
         assert traces(shown) == []
-    assert all(host.reachable() for host in bed)
+    assert all(host.reachable() for host in testbed)
 
 
-@pytest.mark.usefixtures("bed_possible")
-def test_beds_stand_side_by_side() -> None:
-    """A second bed has other addresses; its hosts do not see the first one's; both end."""
-    with Bed() as one, Bed() as other:
+@pytest.mark.usefixtures("testbed_possible")
+def test_testbeds_stand_side_by_side() -> None:
+    """A second testbed has other addresses; its hosts do not see the first one's; both end."""
+    with Testbed() as one, Testbed() as other:
         shown = [show(one), show(other)]
         assert {host.address for host in one}.isdisjoint(host.address for host in other)
         assert all(host.reachable() for host in [*one, *other])
@@ -499,18 +502,20 @@ def test_beds_stand_side_by_side() -> None:
     assert [traces(each) for each in shown] == [[], []]
 
 
-def test_missing_bed_is_a_skip_here_and_a_failure_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_testbed_is_a_skip_here_and_a_failure_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A developer without root sees why it is skipped; a CI run must not pass without it."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="needs root"):
-        require_bed()
+        require_testbed()
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="needs root"):
-        require_bed()
+        require_testbed()
 
 
-def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, bed_possible: None) -> None:
+def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, testbed_possible: None) -> None:
     """A write hangs while the file system is frozen, and goes on when it is thawed."""
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
         written = threading.Event()

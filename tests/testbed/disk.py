@@ -1,4 +1,4 @@
-"""The disk of a bed's host: a directory tree that becomes the root of its mount namespace.
+"""The disk of a testbed's host: a directory tree that becomes the root of its mount namespace.
 
 Nothing of the machine shows on it but the system's programs (read-only), a Python of its own
 and the test data. The repository, the runner's home and `/tmp` are not there at all, so
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from tests.beds import BedError
+from tests.testbed import TestbedError
 
 ENVIRONMENT = "/opt/tf"
 PYTHON = f"{ENVIRONMENT}/bin/python"
@@ -182,7 +182,7 @@ def wipe(root: Path) -> None:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         place = line.split()[4].encode().decode("unicode_escape")  # a blank is "\\040" there
         if Path(place).is_relative_to(root):
-            raise BedError(f"{place} is a mount point; {root} is left as it is")
+            raise TestbedError(f"{place} is a mount point; {root} is left as it is")
     shutil.rmtree(root)
 
 
@@ -212,7 +212,7 @@ def _entries(*names: str) -> frozenset[str]:
 def _site_packages() -> Path:
     spec = importlib.util.find_spec("tensorflow")
     if spec is None or spec.origin is None:
-        raise BedError("TensorFlow is not installed beside the tests")
+        raise TestbedError("TensorFlow is not installed beside the tests")
     return Path(spec.origin).parent.parent
 
 

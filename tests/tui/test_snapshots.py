@@ -1,7 +1,7 @@
-"""Every screen as it looks: compared with a picture of it that a person has looked at.
+"""Every screen as it looks: compared with a snapshot of it that a person has looked at.
 
-The clock stands still and nothing blinks, so that the same picture comes out on any machine.
-After a wanted change: `pytest tests/tui/test_pictures.py --snapshot-update`, and look at them.
+The clock stands still and nothing blinks, so that the same snapshot comes out on any machine.
+After a wanted change: `pytest tests/tui/test_snapshots.py --snapshot-update`, and look at them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cluster on the bed and on this machine, with strangers beside it that nobody may touch."""
+"""A cluster on the testbed and on this machine, with bystanders beside it that nobody may touch."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from typing import Any, Self
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests import command
-from tests.beds import proc
-from tests.beds.host import Host
-from tests.beds.namespaces import Bed
-from tests.beds.proc import Process
 from tests.command import Up
 from tests.faults import tasks
 from tests.faults.tasks import Ledger
 from tests.launcher.agent_client import wait_until
 from tests.patience import SOON
+from tests.testbed import proc
+from tests.testbed.host import Host
+from tests.testbed.namespaces import Testbed
+from tests.testbed.proc import Process
 
-STRANGERS = (
+BYSTANDERS = (
     "exec sleep 4001",
     "TFMUX_TASK='somebody-20260101-000000-abcd/worker:1/1;' exec sleep 4002",
     "TFMUX_NOTE='TFMUX_TASK=x/worker:1/1;' exec sleep 4003",
 )
 
 
-class Scene:
-    """Some hosts of a bed, and this machine when `here` is set.
+class FaultScenario:
+    """Some hosts of a testbed, and this machine when `here` is set.
 
     `file` places tasks as `{"ps": ["tf1"], "worker": ["tf3", "here"]}`; each gets a port of its
-    own. Tests that run at the same time have other beds, and so other ports of this machine.
+    own. Tests that run at the same time have other testbeds, and so other ports of this machine.
     """
 
-    def __init__(self, bed: Bed, folder: Path) -> None:
-        self.bed = bed
+    def __init__(self, testbed: Testbed, folder: Path) -> None:
+        self.testbed = testbed
         self.folder = folder
-        self.strangers: dict[str, list[Process]] = {}
-        self._port = 3000 + 100 * bed.number
+        self.bystanders: dict[str, list[Process]] = {}
+        self._port = 3000 + 100 * testbed.number
         self._files = 0
 
     def __enter__(self) -> Self:
-        for host in self.bed:
-            self._invite_strangers(host)
+        for host in self.testbed:
+            self._start_bystanders(host)
         return self
 
     def __exit__(
@@ -56,18 +56,18 @@ class Scene:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Strangers must have survived whatever the test did; they go last."""
-        for host in self.bed:
+        """Bystanders must have survived whatever the test did; they go last."""
+        for host in self.testbed:
             host.heal()
-        found = {name: [proc.look(p.pid) for p in them] for name, them in self.strangers.items()}
-        for strangers in self.strangers.values():
-            for stranger in strangers:
-                proc.signal_process(stranger, signal.SIGKILL)
+        found = {name: [proc.look(p.pid) for p in them] for name, them in self.bystanders.items()}
+        for bystanders in self.bystanders.values():
+            for bystander in bystanders:
+                proc.signal_process(bystander, signal.SIGKILL)
         if error is None:
             for name, now_there in found.items():
-                for before, now in zip(self.strangers[name], now_there, strict=True):
+                for before, now in zip(self.bystanders[name], now_there, strict=True):
                     assert now is not None and now.alive and now.started == before.started, (
-                        f"a stranger on {name} was killed: {before.argv} {before.tag}"
+                        f"a bystander on {name} was killed: {before.argv} {before.tag}"
                     )
 
     def file(
@@ -83,7 +83,7 @@ class Scene:
         """Writes a cluster file: where the tasks go, how the jobs misbehave, more settings."""
         self._files += 1
         used = {host for hosts in places.values() for host in hosts}
-        lines = [f'name = "scene{self._files}"', self.hosts_toml(used)]
+        lines = [f'name = "scenario{self._files}"', self.hosts_toml(used)]
         for job, hosts in places.items():
             addresses = [f"{'localhost' if h == 'here' else h}:{self._next_port()}" for h in hosts]
             lines += [f"[jobs.{job}]", f"tasks = {json.dumps(addresses)}"]
@@ -95,24 +95,28 @@ class Scene:
         if "workdir" not in run:
             lines.append('workdir = ""')
         lines += [run, extra]
-        return command.write(self.folder, "\n".join(lines) + "\n", f"scene{self._files}.toml")
+        return command.write(self.folder, "\n".join(lines) + "\n", f"scenario{self._files}.toml")
 
     def hosts_toml(self, used: Iterable[str]) -> str:
         """The `[hosts.*]` tables of those that are used."""
-        tables = self.bed.hosts_toml().split("[hosts.")
+        tables = self.testbed.hosts_toml().split("[hosts.")
         found = [f"[hosts.{t}" for t in tables if t.split("]")[0] in used]
         if "here" in used:
-            found.append(f'[hosts.localhost]\naddress = "{self.bed.address}"\n')
+            found.append(f'[hosts.localhost]\naddress = "{self.testbed.address}"\n')
         return "".join(found)
 
     # --- looking ------------------------------------------------------------------------------
 
     def left(self, run_id: str = "") -> list[Process]:
-        """What lives on the hosts beside sshd and the strangers, and what of the run lives
+        """What lives on the hosts beside sshd and the bystanders, and what of the run lives
         here."""
-        strangers = {p.pid for them in self.strangers.values() for p in them}
+        bystanders = {p.pid for them in self.bystanders.values() for p in them}
         there = [
-            p for host in self.bed if host.up for p in host.leftovers() if p.pid not in strangers
+            p
+            for host in self.testbed
+            if host.up
+            for p in host.leftovers()
+            if p.pid not in bystanders
         ]
         return there + (self.here(run_id) if run_id else [])
 
@@ -127,7 +131,7 @@ class Scene:
         ]
 
     def wait_dead(self, run_id: str = "", timeout: float = SOON) -> None:
-        """Waits until nothing is left but the strangers."""
+        """Waits until nothing is left but the bystanders."""
         try:
             wait_until(lambda: not self.left(run_id), "nothing is left", timeout)
         except AssertionError as error:
@@ -136,18 +140,18 @@ class Scene:
 
     def of(self, host: str, task: str) -> list[Process]:
         """The living processes of a task on a host by their tag."""
-        strangers = {p.pid for p in self.strangers.get(host, ())}
+        bystanders = {p.pid for p in self.bystanders.get(host, ())}
         return [
             p
-            for p in self.bed[host].leftovers()
-            if f"/{task}/" in (p.tag or "") and p.pid not in strangers
+            for p in self.testbed[host].leftovers()
+            if f"/{task}/" in (p.tag or "") and p.pid not in bystanders
         ]
 
     def agents(self, host: str) -> tuple[Process, Process]:
         """The watchdog and the agent of the only run on a host."""
         tagged = {
             p.pid: p
-            for p in self.bed[host].leftovers()
+            for p in self.testbed[host].leftovers()
             if "TFMUX_AGENT" in p.environ and "TFMUX_TASK" not in p.environ
         }
         (agent,) = [p for p in tagged.values() if p.session != p.pid and p.session == p.ppid]
@@ -155,7 +159,7 @@ class Scene:
 
     def ledger_folder(self, host: str) -> Path:
         """Where the tasks of a host keep their ledgers, as this machine sees it."""
-        return Path("/tmp/ledger") if host == "here" else self.bed[host].disk / "tmp/ledger"
+        return Path("/tmp/ledger") if host == "here" else self.testbed[host].disk / "tmp/ledger"
 
     def check_logs(
         self, run_id: str, *, whole: bool = True, pace: float = 0.01, worst: bool = False
@@ -207,16 +211,16 @@ class Scene:
         self._port += 1
         return self._port
 
-    def _invite_strangers(self, host: Host) -> None:
-        for words in STRANGERS:
+    def _start_bystanders(self, host: Host) -> None:
+        for words in BYSTANDERS:
             host.run(["sh", "-c", f"{words} </dev/null >/dev/null 2>&1 &"])
-        last = [str(4001 + number) for number in range(len(STRANGERS))]
+        last = [str(4001 + number) for number in range(len(BYSTANDERS))]
 
         def there() -> list[Process]:
             return [p for p in host.leftovers() if p.argv[:1] == ("sleep",) and p.argv[1] in last]
 
-        wait_until(lambda: len(there()) == len(STRANGERS), f"strangers live on {host.name}")
-        self.strangers[host.name] = there()
+        wait_until(lambda: len(there()) == len(BYSTANDERS), f"bystanders live on {host.name}")
+        self.bystanders[host.name] = there()
 
 
 def ready(up: Up, *names: str) -> None:

@@ -1,4 +1,4 @@
-"""One host of the namespace bed: OpenSSH as PID 1 of its own network, mounts and processes."""
+"""One host of the namespace testbed: OpenSSH as PID 1 of its own network, mounts and processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.beds import BedError, disk, keys, network, proc, sockets
-from tests.beds.disk import Account
-from tests.beds.proc import Process
-from tests.beds.sockets import Listener
 from tests.patience import PATIENCE
+from tests.testbed import TestbedError, disk, keys, network, proc, sockets
+from tests.testbed.disk import Account
+from tests.testbed.proc import Process
+from tests.testbed.sockets import Listener
 
 UNSHARE = "unshare --mount --uts --net --pid --fork --kill-child".split()
 SSHD_CONFIG = """\
@@ -68,10 +68,10 @@ class Host:
         """The id of the host's PID 1.
 
         Raises:
-            BedError: the host is down.
+            TestbedError: the host is down.
         """
         if self._pid is None or not self.up:
-            raise BedError(f"{self.name} is down: {self._last_words()}")
+            raise TestbedError(f"{self.name} is down: {self._last_words()}")
         return self._pid
 
     @property
@@ -121,7 +121,7 @@ class Host:
         assert shell is not None and shell.stdin is not None and shell.stdout is not None
         with shell.stdin, shell.stdout:
             if shell.stdout.readline() != b"mounted\n":
-                raise BedError(f"{self.name} did not boot: {self._last_words()}")
+                raise TestbedError(f"{self.name} did not boot: {self._last_words()}")
             (pid1,) = proc.children(shell.pid)
             self._pid = pid1.pid
             network.connect(self._claim, self._index, self._pid)
@@ -129,17 +129,17 @@ class Host:
         deadline = time.monotonic() + PATIENCE
         while self.port not in sockets.listening_ports(self.pid):
             if time.monotonic() > deadline:
-                raise BedError(f"sshd of {self.name} does not listen: {self._last_words()}")
+                raise TestbedError(f"sshd of {self.name} does not listen: {self._last_words()}")
             time.sleep(0.002)
 
     def boot(self) -> None:
         """Start a host that is down; its disk is as the crash left it, but for `/tmp`.
 
         Raises:
-            BedError: the host is up.
+            TestbedError: the host is up.
         """
         if self.up:
-            raise BedError(f"{self.name} is up already")
+            raise TestbedError(f"{self.name} is up already")
         self.kill()
         shutil.rmtree(self.disk / "tmp")
         (self.disk / "tmp").mkdir()
@@ -208,7 +208,7 @@ class Host:
         """Run a command on the host without SSH, as its account or (`as_user=False`) as root.
 
         Raises:
-            BedError: it ended with another status than 0 and `check` is set.
+            TestbedError: it ended with another status than 0 and `check` is set.
         """
         account = self.account if as_user else disk.ROOT
         environ = {
@@ -228,7 +228,7 @@ class Host:
         )
         if check and done.returncode:
             text = (done.stdout + done.stderr).decode(errors="replace").strip()
-            raise BedError(f"{self.name}: {shlex.join(argv)}: {done.returncode}: {text}")
+            raise TestbedError(f"{self.name}: {shlex.join(argv)}: {done.returncode}: {text}")
         return done
 
     def read(self, path: str) -> bytes:

@@ -1,7 +1,7 @@
 """Finds processes of runs that a test left behind, without ever taking somebody else's for them.
 
 A process belongs to these tests when it carries the session's mark, which everything started on
-this machine inherits, or when it lives in a host of the test's own bed. Another test run, or a
+this machine inherits, or when it lives in a host of the test's own testbed. Another test run, or a
 person's own `tfmux`, is not looked at.
 """
 
@@ -13,9 +13,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 
-from tests.beds import proc
-from tests.beds.proc import Process
 from tests.patience import PATIENCE
+from tests.testbed import proc
+from tests.testbed.proc import Process
 
 MARK = "TFMUX_TEST_SESSION"
 SETTLE = PATIENCE

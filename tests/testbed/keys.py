@@ -1,4 +1,4 @@
-"""Keys, known hosts and client configuration, made anew for each bed."""
+"""Keys, known hosts and client configuration, made anew for each testbed."""
 
 from __future__ import annotations
 
