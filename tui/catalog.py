@@ -108,10 +108,9 @@ class Catalog:
 
     def demos(self) -> list[DemoEntry]:
         """All demos."""
-        if not self._demos:
-            for name in demos.names():
-                file = demos.find(name)
-                self._demos.append(DemoEntry(name, demos.about(file), file))
+        if not self._demos:  # assigned at once: a lookup that was cancelled may still be running
+            files = {name: demos.find(name) for name in demos.names()}
+            self._demos = [DemoEntry(name, demos.about(file), file) for name, file in files.items()]
         return self._demos
 
     def _cluster(self, path: Path, saved: bool) -> ClusterEntry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,8 +20,9 @@ from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
+from tui import demos
 from tui.app import TfmuxApp
-from tui.catalog import ClusterEntry
+from tui.catalog import Catalog, ClusterEntry
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import Asker
@@ -323,3 +325,22 @@ async def test_everything_fits_80_by_24() -> None:
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")
+
+
+def test_two_lookups_at_once_find_each_demo_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lookup that was cancelled goes on in its thread beside the next one."""
+    real, both = demos.about, threading.Barrier(2, timeout=60)
+
+    def slowly(file: Path) -> str:
+        if not both.broken and both.n_waiting < 2 and file.stem == demos.names()[0]:
+            both.wait()
+        return real(file)
+
+    monkeypatch.setattr(demos, "about", slowly)
+    found = Catalog()
+    threads = [threading.Thread(target=found.demos) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [entry.name for entry in found.demos()] == list(demos.names())

@@ -164,8 +164,8 @@ async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
             HostReceipt("tf2", unreachable_until=time.time() + 60),
         )
         run.end(Outcome.KILLED, 4, receipt=Receipt(hosts))
-        await shows(pilot, "pid 4121 (D)  python -m trainer")
-        await shows(pilot, "unreachable; its agent acts when the lease ends")
+        await shows(pilot, "tf1: pid 4121 (D) python -m trainer")
+        await shows(pilot, "unreachable; its agent acts by itself at")
         await pilot.pause(2)
         assert app.return_value is None
         await pilot.press("x")
@@ -201,7 +201,7 @@ async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: Scr
             failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail),
         )
         await shows(pilot, "nothing is left on any host")
-        await shows(pilot, "✓ confirmed after 0.2 s")
+        await shows(pilot, "none left, confirmed in 0.20 s")
         await shows(pilot, "Esc back to the logs   q leave")
         await pilot.press("end")
         await shows(pilot, "line 29 of a long story")

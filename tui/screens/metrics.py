@@ -78,8 +78,10 @@ class MetricsScreen(Screen[None]):
         )
 
     def on_mount(self) -> None:
-        self._draw()
         self.set_interval(1.0, self._draw)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._draw)  # curves are resampled to the width of their plots
 
     def action_smooth(self, by: int) -> None:
         """Another weight of the moving average."""
