@@ -372,10 +372,7 @@ class TfmuxApp(App[int]):
         if control is self._offered or self.screen.is_modal:
             return
         self._offered = control
-        why = (
-            "Its tasks go on until their hosts' leases end. A new launcher process takes the run "
-            "up where it was; nothing is restarted."
-        )
+        why = "The run goes on from where it is; nothing is restarted."
 
         def answered(yes: bool | None) -> None:
             if yes:
