@@ -165,6 +165,10 @@ def read_final(path: Path) -> Snapshot | None:
         return None  # reading the whole journal will say why
     with suppress(ValueError, RecursionError):
         record = json.loads(line)
-        if isinstance(record, dict) and record.get("event") == _FINAL:
+        if (
+            isinstance(record, dict)
+            and record.get("event") == _FINAL
+            and isinstance(record.get("launcher"), str)
+        ):
             return decode_snapshot(record.get("snapshot"))
     return None

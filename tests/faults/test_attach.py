@@ -58,7 +58,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
         PLACES,
         run='lease = 20\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails"},
-        env={"SECONDS": "6", "FAILURES": "1"},
+        env={"SECONDS": "20", "FAILURES": "1"},
     )
     done = subprocess.run(
         [sys.executable, "-c", DETACHING, str(file)],
