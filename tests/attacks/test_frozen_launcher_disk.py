@@ -53,10 +53,18 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FreezableD
         wait_until(lambda: not writers(frozen.mountpoint), "nobody writes there any more")
 
 
+def descriptors(process: Path) -> list[Path]:
+    """The descriptors of a process; none when it has ended."""
+    try:
+        return list((process / "fd").iterdir())
+    except OSError:
+        return []
+
+
 def writers(folder: Path) -> list[str]:
     """Processes that have a file below a folder open."""
     found = []
-    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+    for fd in (fd for process in Path("/proc").glob("[0-9]*") for fd in descriptors(process)):
         try:
             if os.readlink(fd).startswith(f"{folder}/"):
                 found.append(str(fd))
