@@ -60,6 +60,8 @@ class _Kill:
     began: float
     by_person: bool
     sent: bool = False
+    forced: bool = False
+    """Another launcher has taken the run over for it; each one begins the kill anew."""
 
 
 class RunClient:
@@ -462,11 +464,16 @@ class RunClient:
         if self._link is None:
             if self._unsupervised:
                 self._start_launcher()
-        elif self._told.state is RunPhase.KILLING:
+            return
+        if kill.forced:
+            return
+        if self._told.state is RunPhase.KILLING:
             deadline = self._told.kill_deadline or time.time()
-            if time.time() > deadline + _KILL_SECONDS and waited > _KILL_SECONDS:
-                self._start_launcher(force=True)
-        elif waited > _HEARD_SECONDS and not self._starting:
+            late = time.time() > deadline + _KILL_SECONDS and waited > _KILL_SECONDS
+        else:
+            late = waited > _HEARD_SECONDS and not self._starting
+        if late:
+            kill.forced = True
             self._start_launcher(force=True)
 
     def _start_launcher(self, *, force: bool = False) -> None:

@@ -6,12 +6,14 @@ import json
 import math
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +21,11 @@ from launcher.cluster.file import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.session import client as clients
 from launcher.session import snapshot_codec
 from launcher.session.client import RunClient
 from launcher.session.control import RunControl
+from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tests.command import write
 from tests.patience import PATIENCE
@@ -291,3 +295,41 @@ def test_only_what_differs_is_sent() -> None:
     assert not snapshot_codec.changes(before, replace(before))
     with pytest.raises(ValueError):
         snapshot_codec.apply(None, change)
+
+
+def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one that takes the run over begins the kill anew: a host that answers late would never
+    have its time."""
+    started: list[Silent] = []
+
+    class Silent(LauncherProcess):
+        """A launcher process that never says anything."""
+
+        def __init__(self) -> None:
+            self.link, self.theirs = socket.socketpair()
+            started.append(self)
+
+        def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
+            return self.link
+
+    monkeypatch.setattr(clients, "LauncherProcess", Silent)
+    monkeypatch.setattr(clients, "_KILL_SECONDS", 0.05)
+    folder = RunFolder(tmp_path / "seen-1")
+    folder.path.mkdir()
+    past = time.time() - 60
+    killing = Snapshot("seen-1", "seen", RunPhase.KILLING, (), (), past, kill_deadline=past)
+    here, there = socket.socketpair()
+    client = RunClient(folder, killing, here)
+    try:
+        client.kill_all()
+        wait(client, lambda _: started, "another launcher")
+        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
+        while time.monotonic() < end:
+            assert len(started) == 1
+            time.sleep(0.01)
+    finally:
+        client.close()
+        for link in (there, *(process.theirs for process in started)):
+            link.close()
