@@ -33,7 +33,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -51,6 +51,8 @@ _MOST_CLIENTS = 64
 _MOST_COMMANDS = 100
 """A second, of one client: more is no person's doing."""
 _SECONDS_BETWEEN = 1 / 30
+_MERGE_SECONDS = 0.005
+"""Changes that come together are sent together."""
 _SHARE = 10
 """Encoding takes at most a tenth of the launcher's time."""
 _BEHIND_BYTES = 256 * 1024
@@ -84,16 +86,24 @@ def socket_path(run_id: str) -> Path:
 class ControlSocket:
     """Serves the clients of one run. All of it belongs to the launcher's loop."""
 
-    def __init__(self, run_id: str, commands: Commands, prompts: PromptQueue) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        commands: Commands,
+        prompts: PromptQueue,
+        snapshot: Callable[[], Snapshot | None],
+    ) -> None:
+        """`snapshot` makes the state that is sent; None if it cannot be made."""
         self._run_id = run_id
+        self._snapshot = snapshot
         self._commands = commands
         self._prompts = prompts
         self._clients: dict[_Client, asyncio.Task[None]] = {}
-        self._newest: Snapshot | None = None
         self._sent: Snapshot | None = None
         """The state that clients have which are not behind."""
         self._due = False
-        self._pause = _SECONDS_BETWEEN
+        self._not_before = 0.0
+        """When the next state may be sent, by the loop's clock."""
         self._finished = False
         self._backlog: list[bytes] | None = []
         """Events until the first client has subscribed: those of the run's beginning."""
@@ -122,12 +132,12 @@ class ControlSocket:
         reader, writer = await asyncio.open_unix_connection(sock=link, limit=_LONGEST_COMMAND)
         self._begin(_Client(writer), reader)
 
-    def publish(self, snapshot: Snapshot) -> None:
+    def changed(self) -> None:
         """Sends what has changed, at most 30 times a second."""
-        self._newest = snapshot
-        if not self._due:
+        if not self._due and not self._finished:
             self._due = True
-            asyncio.get_running_loop().call_later(self._pause, self._send)
+            loop = asyncio.get_running_loop()
+            loop.call_at(max(loop.time() + _MERGE_SECONDS, self._not_before), self._send_changes)
 
     def record(self, event: dict[str, Any]) -> None:
         """Sends a public event to the clients that want it."""
@@ -148,10 +158,10 @@ class ControlSocket:
 
     async def finish(self, snapshot: Snapshot) -> None:
         """Sends the last state and says that nothing follows."""
-        self._newest, self._finished = snapshot, True
+        self._finished = True
         for client in self._clients:
             client.behind = True  # each gets the whole of it, whatever it has read
-        self._send()
+        self._send(snapshot)
         last = _line({"finished": True})
         clients = [client for client in self._clients if client.subscribed]
         for client in clients:
@@ -228,8 +238,7 @@ class ControlSocket:
         if client.events:
             for line in backlog:
                 client.send_event(line)
-        if self._newest is not None:
-            self.publish(self._newest)
+        self.changed()
         if client.responds and self._prompts.pending:
             self.send_prompts()
 
@@ -241,13 +250,22 @@ class ControlSocket:
 
     # --- state ----------------------------------------------------------------------------
 
-    def _send(self) -> None:
+    def _send_changes(self) -> None:
         self._due = False
-        if self._newest is None:
+        if self._finished or not any(client.subscribed for client in self._clients):
             return
-        began = time.monotonic()
-        before, self._sent = self._sent, self._newest
-        delta = snapshot_codec.changes(before, self._newest)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        if (snapshot := self._snapshot()) is not None:
+            self._send(snapshot)
+        took = loop.time() - began
+        self._not_before = began + max(_SECONDS_BETWEEN, _SHARE * took)
+        if any(client.behind for client in self._clients if client.subscribed):
+            self.changed()  # again when it may have read
+
+    def _send(self, snapshot: Snapshot) -> None:
+        before, self._sent = self._sent, snapshot
+        delta = snapshot_codec.changes(before, snapshot)
         line = _line({"changes": delta}) if delta else b""
         whole = b""
         for client in self._clients:
@@ -256,14 +274,11 @@ class ControlSocket:
             if client.unread > _BEHIND_BYTES:
                 client.behind = True
             elif client.behind:
-                whole = whole or _line({"changes": snapshot_codec.changes(None, self._newest)})
+                whole = whole or _line({"changes": snapshot_codec.changes(None, snapshot)})
                 client.writer.write(whole)
                 client.behind = False
             elif line:
                 client.writer.write(line)
-        self._pause = max(_SECONDS_BETWEEN, _SHARE * (time.monotonic() - began))
-        if any(client.behind for client in self._clients if client.subscribed):
-            self.publish(self._newest)  # again when it may have read
 
 
 class _Client:

@@ -48,7 +48,7 @@ _STATS = "stats of hosts"
 class Engine:
     """Runs one run from connecting to the receipt.
 
-    `publish` gets a new snapshot (at most 30 a second), `record` every event of the run as the
+    `publish` is called when there is a new snapshot, `record` every event of the run as the
     public JSON object; both are called on this loop and must only hand over.
     """
 
@@ -58,7 +58,7 @@ class Engine:
         run_id: str,
         logs: LogStore,
         *,
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[], None],
         record: Callable[[dict[str, Any]], None],
         writer: RunWriter | None = None,
         ask: PromptHandler | None = None,
@@ -97,16 +97,14 @@ class Engine:
         )
         self._publisher = Publisher(
             state=lambda: self._with_progress(self.run.snapshot()),
-            snapshot=self.snapshot,
             publish=publish,
             record=record,
-            failed=self.fail,
             earlier=earlier if past else None,
         )
         self._disk = DiskWatch(self.outputs, writer, self.feed)
         self._transfers = Transfers(self._publisher.changed)
-        self._forwarding = Forwarding(links, self.feed, self._publisher.soon)
-        self._stats = HostStats(links, self._publisher.soon)
+        self._forwarding = Forwarding(links, self.feed, publish)
+        self._stats = HostStats(links, publish)
         self._teardown = Teardown(
             self.run,
             logs,

@@ -48,12 +48,12 @@ class Launcher:
         self.logs = LogStore(folder.path, disk=self._disk)
         self._writer = RunWriter(folder, self._disk, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
-        self._socket = ControlSocket(folder.run_id, self, self._prompts)
+        self._socket = ControlSocket(folder.run_id, self, self._prompts, self._snapshot)
         self._engine = Engine(
             cluster,
             folder.run_id,
             self.logs,
-            publish=self._socket.publish,
+            publish=self._socket.changed,
             record=self._record,
             writer=self._writer,
             ask=self._prompts,
@@ -106,6 +106,13 @@ class Launcher:
             self._loop.call_soon_threadsafe(lambda: self.kill_all(by_person=False))
 
     # --- its loop -------------------------------------------------------------------------
+
+    def _snapshot(self) -> Snapshot | None:
+        try:
+            return self._engine.snapshot()
+        except Exception as error:
+            self._engine.fail("snapshot", error)
+            return None
 
     def _record(self, event: dict[str, Any]) -> None:
         self._socket.record(event)

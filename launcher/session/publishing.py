@@ -1,8 +1,7 @@
-"""Publishing of a run: snapshots for front ends, and its public events."""
+"""Publishing of a run: that it has changed, and its public events."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,52 +11,32 @@ from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.public_events import changes
 
-PUBLISH_SECONDS = 1 / 30
-
 
 class Publisher:
-    """Says what is different: public events at once, snapshots at most 30 times a second."""
+    """Says what is different: public events at once, that there is a new state to `publish`."""
 
     def __init__(
         self,
         *,
         state: Callable[[], Snapshot],
-        snapshot: Callable[[], Snapshot],
-        publish: Callable[[Snapshot], None],
+        publish: Callable[[], None],
         record: Callable[[dict[str, Any]], None],
-        failed: Callable[[str, BaseException], None],
         earlier: Snapshot | None,
     ) -> None:
-        """`state` is what public events tell, `snapshot` all that there is to see; `earlier` is
-        what public events have told under an earlier launcher."""
+        """`state` is what public events tell; `earlier` is what they have told under an earlier
+        launcher."""
         self._state = state
-        self._snapshot = snapshot
-        self._publish = publish
+        self.publish = publish
         self._record = record
-        self._failed = failed
         self.recorded = earlier
         """What the public events say."""
-        self._soon = False
 
     def changed(self) -> None:
-        """Records what is different now, and publishes it soon."""
+        """Records what is different now."""
         before, self.recorded = self.recorded, self._state()
         for record in changes(before, self.recorded, time.time()):
             self._record(record)
-        self.soon()
-
-    def soon(self) -> None:
-        """Publishes a snapshot soon."""
-        if not self._soon:
-            self._soon = True
-            asyncio.get_running_loop().call_later(PUBLISH_SECONDS, self._now)
-
-    def _now(self) -> None:
-        self._soon = False
-        try:
-            self._publish(self._snapshot())
-        except Exception as error:
-            self._failed("snapshot", error)
+        self.publish()
 
 
 def failed_snapshot(now: Snapshot, failure: str, receipts: tuple[HostReceipt, ...]) -> Snapshot:

@@ -215,7 +215,7 @@ class Bench:
         monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
         self.engine = Engine(
-            spec, "two-1", self.logs, publish=lambda _: None, record=self.records.append
+            spec, "two-1", self.logs, publish=lambda: None, record=self.records.append
         )
 
     @property

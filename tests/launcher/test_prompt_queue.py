@@ -73,7 +73,7 @@ class NoCommands:
 async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIterator[PromptQueue]:
     """A launcher's control socket; its prompts."""
     prompts = PromptQueue(lambda: control.send_prompts(), unattended)
-    control = ControlSocket(folder.run_id, NoCommands(), prompts)
+    control = ControlSocket(folder.run_id, NoCommands(), prompts, lambda: None)
     async with control.listening():
         yield prompts
 
