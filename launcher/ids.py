@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-
-from pydantic_core import core_schema
+from typing import Any
 
 from .agent.task_id import TaskId
 
@@ -21,13 +20,18 @@ def _task_id(value: object) -> TaskId:
     raise ValueError("not a task: text such as worker:0 is needed")
 
 
-# Stored and sent as text, also as the key of a table. The class is the agent's, which has no
-# pydantic.
-TaskId.__get_pydantic_core_schema__ = classmethod(  # type: ignore[attr-defined]
-    lambda cls, source, handler: core_schema.no_info_plain_validator_function(
+def _schema(cls: type[TaskId], source: Any, handler: Any) -> Any:
+    # Imported when a model needs it: the first frame of the UI has none.
+    from pydantic_core import core_schema
+
+    return core_schema.no_info_plain_validator_function(
         _task_id, serialization=core_schema.to_string_ser_schema()
     )
-)
+
+
+# Stored and sent as text, also as the key of a table. The class is the agent's, which has no
+# pydantic.
+TaskId.__get_pydantic_core_schema__ = classmethod(_schema)  # type: ignore[attr-defined]
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 

@@ -6,13 +6,16 @@ import sys
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
 from launcher.run.states import RunPhase
-from launcher.session.control import RunControl
+
+if TYPE_CHECKING:
+    from launcher.session.control import RunControl
 
 FILE_NAME = "screen-errors.txt"
 

@@ -7,12 +7,14 @@ import sys
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # `python -m` puts the working directory first: its `queue.py` is not Python's
 
-import argparse
-import difflib
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tui.exits import Exit
+
+if TYPE_CHECKING:
+    import argparse
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
@@ -26,14 +28,18 @@ exit codes: 0 success, 1 a task failed, 2 bad usage or cluster file, 3 preflight
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if not words:
+        return _home()
     parser = build_parser()
     if words and not words[0].startswith("-") and words[0] not in COMMANDS:
         words = ["open", *words] if _is_file(words[0]) else _complain(parser, words[0])
     arguments = parser.parse_args(words)
+    if arguments.command is None:
+        return _version()
     from launcher.errors import ClusterFileError, TfmuxError
 
     try:
-        return COMMANDS[arguments.command or "home"](arguments)
+        return COMMANDS[arguments.command](arguments)
     except ClusterFileError as error:
         print(error, file=sys.stderr)
         return Exit.USAGE
@@ -46,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
+    import argparse  # the home screen opens sooner without it
+
     parser = argparse.ArgumentParser(
         prog="tfmux",
         description="Configure, launch, watch and kill TensorFlow clusters from one terminal.",
@@ -194,12 +202,14 @@ def _logs(arguments: argparse.Namespace) -> int:
     return runs.logs(arguments)
 
 
-def _home(arguments: argparse.Namespace) -> int:
-    if arguments.version:
-        from importlib.metadata import version
+def _version() -> int:
+    from importlib.metadata import version
 
-        print(f"tfmux {version('tfmux')}")
-        return Exit.SUCCESS
+    print(f"tfmux {version('tfmux')}")
+    return Exit.SUCCESS
+
+
+def _home() -> int:
     if not sys.stdout.isatty():
         print("tfmux: the home screen needs a terminal on stdout", file=sys.stderr)
         build_parser().print_help(sys.stderr)
@@ -231,7 +241,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "kill": _kill,
     "serve": _serve,
     "logs": _logs,
-    "home": _home,
 }
 
 
@@ -240,6 +249,8 @@ def _is_file(word: str) -> bool:
 
 
 def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
+    import difflib
+
     near = difflib.get_close_matches(word, COMMANDS, 1)
     hint = f"did you mean {near[0]!r}?" if near else "see tfmux --help"
     parser.error(f"{word!r} is neither a command nor a cluster file; {hint}")

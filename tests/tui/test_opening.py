@@ -70,11 +70,11 @@ async def test_what_is_typed_during_the_import_is_handed_on() -> None:
 def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
     heavy = (
-        "asyncssh", "pydantic", "pathspec", "tomlkit", "plotext", "launcher.session.session",
+        "asyncssh", "pydantic", "pathspec", "tomlkit", "plotext", "launcher.run.snapshot",
         "launcher.session.engine", "launcher.cluster.spec", "tui.screens.run.screen",
         "tui.screens.editor.screen",
     )  # fmt: skip
-    code = "import sys, tui.main, tui.app, tui.screens.opening, tui.commands.open\n"
+    code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"
     code += f"print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -24,11 +24,6 @@ class Opening(Page):
     launcher and the editor take longer than the whole first frame may. What is typed meanwhile
     is handed on."""
 
-    CSS = """
-    Opening #title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
-    Opening #about { height: 1fr; padding: 0 1; color: $text-muted; }
-    """
-
     def __init__(self, load: Import, replace: Callable[[Sequence[Page]], Awaitable[Page]]) -> None:
         """`load` imports; `replace` is the app's, and puts the pages in this one's place."""
         super().__init__()
