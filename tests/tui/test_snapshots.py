@@ -104,6 +104,7 @@ def still(*keys: str, text: str = "worker:2") -> Prepare:
         screen = pilot.app.screen
         if isinstance(screen, CommandPalette):
             await until(pilot, lambda: screen._busy_timer is None and not screen._show_busy)
+        pilot.app.clear_notifications()  # they leave by themselves, on a busy machine too soon
         await settled(pilot)
 
     return prepare
