@@ -115,4 +115,6 @@ class PromptResponder:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
+    if withdrawn := asyncio.all_tasks(loop):
+        loop.run_until_complete(asyncio.wait(withdrawn))
     loop.close()
