@@ -8,11 +8,12 @@ is marked `processes`.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -24,14 +25,21 @@ _STARTING = ("tests.testbed.", "tests.command", "tests.trainer.tasks")
 _LOOKING = ("tests.testbed.guard", "tests.testbed.proc", "tests.quick")
 _MARKERS = ("testbed", "processes", "slow", "tmux")
 _EXAMPLES = 100
+_TRAINER = Path(__file__).parent.parent / "trainer"
 _TENSORFLOW = re.compile(r"^import tensorflow", re.MULTILINE)
+_OF_TRAINER = re.compile(r"^from trainer(?:\.(\w+))?[\w.]* import (.*)", re.MULTILINE)
+
+
+def refuse_tensorflow() -> None:
+    """Make its import an error: it takes seconds, and who has not installed it runs these tests."""
+    sys.modules["tensorflow"] = None  # type: ignore[assignment]
 
 
 @pytest.fixture(autouse=True)
 def no_process_started(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """Fail a test of `--quick` that starts a process after all, or imports TensorFlow."""
+    """Fail a test of `--quick` that starts a process after all."""
     if not request.config.getoption("quick"):
         yield
         return
@@ -43,17 +51,21 @@ def no_process_started(
         start(self, args, *others, **options)
 
     monkeypatch.setattr(subprocess.Popen, "__init__", noted)
-    loaded = "tensorflow" in sys.modules
     yield
     if started:
         pytest.fail(f"mark it `processes`: it started {started}", pytrace=False)
-    if "tensorflow" in sys.modules and not loaded:
-        pytest.fail("mark it `slow`: it imported TensorFlow", pytrace=False)
 
 
 def is_quick_file(path: Path) -> bool:
-    """Whether reading a test module is quick; importing TensorFlow takes seconds."""
-    return _TENSORFLOW.search(path.read_text()) is None
+    """Whether a test module imports TensorFlow neither itself nor with a module of the trainer."""
+    text = path.read_text()
+    if _TENSORFLOW.search(text):
+        return False
+    used = {
+        name for match in _OF_TRAINER.findall(text) for name in re.findall(r"\w+", " ".join(match))
+    }
+    modules = (_TRAINER / f"{name}.py" for name in used)
+    return not any(each.is_file() and _TENSORFLOW.search(each.read_text()) for each in modules)
 
 
 def is_quick(item: pytest.Item) -> bool:
@@ -65,8 +77,13 @@ def is_quick(item: pytest.Item) -> bool:
     if isinstance(tries, settings) and tries.max_examples > _EXAMPLES:
         return False
     fixtures = [each[-1].func for each in item._fixtureinfo.name2fixturedefs.values()]
-    seen: set[int] = set()
-    return not any(_starts_processes(each, seen) for each in (item.function, *fixtures))
+    return not any(_needs_processes(each) for each in (item.function, *fixtures))
+
+
+@functools.cache
+def _needs_processes(function: Callable[..., object]) -> bool:
+    """Whether a test or a fixture, or what it uses, starts a process."""
+    return _starts_processes(function, set())
 
 
 def _starts_processes(value: object, seen: set[int]) -> bool:

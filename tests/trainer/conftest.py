@@ -8,9 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.trainer.tasks import Tasks
-
-REPOSITORY = pathlib.Path(__file__).parents[2]
+from tests.trainer.tasks import REPOSITORY, Tasks
 
 
 @pytest.fixture

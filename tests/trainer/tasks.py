@@ -15,6 +15,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from tests.trainer.forked import Forked
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
 DEADLINE = 150.0
 PROGRESS = re.compile(
     r"^After (?P<local>\d+) training steps \((?P<step>\d+) global steps\), "
@@ -29,7 +32,7 @@ STARTED = re.compile(r"starts at global step (\d+)")
 class Task:
     """One running trainer process and what it has printed."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Forked, log: pathlib.Path) -> None:
         self.process = process
         self._log = log
 
@@ -98,23 +101,33 @@ class Tasks:
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
     ) -> Task:
-        """Starts `python -m trainer` with `arguments`, by way of the command `prefix`."""
+        """Starts `python -m trainer` with `arguments`, by way of the command `prefix`.
+
+        A process of its own where there is such a command, or variables that TensorFlow reads while
+        it is imported; else it is forked from one that has imported TensorFlow.
+        """
         log = self._directory / f"task-{len(self._started)}.log"
+        log.touch()
+        words = [*map(str, arguments)]
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("TF")},
             "PYTHONUNBUFFERED": "1",
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **(env or {}),
         }
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "trainer", *map(str, arguments)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                cwd=pathlib.Path(__file__).parents[2],
-            )
+        process: subprocess.Popen[bytes] | Forked
+        if prefix or any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {}):
+            with log.open("wb") as output:
+                process = subprocess.Popen(
+                    [*prefix, sys.executable, "-m", "trainer", *words],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=REPOSITORY,
+                )
+        else:
+            process = Forked(words, environment, REPOSITORY, log)
         task = Task(process, log)
         self._started.append(task)
         return task

@@ -124,6 +124,7 @@ def test_labels_that_do_not_belong_to_the_images(tmp_path: pathlib.Path) -> None
         data.load(str(directory))
 
 
+@pytest.mark.slow
 def test_the_tutorials_single_record_files(tmp_path: pathlib.Path) -> None:
     """One `output.tfrecords` or `train.tfrecords`, without shards, is read; a missing file is told
     with the names that were looked for."""
@@ -149,6 +150,7 @@ def test_the_tutorials_single_record_files(tmp_path: pathlib.Path) -> None:
         data.load(str(tmp_path))
 
 
+@pytest.mark.slow
 def test_the_record_pipeline_reads_everything_in_every_epoch(tmp_path: pathlib.Path) -> None:
     """In another order each time, in full batches, and without the data set in memory."""
     from trainer.data import tfrecord
