@@ -10,9 +10,9 @@ import pytest
 from tests.quick import is_quick
 
 _TRAINER = Path(__file__).parent / "trainer"
-_LANES = 4
-"""How many tests of the trainer run at a time. They compute, and all others mostly wait: beside
-each other they fill two processors, and more of them at once would only hold each other up."""
+_LANES = 2
+"""How many tests of the trainer run at a time. They compute, with a low priority, and all others
+mostly wait: beside each other they fill two processors."""
 
 
 def arrange(items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ from launcher.agent import process_tracker, wire
 from launcher.agent.proc import table
 from launcher.agent.proc import variables as variables_of
 from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
+from tests.patience import PATIENCE
 from tests.testbed import proc
 from tests.testbed.frozen import FreezableDisk
 
@@ -183,6 +184,7 @@ def test_an_agent_that_dies_while_the_disk_hangs_takes_all_along(
     )
     disk.thaw()
     client.everything()
+    client.process.wait(PATIENCE)
     wait_until(lambda: not family(client.run_id), "all of it has gone")
 
 

@@ -21,6 +21,10 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tensorflow"])
 
 
+NICENESS = 5
+"""Trainings take the time that tests beside them, of which some measure times, leave."""
+
+
 class Forked:
     """`python -m trainer`, started by the server; has the methods of `subprocess.Popen`."""
 
@@ -65,6 +69,7 @@ def _run(arguments: Sequence[str], env: Mapping[str, str], cwd: Path, output: Pa
         os.dup2(opened, descriptor)
         os.close(opened)
     os.dup2(1, 2)
+    os.nice(NICENESS)
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
