@@ -42,6 +42,7 @@ class LaunchPreparation:
         self._ports = dict(ports)
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
+        self._staging: dict[str, asyncio.Task[None]] = {}
 
     # --- facts of the hosts ---------------------------------------------------------------
 
@@ -105,10 +106,18 @@ class LaunchPreparation:
     # --- files ----------------------------------------------------------------------------
 
     async def stage(self, plan: Plan, host: HostPlan) -> None:
-        """Brings a host's files there; this machine's lie where they are."""
+        """Brings a host's files there; this machine's lie where they are.
+
+        When it begins again, because the host is back, what was under way is given up: it may still
+        have been reading files here, and a second copy would replace the folder under the tasks.
+        """
         if host.ssh is None:
             self._feed(ev.Staged(time.time(), host.name))
             return
+        if host.name in self._staging:
+            self._staging[host.name].cancel()
+        if (this := asyncio.current_task()) is not None:
+            self._staging[host.name] = this
 
         link = self._links[host.name]
         try:

@@ -1,0 +1,70 @@
+"""What a launch does before the first task starts."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent.answers import StageAnswer
+from launcher.cluster.file import loads
+from launcher.files import staging
+from launcher.plan.plan import make_plan
+from launcher.run import events as ev
+from launcher.session.launch_preparation import LaunchPreparation
+from launcher.session.transfers import Transfers
+
+CLUSTER = """
+name = "staged"
+[hosts.far]
+ssh = "10.0.0.1"
+[jobs.worker]
+tasks = ["far:2222"]
+[run]
+command = ["true"]
+workdir = "."
+"""
+
+
+class Reached:
+    """A host that has all contents and counts how often it builds the trees."""
+
+    connected = True
+    stage_error = ""
+
+    def __init__(self) -> None:
+        self.built = 0
+
+    async def ask(self, *_: object) -> StageAnswer:
+        """A manifest comes."""
+        self.built += 1
+        return StageAnswer((), built=True)
+
+
+async def test_files_that_go_to_a_host_again_go_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host was cut off and is back while its files are still being read here: the trees are
+    built once. Built a second time they would be gone for a moment, after tasks have started."""
+    may_read = threading.Event()
+
+    def read(tree: staging.Tree) -> staging.Manifest:
+        may_read.wait(60)
+        return staging.Manifest((), {})
+
+    monkeypatch.setattr(staging, "read_tree", read)
+    link: Any = Reached()
+    told: list[ev.Event] = []
+    preparation = LaunchPreparation(
+        {"far": link}, {}, Transfers(lambda: None), told.append, ports={}
+    )
+    plan = make_plan(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
+    twice = [asyncio.create_task(preparation.stage(plan, plan.host("far"))) for _ in range(2)]
+    await asyncio.sleep(0)
+    may_read.set()
+    await asyncio.wait(twice)
+    assert link.built == 1
+    assert [type(event) for event in told] == [ev.Staged]
