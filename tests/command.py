@@ -28,6 +28,14 @@ def run(
     return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
 
 
+def slowness() -> float:
+    """How many times as long as on an idle machine a command takes now, at least 1: by this much
+    more time is given where a test asserts seconds."""
+    began = time.monotonic()
+    run("ps")
+    return max(1.0, time.monotonic() - began)  # a second is what an idle machine takes at most
+
+
 class Up:
     """`tfmux up FILE --json` (or another streaming command) that goes on in the background.
 

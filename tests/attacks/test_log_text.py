@@ -32,7 +32,7 @@ while True:
 """
 NESTED = r"(?P<step>(\d+)+)+x|((a+)+)+b|(\S+\s*)+$"
 SECONDS = 10.0
-"""For the whole end, on a busy machine; it took half a minute where text delayed it."""
+"""For the whole end; it took half a minute where text delayed it."""
 
 
 def cluster(folder: Path, pattern: str) -> Path:
@@ -59,6 +59,7 @@ def test_the_worst_text_does_not_delay_the_end(tmp_path: Path, pattern: str, mea
     """Ready lines are still found, and Ctrl-C, TERM and `tfmux kill --all` end the run with a
     receipt."""
     file = cluster(tmp_path, pattern)
+    slowness = command.slowness()
     with Up("up", str(file), "--json") as up:
         ready(up, *(f"{job}:0" for job in WORST))
         for job in WORST:
@@ -78,7 +79,7 @@ def test_the_worst_text_does_not_delay_the_end(tmp_path: Path, pattern: str, mea
     print(f"{means}: receipt after {told:.2f} s, end after {ended:.2f} s")
     assert code == (143 if means == "term" else 130), up.told()
     assert confirmed(up)
-    assert ended < SECONDS
+    assert ended < SECONDS * slowness
 
 
 @pytest.mark.parametrize("text", WORST.values(), ids=WORST)
