@@ -1,21 +1,18 @@
-"""A crash of the screen: an error that nobody foresaw is no person's wish, so runs go on."""
+"""Crashes of the screen: the error is saved, the screen opened again, and runs go on."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
-from launcher.run.states import RunPhase
-
-if TYPE_CHECKING:
-    from launcher.session.control import RunControl
 
 FILE_NAME = "screen-errors.txt"
 
@@ -30,10 +27,40 @@ def run_app(app: App[int]) -> BaseException | None:
     return failed.error if isinstance(failed, WorkerFailed) else failed
 
 
-def is_ending(control: RunControl) -> bool:
-    """The run is at its end, or its kill has begun."""
-    state = control.snapshot().state
-    return state in (RunPhase.KILLING, RunPhase.ENDED) or not control.living
+def run_app_twice(
+    make: Callable[[], App[int]],
+    folder: Callable[[], Path],
+    *,
+    terminate: Callable[[], None],
+    hang_up: Callable[[], None],
+    is_ending: Callable[[], bool] = lambda: False,
+) -> BaseException | None:
+    """Runs an app; one that crashes is made and run once more, unless its run `is_ending`.
+
+    The error is saved in `folder`. TERM calls `terminate`, a closed terminal `hang_up`, before
+    the app ends: the screen may be gone already. Returns the error of the second crash.
+    """
+    for again in (True, False):
+        app = make()
+        _on_signal(signal.SIGTERM, terminate, app)
+        _on_signal(signal.SIGHUP, hang_up, app)
+        error = run_app(app)
+        if error is None:
+            return None
+        tell(error, folder())
+        if is_ending():
+            return None
+        if again:
+            print("tfmux: opening the screen again", file=sys.stderr, flush=True)
+    return error
+
+
+def _on_signal(number: signal.Signals, act: Callable[[], None], app: App[int]) -> None:
+    def handle(*_: object) -> None:
+        act()
+        app.exit()
+
+    signal.signal(number, handle)
 
 
 def tell(error: BaseException, folder: Path) -> None:

@@ -17,3 +17,10 @@ class Exit(IntEnum):
     """The screen failed, a fault of the program (`EX_SOFTWARE` of sysexits.h); the run goes on."""
     KILLED = 130
     TERMINATED = 143
+
+
+def exit_code(code: int | None, *, detached: bool) -> int:
+    """The exit code after a run; `code` is the run's own, None while it has no outcome."""
+    if detached:
+        return Exit.SUCCESS
+    return Exit.FAILED if code is None else code

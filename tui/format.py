@@ -1,4 +1,4 @@
-"""Formatting of numbers, sizes, ages and task states, the same everywhere in the interface."""
+"""Formatting of figures, times and task states, the same everywhere in the interface."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from launcher.quantities import thousands
 from launcher.run.states import TaskState
 
 if TYPE_CHECKING:
@@ -60,16 +61,6 @@ def status_color(task: TaskView) -> StatusColor:
     return STATE_COLORS[task.state]
 
 
-def thousands(number: float) -> str:
-    """`12 340`: whole numbers in groups of three."""
-    return f"{int(number):,}".replace(",", " ")
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 host`, `3 hosts`, `2 processes`."""
-    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
-
-
 def figure(number: float) -> str:
     """A loss or a rate in about four characters: `0.4512`, `12.3`, `331`, `1.2e-05`."""
     size = abs(number)
@@ -82,20 +73,6 @@ def figure(number: float) -> str:
     return f"{number:.4f}"[:5] if size < 10 else f"{number:.1f}"
 
 
-def age(seconds: float) -> str:
-    """How long ago: `2 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five, which
-    is calmer to look at."""
-    if seconds < 10:
-        return f"{max(0, int(seconds))} s"
-    if seconds < 100:
-        return f"{int(seconds / 5) * 5} s"
-    if seconds < 6000:
-        return f"{int(seconds / 60)} min"
-    if seconds < 48 * 3600:
-        return f"{int(seconds / 3600)} h"
-    return f"{int(seconds / 86400)} d"
-
-
 def clock(seconds: float) -> str:
     """A span as a clock: `0:23`, `1:02:03`."""
     whole = max(0, int(seconds))
@@ -106,15 +83,6 @@ def clock(seconds: float) -> str:
 def time_of_day(seconds: float) -> str:
     """Time of day of a moment: `18:30:02`."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
-
-
-def size(count: float) -> str:
-    """Bytes: `812 B`, `64 KB`, `1.2 GB`."""
-    for unit in ("B", "KB", "MB", "GB", "TB"):
-        if count < 1000 or unit == "TB":
-            return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
 
 
 def bar(share: float, cells: int) -> str:

@@ -18,9 +18,9 @@ from typing import Any, TextIO
 
 from launcher.ids import TaskId
 from launcher.printable import pictured, printable, without_escapes
+from launcher.quantities import size
 from launcher.session.client import RunClient
-from tui.exits import Exit
-from tui.format import size
+from tui.exits import Exit, exit_code
 from tui.report import receipt_lines, report
 
 _CHUNK = 1 << 18
@@ -108,9 +108,7 @@ def run_headless(client: RunClient, *, as_json: bool) -> int:
     print(
         report(snapshot, client.folder.path, detached=client.detached), file=sys.stderr, flush=True
     )
-    if client.detached:
-        return Exit.SUCCESS
-    return Exit.FAILED if snapshot.exit_code is None else snapshot.exit_code
+    return exit_code(snapshot.exit_code, detached=client.detached)
 
 
 class _Output:

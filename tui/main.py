@@ -8,6 +8,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # `python -m` puts the working directory first: its `queue.py` is not Python's
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from launcher.errors import ClusterFileError, TfmuxError
 
     try:
-        return COMMANDS[arguments.command](arguments)
+        return _run(arguments.command, arguments)
     except ClusterFileError as error:
         print(error, file=sys.stderr)
         return Exit.USAGE
@@ -141,72 +142,20 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="no screen: events on stdout")
 
 
-def _demo(arguments: argparse.Namespace) -> int:
-    from tui.commands import demos
-
-    return demos.show_list() if arguments.list else demos.demo(arguments)
-
-
-def _up(arguments: argparse.Namespace) -> int:
-    from tui.commands import launch
-
-    return launch.up(arguments.file, arguments)
-
-
-def _export(arguments: argparse.Namespace) -> int:
-    from tui.commands import export
-
-    gpus = not arguments.no_gpus
-    return export.show(arguments.file, arguments.engine, output=arguments.output, gpus=gpus)
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    from tui.commands import check
-
-    return check.check(arguments.file, as_json=arguments.json, accept_new=arguments.accept_new)
-
-
-def _plan(arguments: argparse.Namespace) -> int:
-    from tui.commands import plan
-
-    return plan.show(arguments.file, as_json=arguments.json)
-
-
-def _ps(arguments: argparse.Namespace) -> int:
-    from tui.commands import runs
-
-    return runs.ps(as_json=arguments.json)
-
-
-def _attach(arguments: argparse.Namespace) -> int:
-    from tui.commands import runs
-
-    return runs.attach(arguments)
-
-
-def _kill(arguments: argparse.Namespace) -> int:
-    from tui.commands import runs
-
-    return runs.kill(arguments)
-
-
-def _serve(arguments: argparse.Namespace) -> int:
-    from tui.commands import serve
-
-    return serve.serve(arguments)
-
-
-def _logs(arguments: argparse.Namespace) -> int:
-    from tui.commands import runs
-
-    return runs.logs(arguments)
-
-
-def _version() -> int:
-    from importlib.metadata import version
-
-    print(f"tfmux {version('tfmux')}")
-    return Exit.SUCCESS
+COMMANDS = {
+    "demo": "demos.demo",
+    "up": "launch.up",
+    "open": "open.open_files",
+    "plan": "plan.plan",
+    "check": "check.check",
+    "export": "export.export",
+    "ps": "runs.ps",
+    "attach": "runs.attach",
+    "kill": "runs.kill",
+    "serve": "serve.serve",
+    "logs": "runs.logs",
+}
+"""For each command the module of `tui.commands` and the function in it."""
 
 
 def _home() -> int:
@@ -219,29 +168,18 @@ def _home() -> int:
     return opening.home()
 
 
-def _open(arguments: argparse.Namespace) -> int:
-    if not sys.stdout.isatty():
-        from tui.commands import launch
+def _version() -> int:
+    from importlib.metadata import version
 
-        return launch.up(arguments.files[0], arguments)
-    from tui.commands import open as opening
-
-    return opening.home(arguments.files)
+    print(f"tfmux {version('tfmux')}")
+    return Exit.SUCCESS
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "demo": _demo,
-    "up": _up,
-    "open": _open,
-    "plan": _plan,
-    "check": _check,
-    "export": _export,
-    "ps": _ps,
-    "attach": _attach,
-    "kill": _kill,
-    "serve": _serve,
-    "logs": _logs,
-}
+def _run(command: str, arguments: argparse.Namespace) -> int:
+    module, function = COMMANDS[command].split(".")
+    run: Callable[[argparse.Namespace], int]
+    run = getattr(import_module(f"tui.commands.{module}"), function)
+    return run(arguments)
 
 
 def _is_file(word: str) -> bool:

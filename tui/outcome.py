@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from launcher.printable import printable
+from launcher.quantities import counted, thousands
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome
 from launcher.store.hints import Hint, hint_for
-from tui.format import StatusColor, clock, counted, figure, thousands, time_of_day
+from tui.format import StatusColor, clock, figure, time_of_day
 from tui.task_context import explain_hint, task_contexts
 
 Colours = Mapping[StatusColor, str]

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from launcher.preflight import CHECKS, Check, Finding, Reach, Reachability, Severity
+from launcher.quantities import counted
 from tui.cells import Cell, Row
-from tui.format import StatusColor, counted
+from tui.format import StatusColor
 
 Colours = Mapping[StatusColor, str]
 MARKS = {

@@ -30,7 +30,7 @@ from .patterns import compile_pattern, group_names
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_LONGEST_NAME = 64
+LONGEST_NAME = 64
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
 
@@ -187,10 +187,11 @@ def _env_value(value: Any) -> str:
     return text(value)
 
 
-def _name(value: Any) -> str:
+def cluster_name(value: Any) -> str:
+    """Validates a cluster's name."""
     name = _words(value)
-    if len(name) > _LONGEST_NAME:
-        raise wrong(f"write a name of at most {_LONGEST_NAME} characters")
+    if len(name) > LONGEST_NAME:
+        raise wrong(f"write a name of at most {LONGEST_NAME} characters")
     if not _NAME.fullmatch(name):
         raise wrong("write a name of letters, digits, '.', '_' and '-', a letter or digit first")
     return name
@@ -262,8 +263,8 @@ def _some(what: str) -> WithJsonSchema:
 
 Name = Annotated[
     str,
-    PlainValidator(_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": _LONGEST_NAME}),
+    PlainValidator(cluster_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": LONGEST_NAME}),
 ]
 Text = Annotated[str, PlainValidator(text), _STRING]
 Words = Annotated[str, PlainValidator(_words), _FILLED]

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ClusterFileError, Problem
+from ..printable import escaped
 from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
 from .key_lines import KeyLines, KeyPath
@@ -56,7 +57,7 @@ def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False
         ClusterFileError: the file cannot be read, or something in it is wrong.
     """
     path = Path(path)
-    source = _printable(str(path))
+    source = escaped(str(path))
     try:
         data = _bytes(path)
     except (OSError, ValueError) as error:
@@ -250,7 +251,7 @@ def _why(path: Path, error: OSError | ValueError) -> str:
         return "is a directory: give the file in it"
     if isinstance(error, FileNotFoundError):
         near = difflib.get_close_matches(path.name, _siblings(path), n=1)
-        return "no such file" + (f': did you mean "{_printable(near[0])}"?' if near else "")
+        return "no such file" + (f': did you mean "{escaped(near[0])}"?' if near else "")
     if isinstance(error, PermissionError):
         return "permission denied"
     if isinstance(error, OSError):
@@ -279,16 +280,16 @@ def _decoded(data: bytes, source: str) -> str:
 
 def _problem(violation: Violation, line: int | None) -> Problem:
     found = "" if violation.found is None else _shown(violation.found)
-    key = _printable(_dotted(violation.path))
+    key = escaped(_dotted(violation.path))
     path = violation.path if violation.part is None else (*violation.path, str(violation.part))
-    return Problem(key, line, found, _printable(violation.message), path)
+    return Problem(key, line, found, escaped(violation.message), path)
 
 
 def _shown(found: object) -> str:
     """Formats a value of the file, shortened and without control characters."""
     match found:
         case str():
-            quoted = '"' + _printable(found[: _SHOWN + 1]) + '"'
+            quoted = '"' + escaped(found[: _SHOWN + 1]) + '"'
         case bool():
             quoted = str(found).lower()
         case dict():
@@ -313,8 +314,3 @@ def _dotted(path: KeyPath) -> str:
             short = key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
             text += ("." if text else "") + (short if plain else f'"{short}"')
     return text
-
-
-def _printable(text: str) -> str:
-    """Escapes control characters and unpaired surrogates: a file must not act on the terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic_core import PydanticCustomError
+
 from ..errors import TfmuxError
 from ..paths import config_home
+from ..printable import escaped
 from .edit import ClusterDocument, EditError
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_LONGEST = 64
+from .fields import LONGEST_NAME, cluster_name
 
 
 class SaveError(TfmuxError):
@@ -74,16 +75,16 @@ def name_problem(name: str) -> str:
     """Says what is wrong with a cluster's name; empty if nothing is."""
     if not name.strip():
         return "it is empty: write a name, such as mnist"
-    if len(name) > _LONGEST:
-        return f"write a name of at most {_LONGEST} characters"
-    if not _NAME.fullmatch(name):
-        return "write a name of letters, digits, '.', '_' and '-', a letter or digit first"
+    try:
+        cluster_name(name)
+    except PydanticCustomError as error:
+        return error.message()
     return ""
 
 
 def free_name(wanted: str) -> str:
     """Returns `wanted`, or `wanted-N` with the first N that no saved cluster has."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: _LONGEST - 6] or "cluster"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: LONGEST_NAME - 6] or "cluster"
     taken = {path.stem.lower() for path in saved()}
     if stem.lower() not in taken:
         return stem
@@ -113,10 +114,9 @@ def duplicate(path: Path, name: str) -> Path:
         SaveError: see `create`; or the original cannot be read.
     """
     try:
-        text = path.read_bytes().decode("utf-8")
+        return create(name, path.read_bytes().decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise SaveError(f"{path} cannot be read: {_reason(error)}") from None
-    return create(name, text)
 
 
 def rename(path: Path, name: str) -> Path:
@@ -197,10 +197,9 @@ def write(path: Path, text: str) -> Stamp:
     try:
         data = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        found = text[error.start].encode("unicode_escape").decode()
-        raise SaveError(
-            f"the text has {found}, which cannot be written as UTF-8: remove it"
-        ) from None
+        found = escaped(text[error.start])
+        what = f"the text has {found}, which cannot be written as UTF-8: remove it"
+        raise SaveError(what) from None
     mode = 0o600
     with suppress(FileNotFoundError):
         before = target.stat()

@@ -19,15 +19,10 @@ def versions(found: Mapping[str, str]) -> Iterator[Finding]:
     where = [host for host, version in found.items() if version == usual]
     for host, version in found.items():
         if version != usual:
-            yield warning(
-                Check.TENSORFLOW,
-                "tensorflow-differs",
-                host,
-                version,
-                f"TensorFlow is {version} here and {usual} on {', '.join(where[:5])}: their gRPC "
-                "and checkpoints may be incompatible",
-                "install the same version on all hosts",
-            )
+            sentence = f"TensorFlow is {version} here and {usual} on {', '.join(where[:5])}: their "
+            sentence += "gRPC and checkpoints may be incompatible"
+            todo = "install the same version on all hosts"
+            yield warning(Check.TENSORFLOW, "tensorflow-differs", host, version, sentence, todo)
 
 
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:
@@ -51,11 +46,6 @@ def sharing(host: str, chief: str, path: str, why: str, *, seen: bool) -> Findin
     """Reports whether a host sees the chief's log directory."""
     if seen:
         return passed(Check.LOGDIR, host, "shared", f"{path} is the same directory as on {chief}")
-    return warning(
-        Check.LOGDIR,
-        "logdir-not-shared",
-        host,
-        "not shared",
-        f"the log directory {path} is not the same as on {chief}, and {why}",
-        "put logdir on a disk that all hosts share",
-    )
+    sentence = f"the log directory {path} is not the same as on {chief}, and {why}"
+    todo = "put logdir on a disk that all hosts share"
+    return warning(Check.LOGDIR, "logdir-not-shared", host, "not shared", sentence, todo)

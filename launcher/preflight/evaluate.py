@@ -11,6 +11,7 @@ from ..agent.answers import PortOwner
 from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use
 from ..ids import TaskId
+from ..quantities import age, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
 DISK_FULL = 16 * 1024**2
@@ -20,7 +21,7 @@ MEMORY_LOW = 512 * 1024**2
 CLOCK_OFF = 2.0
 _PLAIN_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "busybox")
 _ODD_SHELLS = {"csh": "~/.cshrc", "tcsh": "~/.tcshrc or ~/.cshrc", "fish": "config.fish"}
-"""Ports below are for root alone."""
+"""Shells that are not POSIX shells, with the files that set their variables."""
 _FAILURES = {
     "name-unresolved": (Check.NAME, "unresolved"),
     "tcp-refused": (Check.TCP, "refused"),
@@ -67,36 +68,21 @@ def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Findi
     path = str(account["shell"])
     name = posixpath.basename(path)
     said = noise.decode(errors="replace").strip().splitlines()
-    if name in _ODD_SHELLS:
-        yield warning(
-            Check.SHELL,
-            "shell-odd",
-            host,
-            name,
-            f"the login shell of {account['user']} is {path}, not a POSIX shell: PATH and other "
-            f"variables come from {_ODD_SHELLS[name]} only",
-            "set PATH and other variables there, or in env of the host",
-        )
-    elif name not in _PLAIN_SHELLS:
-        yield warning(
-            Check.SHELL,
-            "shell-odd",
-            host,
-            name,
-            f"the login shell of {account['user']} is {path}, which is not known to tfmux; it ran "
-            "tfmux's command all the same",
-        )
+    if name not in _PLAIN_SHELLS:
+        sentence, todo = f"the login shell of {account['user']} is {path}, ", ""
+        if name in _ODD_SHELLS:
+            sentence += f"not a POSIX shell: PATH and other variables come from {_ODD_SHELLS[name]}"
+            sentence += " only"
+            todo = "set PATH and other variables there, or in env of the host"
+        else:
+            sentence += "which is not known to tfmux; it ran tfmux's command all the same"
+        yield warning(Check.SHELL, "shell-odd", host, name, sentence, todo)
     if said:
-        shown = said[0][:60]
-        yield warning(
-            Check.SHELL,
-            "shell-noise",
-            host,
-            "prints text",
-            f"the start-up files of the login shell print text ('{shown}') in sessions without a "
-            "terminal: tfmux ignores it, but it breaks scp, sftp and rsync",
-            "print it only in interactive sessions (see ~/.bashrc)",
-        )
+        sentence = f"the start-up files of the login shell print text ('{said[0][:60]}') in "
+        sentence += "sessions without a terminal: tfmux ignores it, but it breaks scp, sftp and "
+        sentence += "rsync"
+        todo = "print it only in interactive sessions (see ~/.bashrc)"
+        yield warning(Check.SHELL, "shell-noise", host, "prints text", sentence, todo)
     if name in _PLAIN_SHELLS and not said:
         yield passed(Check.SHELL, host, name, f"the login shell is {path}")
 
@@ -107,28 +93,18 @@ def proxies(host: str, found: Mapping[str, str], no_proxy_hosts: Sequence[str]) 
         return passed(Check.PROXY, host, "none", "no proxy variable is set")
     names = ", ".join(found)
     hosts = ", ".join(no_proxy_hosts[:4]) + (", …" if len(no_proxy_hosts) > 4 else "")
-    return warning(
-        Check.PROXY,
-        "proxy-set",
-        host,
-        "set",
-        f"{names} is set: gRPC would connect to the other tasks through the proxy; tfmux adds the "
-        f"cluster's hosts ({hosts}) to no_proxy of its tasks",
-        "unset it in env if a task sets up its own environment",
-    )
+    sentence = f"{names} is set: gRPC would connect to the other tasks through the proxy; "
+    sentence += f"tfmux adds the cluster's hosts ({hosts}) to no_proxy of its tasks"
+    todo = "unset it in env if a task sets up its own environment"
+    return warning(Check.PROXY, "proxy-set", host, "set", sentence, todo)
 
 
 def interpreter(host: str, name: str, answer: Mapping[str, Any]) -> Finding:
     """Evaluates the Python that runs the tasks."""
     if "failed" in answer:
-        return blocking(
-            Check.PYTHON,
-            "python-broken",
-            host,
-            "fails",
-            f"{name} does not run: {answer['failed']}",
-            "correct python of the host, or setup",
-        )
+        sentence = f"{name} does not run: {answer['failed']}"
+        todo = "correct python of the host, or setup"
+        return blocking(Check.PYTHON, "python-broken", host, "fails", sentence, todo)
     sentence = f"{name} is Python {answer['version']} ({answer['executable']})"
     return passed(Check.PYTHON, host, str(answer["version"]), sentence)
 
@@ -153,24 +129,14 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
     """Evaluates the GPUs; `promised` is their number by the cluster file."""
     rows = answer["gpus"]
     if answer["why"]:
-        return warning(
-            Check.GPUS,
-            "gpu-driver",
-            host,
-            "driver",
-            f"nvidia-smi fails: {answer['why']}; TensorFlow will find no GPU",
-            "reload or reinstall the NVIDIA driver",
-        )
+        sentence = f"nvidia-smi fails: {answer['why']}; TensorFlow will find no GPU"
+        todo = "reload or reinstall the NVIDIA driver"
+        return warning(Check.GPUS, "gpu-driver", host, "driver", sentence, todo)
     if promised > len(rows):
-        return warning(
-            Check.GPUS,
-            "gpus-fewer",
-            host,
-            f"{len(rows)} of {promised}",
-            f"the cluster file expects {promised} GPUs, and the host has {len(rows)}: TensorFlow "
-            "would use the CPU instead",
-            "correct gpus, or check the driver",
-        )
+        sentence = f"the cluster file expects {promised} GPUs, and the host has {len(rows)}: "
+        sentence += "TensorFlow would use the CPU instead"
+        brief, todo = f"{len(rows)} of {promised}", "correct gpus, or check the driver"
+        return warning(Check.GPUS, "gpus-fewer", host, brief, sentence, todo)
     if not rows:
         return passed(Check.GPUS, host, "none", "no NVIDIA GPU")
     kinds = ", ".join(dict.fromkeys(row[1] for row in rows))
@@ -185,15 +151,13 @@ def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
         if free >= DISK_LOW or device in seen:
             continue
         seen.add(device)
-        full = free < DISK_FULL
-        yield (blocking if full else warning)(
-            Check.DISK,
-            "disk-full" if full else "disk-low",
-            host,
-            f"{size(free)} free",
-            f"{size(free)} free in {path}, which holds {what}",
-            "free some space" if full else "free some space before a long run",
-        )
+        brief = f"{size(free)} free"
+        sentence, todo = f"{brief} in {path}, which holds {what}", "free some space"
+        if free < DISK_FULL:
+            yield blocking(Check.DISK, "disk-full", host, brief, sentence, todo)
+        else:
+            todo += " before a long run"
+            yield warning(Check.DISK, "disk-low", host, brief, sentence, todo)
     if not seen:
         lowest = min(free for _, _, free, _ in answer["disks"])
         yield passed(Check.DISK, host, f"{size(lowest)} free")
@@ -268,17 +232,10 @@ def leftovers(
         todo = f"end them: tfmux kill {run}"
         if run not in known:
             todo += " --file FILE, with its cluster file (another machine launched it)"
-        yield Finding(
-            Severity.WARN,
-            Check.LEFTOVERS,
-            "leftovers",
-            host,
-            f"{len(rows)} left",
-            f"the agent of run {run} is dead, but processes of {tasks} are running: pid {pids} "
-            f"({rows[0][3]})",
-            todo,
-            run=run,
-        )
+        sentence = f"the agent of run {run} is dead, but processes of {tasks} are running: pid "
+        sentence += f"{pids} ({rows[0][3]})"
+        brief = f"{len(rows)} left"
+        yield warning(Check.LEFTOVERS, "leftovers", host, brief, sentence, todo, run=run)
     if not runs:
         yield passed(Check.LEFTOVERS, host, "none", "no processes of dead runs")
 
@@ -294,16 +251,14 @@ def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
         sentence += f": {answer['why']}"
         yield blocking(Check.LOGDIR, "logdir-unwritable", host, "not writable", sentence, todo)
     if answer["old"]:
-        name, age = answer["old"]
-        yield warning(
-            Check.LOGDIR,
-            "logdir-stale",
-            host,
-            "old checkpoint",
-            f"the log directory {path} has a checkpoint, {_age(age)} old "
-            f"({posixpath.basename(name)}): a new run would continue from it, or end at once",
-            "add {run_id} to logdir, remove the checkpoint, or continue with tfmux up --resume RUN",
+        name, seconds = answer["old"]
+        sentence = f"the log directory {path} has a checkpoint, {age(seconds)} old "
+        sentence += (
+            f"({posixpath.basename(name)}): a new run would continue from it, or end at once"
         )
+        todo = "add {run_id} to logdir, remove the checkpoint, or continue with "
+        todo += "tfmux up --resume RUN"
+        yield warning(Check.LOGDIR, "logdir-stale", host, "old checkpoint", sentence, todo)
     if not answer["why"] and not answer["old"]:
         yield passed(Check.LOGDIR, host, "writable", f"{path} is writable")
 
@@ -313,28 +268,13 @@ def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
     public = [text for text in resolved or [name] if _is_public(text)]
     if public:
         shown = name if name == public[0] else f"{name} ({public[0]})"
-        return warning(
-            Check.ADDRESS,
-            "address-public",
-            host,
-            "public",
-            f"the cluster address {shown} is public, and TensorFlow's gRPC has no "
-            "authentication: whoever can connect to it can run code there",
-            "use a private address, or restrict access to the cluster's hosts by a firewall",
-        )
+        sentence = f"the cluster address {shown} is public, and TensorFlow's gRPC has no "
+        sentence += "authentication: whoever can connect to it can run code there"
+        todo = "use a private address, or restrict access to the cluster's hosts by a firewall"
+        return warning(Check.ADDRESS, "address-public", host, "public", sentence, todo)
     if not resolved:
         return None
     return passed(Check.ADDRESS, host, "private", f"{name} is {', '.join(resolved[:3])}")
-
-
-def size(count: float) -> str:
-    """Formats a number of bytes: `812 MB`, `1.2 GB`."""
-    unit = "B"
-    for larger in ("KB", "MB", "GB", "TB"):
-        if count < 1000:
-            break
-        count, unit = count / 1000, larger
-    return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
 
 
 def _is_public(text: str) -> bool:
@@ -342,10 +282,3 @@ def _is_public(text: str) -> bool:
         return ipaddress.ip_address(text.partition("%")[0]).is_global
     except ValueError:
         return False
-
-
-def _age(seconds: float) -> str:
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return "just now" if seconds < 0 else f"{seconds:.0f} seconds"

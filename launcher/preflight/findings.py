@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from ..ids import TaskId
 from ..printable import printable
@@ -137,31 +138,7 @@ def passed(check: Check, host: str, brief: str, sentence: str = "") -> Finding:
     return Finding(Severity.OK, check, OK, host, brief, sentence or f"{check}: {brief}")
 
 
-def warning(
-    check: Check,
-    code: str,
-    host: str,
-    brief: str,
-    sentence: str,
-    todo: str = "",
-    *,
-    task: TaskId | None = None,
-    other: str = "",
-) -> Finding:
-    """Makes a finding that does not stop a launch."""
-    return Finding(Severity.WARN, check, code, host, brief, sentence, todo, task, other)
-
-
-def blocking(
-    check: Check,
-    code: str,
-    host: str,
-    brief: str,
-    sentence: str,
-    todo: str = "",
-    *,
-    task: TaskId | None = None,
-    other: str = "",
-) -> Finding:
-    """Makes a finding that stops a launch."""
-    return Finding(Severity.ERROR, check, code, host, brief, sentence, todo, task, other)
+warning = partial(Finding, Severity.WARN)
+"""Makes a finding that does not stop a launch."""
+blocking = partial(Finding, Severity.ERROR)
+"""Makes a finding that stops a launch."""

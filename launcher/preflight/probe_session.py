@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -29,8 +28,6 @@ class ProbeSession:
     """Link to a host's agent, which is removed with its folder by `aclose`."""
 
     def __init__(self, host: HostPlan, run_id: str, logins: SshConnector) -> None:
-        self.noise = b""
-        """Output of the login shell before our command ran."""
         self._host = host.name
         self._open = transport_factory(host, logins)
         self._arrived: asyncio.Future[Welcome] = asyncio.get_running_loop().create_future()
@@ -45,6 +42,11 @@ class ProbeSession:
         self._link = Link(settings, self._open_tapped, NoLogs(), self)
         self._task: asyncio.Task[None] | None = None
         self._transport: _TappedTransport | None = None
+
+    @property
+    def noise(self) -> bytes:
+        """Output of the login shell before our command ran."""
+        return b"" if self._transport is None else self._transport.noise
 
     async def arrive(self) -> Welcome:
         """Logs in and starts the agent; returns its first message.
@@ -87,12 +89,8 @@ class ProbeSession:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _open_tapped(self, run_id: str, nonce: str) -> Transport:
-        inner = await self._open(run_id, nonce)
-        self._transport = _TappedTransport(inner, self._keep_noise)
+        self._transport = _TappedTransport(await self._open(run_id, nonce))
         return self._transport
-
-    def _keep_noise(self, noise: bytes) -> None:
-        self.noise = noise
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if self._arrived.done() or task.cancelled():
@@ -133,9 +131,9 @@ class _TappedTransport(Transport):
     would leave that to chance.
     """
 
-    def __init__(self, inner: Transport, on_noise: Callable[[bytes], None]) -> None:
+    def __init__(self, inner: Transport) -> None:
+        self.noise = b""
         self._inner = inner
-        self._on_noise = on_noise
         self._seen: bytes | None = b""
         self.leaving = False
 
@@ -144,7 +142,7 @@ class _TappedTransport(Transport):
         if self._seen is not None:
             self._seen += data
             before, found, _ = self._seen.partition(b"tfmux-agent-")
-            self._on_noise(before[:_NOISE_BYTES])
+            self.noise = before[:_NOISE_BYTES]
             self._seen = None if found else self._seen[-_NOISE_BYTES:]
         return data
 

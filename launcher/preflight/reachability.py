@@ -67,20 +67,13 @@ def finding(pair: Reachability, answer: Mapping[str, Any]) -> Finding | None:
     code = f"reach-{pair.reach}"
     if pair.reach is Reach.SLOW:
         resolved, connected = float(answer["resolved"]), float(answer.get("connected", 0.0))
-        slow = "the name takes" if resolved > connected else "the connection takes"
-        return warning(
-            Check.REACH,
-            code,
-            pair.source,
-            brief,
-            f"{pair.task} at {pair.address}{at} answers {pair.source} after {pair.seconds:.1f} s: "
-            f"{slow} {max(resolved, connected):.1f} s",
-            "look at the name servers there"
-            if resolved > connected
-            else "look for lost packets between the two",
-            task=task,
-            other=pair.target,
-        )
+        slow, todo = "the connection takes", "look for lost packets between the two"
+        if resolved > connected:
+            slow, todo = "the name takes", "look at the name servers there"
+        sentence = f"{pair.task} at {pair.address}{at} answers {pair.source} after "
+        sentence += f"{pair.seconds:.1f} s: {slow} {max(resolved, connected):.1f} s"
+        about = (Check.REACH, code, pair.source, brief, sentence, todo)
+        return warning(*about, task=task, other=pair.target)
     said = f": {answer['text']}" if answer.get("text") else ""
     what = _BLOCKING[pair.reach]
     place = f"{name}{at}, the address of {pair.target}"
@@ -88,9 +81,8 @@ def finding(pair: Reachability, answer: Mapping[str, Any]) -> Finding | None:
         place = f"{pair.address}{at}, the address of {task}"
     meaning, todo = _meaning(pair, name)
     sentence = f"{pair.source} {what} {place}{said}{meaning}"
-    return blocking(
-        Check.REACH, code, pair.source, brief, sentence, todo, task=task, other=pair.target
-    )
+    about = (Check.REACH, code, pair.source, brief, sentence, todo)
+    return blocking(*about, task=task, other=pair.target)
 
 
 def _meaning(pair: Reachability, name: str) -> tuple[str, str]:

@@ -9,6 +9,21 @@ from ..hosts.host_keys import HostKey
 from .findings import Check, Finding, Reach, Reachability, Severity
 
 _TEXT = {"type": "string"}
+_SECONDS = {"type": "number", "minimum": 0}
+_FINDING = {
+    "severity": {"enum": [str(each) for each in Severity]},
+    "check": {"enum": [str(each) for each in Check]},
+    "code": {"type": "string", "description": "`ok`, or one of docs/preflight.md"},
+    **dict.fromkeys(("host", "brief", "sentence", "todo"), _TEXT),
+    "task": {"type": "string", "description": "the task it is about; empty: none"},
+    "other": {"type": "string", "description": "the host at the connection's other end"},
+}
+"""Attributes of a `Finding`, with the schema of each."""
+_REACH = {
+    **dict.fromkeys(("from", "task", "to", "address", "resolved"), _TEXT),
+    "reach": {"enum": [str(each) for each in Reach]},
+    "seconds": _SECONDS,
+}
 
 
 def _object(**fields: Any) -> dict[str, Any]:
@@ -26,36 +41,10 @@ REPORT_SCHEMA: dict[str, Any] = {
     **_object(
         name=_TEXT,
         ok={"type": "boolean", "description": "no errors: a launch may go ahead"},
-        seconds={"type": "number", "minimum": 0},
+        seconds=_SECONDS,
         hosts={"type": "array", "items": _TEXT},
-        findings={
-            "type": "array",
-            "items": _object(
-                severity={"enum": [str(each) for each in Severity]},
-                check={"enum": [str(each) for each in Check]},
-                code={"type": "string", "description": "`ok`, or one of docs/preflight.md"},
-                host=_TEXT,
-                brief=_TEXT,
-                sentence=_TEXT,
-                todo=_TEXT,
-                task={"type": "string", "description": "the task it is about; empty: none"},
-                other={"type": "string", "description": "the host at the connection's other end"},
-            ),
-        },
-        reach={
-            "type": "array",
-            "items": {
-                **_object(
-                    **{"from": _TEXT},
-                    task=_TEXT,
-                    to=_TEXT,
-                    address=_TEXT,
-                    reach={"enum": [str(each) for each in Reach]},
-                    resolved=_TEXT,
-                    seconds={"type": "number", "minimum": 0},
-                )
-            },
-        },
+        findings={"type": "array", "items": _object(**_FINDING)},
+        reach={"type": "array", "items": _object(**_REACH)},
         accepted={
             "type": "array",
             "description": "host keys that were unknown and are trusted from now on",
@@ -82,11 +71,6 @@ class Report:
         """No finding is an error."""
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
-    def worst(self, host: str, check: Check) -> Finding | None:
-        """The finding that a cell shows: the first of the worst; None: not checked."""
-        found = [f for f in self.findings if f.host == host and f.check is check]
-        return max(found, key=lambda finding: finding.severity.rank, default=None)
-
     def json(self) -> dict[str, Any]:
         """The report as `REPORT_SCHEMA` describes it."""
         return {
@@ -95,17 +79,7 @@ class Report:
             "seconds": round(self.seconds, 3),
             "hosts": list(self.hosts),
             "findings": [
-                {
-                    "severity": str(finding.severity),
-                    "check": str(finding.check),
-                    "code": finding.code,
-                    "host": finding.host,
-                    "brief": finding.brief,
-                    "sentence": finding.sentence,
-                    "todo": finding.todo,
-                    "task": "" if finding.task is None else str(finding.task),
-                    "other": finding.other,
-                }
+                {name: str(getattr(finding, name) or "") for name in _FINDING}
                 for finding in self.findings
             ],
             "reach": [
@@ -121,12 +95,7 @@ class Report:
                 for pair in self.reachability
             ],
             "accepted": [
-                {
-                    "host": host,
-                    "place": key.place,
-                    "type": key.kind,
-                    "fingerprint": key.fingerprint,
-                }
+                {"host": host, "place": key.place, "type": key.kind, "fingerprint": key.fingerprint}
                 for host, key in self.accepted
             ],
         }

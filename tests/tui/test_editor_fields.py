@@ -14,7 +14,7 @@ from launcher.cluster.draft import ParsedDraft, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.plan.plan import make_plan
-from tui.control_pictures import invisible, visible
+from launcher.printable import invisible, visible
 from tui.screens.editor.cell_codecs import (
     ENV,
     FLAG,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from launcher import quantities
 from tui import format as fmt
 
 
@@ -14,7 +15,7 @@ from tui import format as fmt
 )  # fmt: skip
 def test_ages(seconds: float, text: str) -> None:
     """Calm for seconds, whole units for the rest."""
-    assert fmt.age(seconds) == text
+    assert quantities.age(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_clocks(seconds: float, text: str) -> None:
 )
 def test_sizes(count: float, text: str) -> None:
     """Two figures are enough."""
-    assert fmt.size(count) == text
+    assert quantities.size(count) == text
 
 
 @pytest.mark.parametrize(
@@ -39,4 +40,4 @@ def test_sizes(count: float, text: str) -> None:
 )
 def test_counts(count: int, text: str) -> None:
     """Singular, plural, groups of three."""
-    assert fmt.counted(count, "host") == text
+    assert quantities.counted(count, "host") == text

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import getpass
 import json
 import shutil
 import sys
-from pathlib import Path
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -17,9 +17,9 @@ from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
+from launcher.quantities import counted
 from tui.cells import Row, cut, rich_tables
 from tui.exits import Exit
-from tui.format import counted
 from tui.preflight_view import MARKS, Results, checks_table, finding_text, reach_table, verdict
 from tui.report import TERMINAL
 
@@ -30,11 +30,11 @@ _UNLIMITED = 10_000
 """Cells of width for a table whose columns have been chosen to fit."""
 
 
-def check(file: Path, *, as_json: bool, accept_new: bool) -> int:
+def check(arguments: argparse.Namespace) -> int:
     """Checks every host of a cluster file, starts nothing, and returns the exit code."""
-    cluster = load(file, for_launch=True)
+    cluster, as_json = load(arguments.file, for_launch=True), arguments.json
     try:
-        report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=accept_new))
+        report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=arguments.accept_new))
     except KeyboardInterrupt:
         return Exit.KILLED
     if as_json:

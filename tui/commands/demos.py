@@ -11,12 +11,10 @@ from tui.exits import Exit
 
 
 def demo(arguments: argparse.Namespace) -> int:
-    """Launches a demo; returns the run's exit code."""
-    return launch.up(demos.find(arguments.name), arguments)
-
-
-def show_list() -> int:
-    """Prints a line a demo: its name, and what it shows."""
+    """Launches a demo and returns the run's exit code, or prints a line for each demo."""
+    if not arguments.list:
+        arguments.file = demos.find(arguments.name)
+        return launch.up(arguments)
     wide = max(len(name) for name in demos.names())
     for name in demos.names():
         sys.stdout.write(f"{name:<{wide}}  {demos.about(demos.find(name))}\n")

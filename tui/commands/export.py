@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from pathlib import Path
 
 from launcher.cluster.file import load
 from launcher.errors import TfmuxError
@@ -11,21 +11,22 @@ from launcher.export import compose, slurm
 from tui.exits import Exit
 
 
-def show(file: Path, engine: str, *, output: Path | None = None, gpus: bool = True) -> int:
-    """Prints the cluster for an engine; with `output`, writes it and what goes with it there.
+def export(arguments: argparse.Namespace) -> int:
+    """Prints the cluster for an engine; with `--output`, writes it and what goes with it there.
 
     Raises:
         TfmuxError: the engine cannot express the cluster, or a file cannot be written.
     """
+    file, output = arguments.file, arguments.output
     cluster = load(file)
-    if engine == "slurm":
+    if arguments.engine == "slurm":
         files = {"job.sbatch": slurm.script(cluster)}
     else:
-        files = {"compose.yaml": compose.compose(cluster, gpus=gpus)}
+        files = {"compose.yaml": compose.compose(cluster, gpus=not arguments.no_gpus)}
     if output is None:
         sys.stdout.write(next(iter(files.values())))
         return Exit.SUCCESS
-    if engine == "compose":
+    if arguments.engine == "compose":
         text = file.read_text(encoding="utf-8-sig")
         files["cluster.toml"] = compose.cluster_file(cluster, text, output)
         files["README.md"] = compose.guide(cluster)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.cluster.file import load
@@ -13,7 +11,7 @@ from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
-from tui.exits import Exit
+from tui.exits import Exit, exit_code
 from tui.headless import run_headless
 from tui.report import report
 
@@ -21,12 +19,12 @@ if TYPE_CHECKING:
     from tui.screens.prompts import Asker
 
 
-def up(file: Path, arguments: argparse.Namespace) -> int:
-    """Launches; returns the run's exit code."""
+def up(arguments: argparse.Namespace) -> int:
+    """Launches a cluster file; returns the run's exit code."""
     process = LauncherProcess()  # imports while we read the file
     try:
-        cluster = load(file, for_launch=True)
-        text = file.read_text()
+        cluster = load(arguments.file, for_launch=True)
+        text = arguments.file.read_text()
     except BaseException:
         process.cancel()
         raise
@@ -65,42 +63,28 @@ def show(client: RunClient, asker: Asker) -> int:
     from tui import crash
     from tui.app import TfmuxApp
 
-    def end_by_machine(app: TfmuxApp) -> None:
-        # The screen may be gone already: the run is ended first, then the screen.
-        client.kill_all(by_person=False)
-        app.exit()
-
-    def hang_up(app: TfmuxApp) -> None:
-        client.hang_up()
-        app.exit()
+    def is_ending() -> bool:
+        ending = client.snapshot().state in (RunPhase.KILLING, RunPhase.ENDED)
+        return ending or not client.living
 
     error: BaseException | None = None
     try:
-        for again in (True, False):
-            app = TfmuxApp(client, asker=asker)
-            signal.signal(signal.SIGTERM, lambda *_, app=app: end_by_machine(app))
-            signal.signal(signal.SIGHUP, lambda *_, app=app: hang_up(app))
-            error = crash.run_app(app)
-            if error is None:
-                break
-            crash.tell(error, client.folder.path)
-            if crash.is_ending(client):
-                error = None
-                break
-            if again:
-                print("tfmux: opening the screen again", file=sys.stderr, flush=True)
+        error = crash.run_app_twice(
+            lambda: TfmuxApp(client, asker=asker),
+            lambda: client.folder.path,
+            terminate=lambda: client.kill_all(by_person=False),
+            hang_up=client.hang_up,
+            is_ending=is_ending,
+        )
     finally:
         # However the screen ended, the run must not go on unwatched: no second press is needed.
         if error is not None:
             client.detach()
         elif client.living and not client.closed:
-            if client.snapshot().state not in (RunPhase.KILLING, RunPhase.ENDED):
+            if not is_ending():
                 client.kill_all()
             client.wait()
     print(report(client.snapshot(), client.folder.path, detached=client.detached), file=sys.stderr)
     if error is not None:
         return Exit.CRASHED
-    if client.detached:
-        return Exit.SUCCESS
-    code = client.snapshot().exit_code
-    return Exit.FAILED if code is None else code
+    return exit_code(client.snapshot().exit_code, detached=client.detached)

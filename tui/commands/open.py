@@ -2,44 +2,62 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.paths import runs_home
-from tui.exits import Exit
+from tui.exits import Exit, exit_code
 
 if TYPE_CHECKING:
+    import argparse
+
     from tui.app import TfmuxApp
     from tui.screens.opening import Imported
     from tui.screens.page import Page
-    from tui.sessions import EndedRun, Sessions
+    from tui.sessions import Sessions
+
+
+def open_files(arguments: argparse.Namespace) -> int:
+    """Opens the UI with cluster files, one alone ready to launch; without a terminal, launches it.
+    Returns the exit code."""
+    if sys.stdout.isatty():
+        return home(arguments.files)
+    from tui.commands import launch
+
+    arguments.file = arguments.files[0]
+    return launch.up(arguments)
 
 
 def home(files: Sequence[Path] = ()) -> int:
-    """Opens the UI without a run. With a file, that cluster is shown, ready to be launched.
+    """Opens the UI without a run, with a file ready to launch; returns the exit code.
 
-    A screen that fails is opened once more; the runs go on in any case. Returns the exit code of
-    the last run launched for a file; from the home screen alone 0, or 4 where some host could not
+    A screen that fails is opened once more; the runs go on in any case. The code is that of the
+    last run launched for a file; from the home screen alone 0, or 4 where some host could not
     confirm that nothing is left; 70 when the screen has failed twice.
     """
     from tui import crash
 
     opened: list[Sessions] = []
+
+    def folder() -> Path:
+        alive = [run for sessions in opened for run in sessions.launched() if run.living]
+        return alive[-1].folder.path if alive else runs_home().parent
+
+    def terminate() -> None:
+        for sessions in opened:
+            sessions.terminate()
+
+    def hang_up() -> None:
+        for sessions in opened:
+            sessions.hang_up()
+
     error: BaseException | None = None
     try:
-        for again in (True, False):
-            app = _app(files, opened)
-            _end_with_signals(app, opened)
-            error = crash.run_app(app)
-            if error is None:
-                break
-            alive = [run for sessions in opened for run in sessions.launched() if run.living]
-            crash.tell(error, alive[-1].folder.path if alive else runs_home().parent)
-            if again:
-                print("tfmux: opening the screen again", file=sys.stderr, flush=True)
+        error = crash.run_app_twice(
+            lambda: _app(files, opened), folder, terminate=terminate, hang_up=hang_up
+        )
         if error is not None:
             for sessions in opened:
                 sessions.detach_all()
@@ -52,7 +70,7 @@ def home(files: Sequence[Path] = ()) -> int:
         print(report(run.snapshot, run.folder.path, detached=run.detached), file=sys.stderr)
     if error is not None:
         return Exit.CRASHED
-    codes = [_code(run) for run in ended]
+    codes = [exit_code(run.snapshot.exit_code, detached=run.detached) for run in ended]
     if Exit.UNCONFIRMED in codes:
         return Exit.UNCONFIRMED
     return codes[-1] if files and codes else Exit.SUCCESS
@@ -86,27 +104,3 @@ def _app(files: Sequence[Path], opened: list[Sessions]) -> TfmuxApp:
 
     app = TfmuxApp(pages=[Opening(load, replace)])
     return app
-
-
-def _end_with_signals(app: TfmuxApp, opened: list[Sessions]) -> None:
-    """TERM and a closed terminal end the runs first, then the screen, which may be gone already."""
-
-    def terminate(*_: object) -> None:
-        for sessions in opened:
-            sessions.terminate()
-        app.exit()
-
-    def hang_up(*_: object) -> None:
-        for sessions in opened:
-            sessions.hang_up()
-        app.exit()
-
-    signal.signal(signal.SIGTERM, terminate)
-    signal.signal(signal.SIGHUP, hang_up)
-
-
-def _code(run: EndedRun) -> int:
-    if run.detached:
-        return Exit.SUCCESS
-    code = run.snapshot.exit_code
-    return Exit.FAILED if code is None else code

@@ -1,11 +1,11 @@
-"""`tfmux plan`: what a launch would do, in the order in which it would do it."""
+"""`tfmux plan`: the steps of a launch in their order, printed without a launch."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 import sys
-from pathlib import Path
 
 from launcher.cluster.file import load
 from launcher.ids import new_run_id
@@ -13,11 +13,11 @@ from launcher.plan.plan import make_plan, plan_json
 from tui.exits import Exit
 
 
-def show(file: Path, *, as_json: bool) -> int:
+def plan(arguments: argparse.Namespace) -> int:
     """Prints the plan of a cluster file; starts nothing."""
-    cluster = load(file)
+    cluster = load(arguments.file)
     answer = plan_json(make_plan(cluster, new_run_id(cluster.name)))
-    if as_json:
+    if arguments.json:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
         return Exit.SUCCESS
     tasks = {task["task"]: task for task in answer["tasks"]}

@@ -28,7 +28,7 @@ _RELEASE_SECONDS = 20.0
 """How long the release of the hosts is waited for after the receipt."""
 
 
-def ps(*, as_json: bool) -> int:
+def ps(arguments: argparse.Namespace) -> int:
     """Lists the runs that still live.
 
     ``--json``: ``[{"run", "name", "state", "launcher": pid | null, "hosts": [{"host", "agent":
@@ -36,7 +36,7 @@ def ps(*, as_json: bool) -> int:
     """
     found = asyncio.run(active_runs())
     _tell_unreadable(found)
-    if as_json:
+    if arguments.json:
         sys.stdout.write(json.dumps([_as_json(run) for run in found.runs], indent=2) + "\n")
         return Exit.SUCCESS
     for run in found.runs:
@@ -50,7 +50,7 @@ def ps(*, as_json: bool) -> int:
             if host.agent or host.left or host.unreachable:
                 sys.stdout.write(f"  {host.name}  {said}\n")
     if not found.runs and not found.unreadable:
-        print("tfmux: no active runs", file=sys.stderr)
+        _say("no active runs")
     return Exit.SUCCESS
 
 
@@ -61,7 +61,7 @@ def attach(arguments: argparse.Namespace) -> int:
         _say(run.damage.told(run.folder.run_id))
     if run.over:
         outcome = run.snapshot().outcome
-        print(f"tfmux: {run.folder.run_id} has ended ({outcome})", file=sys.stderr)
+        _say(f"{run.folder.run_id} has ended ({outcome})")
         code = run.snapshot().exit_code
         return Exit.SUCCESS if code is None else code
     return launch.attach(run.folder, arguments)
@@ -79,7 +79,7 @@ def kill(arguments: argparse.Namespace) -> int:
         _tell_unreadable(found)
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
-            print("tfmux: no active runs", file=sys.stderr)
+            _say("no active runs")
         kills = [_begin_listed(run.run_id) for run in found.runs]
     elif arguments.run:
         kills = [_begin(arguments.run, arguments.file)]
@@ -179,7 +179,7 @@ def _tell_end(snapshot: Snapshot) -> int:
         for line in receipt_lines(snapshot.receipt, snapshot.run_id):
             print(f"  {line}", flush=True)
     if snapshot.outcome is Outcome.DETACHED:
-        print("tfmux: another launcher took it over meanwhile", file=sys.stderr)
+        _say("another launcher took it over meanwhile")
         return Exit.UNCONFIRMED
     clean = snapshot.receipt is not None and snapshot.receipt.clean
     return Exit.SUCCESS if clean else Exit.UNCONFIRMED

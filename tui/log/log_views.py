@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from launcher.ids import TaskId
+from launcher.quantities import thousands
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore
-from tui.format import thousands
 from tui.task_context import task_contexts
 
 from .attempts import AttemptStarts

@@ -11,8 +11,9 @@ import re2
 from rich.cells import cell_len, chop_cells
 
 from launcher.ids import TaskId
+from launcher.quantities import thousands
 from launcher.store.hints import hint_for
-from tui.format import thousands, time_of_day
+from tui.format import time_of_day
 from tui.task_context import TaskContexts, explain_hint
 
 from .document import Line

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tui.format import thousands
+from launcher.quantities import thousands
 
 from .multi_search import MultiSearch
 from .search import Query

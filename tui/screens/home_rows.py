@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from rich.text import Text
 
 from launcher.cluster.spec import Cluster
+from launcher.quantities import age, thousands
 from launcher.run.states import Outcome
 from tui.catalog import ClusterEntry, DemoEntry, Entry, RunEntry
-from tui.format import StatusColor, age, clock, figure, thousands
+from tui.format import StatusColor, clock, figure
 from tui.widgets.fit import Part, fit
 
 Colours = dict[StatusColor, str]

@@ -12,10 +12,11 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from launcher.quantities import age, size
 from launcher.run.snapshot import HostView, Snapshot
 from launcher.run.states import HostState
 from launcher.session.control import RunControl
-from tui.format import LETTERS, StatusColor, age, bar, size, status_color
+from tui.format import LETTERS, StatusColor, bar, status_color
 from tui.keys import key_hints
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter

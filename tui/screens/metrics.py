@@ -14,11 +14,12 @@ from textual.screen import Screen
 from textual.widgets import Label, Static
 
 from launcher.ids import TaskId
+from launcher.quantities import thousands
 from launcher.run.snapshot import TaskView
 from launcher.session.control import RunControl
 from launcher.store.metrics import Point
 from tui.curves import Curve, curve, rates, resampled, smoothed, value_at
-from tui.format import clock, figure, thousands
+from tui.format import clock, figure
 from tui.keys import key_hints
 from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter

@@ -27,10 +27,11 @@ from launcher.preflight import (
     Severity,
     preflight,
 )
+from launcher.quantities import counted
 from launcher.session.attach import stored
 from launcher.session.history import summary
 from tui.catalog import RunEntry
-from tui.format import StatusColor, counted
+from tui.format import StatusColor
 from tui.keys import key_of
 from tui.preflight_view import (
     Results,

@@ -9,9 +9,10 @@ from functools import partial
 from rich.text import Text
 from textual.widget import Widget
 
+from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
-from tui.format import StatusColor, age, bar, clock, figure, status_color, thousands
+from tui.format import StatusColor, bar, clock, figure, status_color
 from tui.keys import key_of
 from tui.outcome import failure_hint
 from tui.task_context import known_cause, task_contexts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.widgets import Input
 
-from tui.control_pictures import visible
+from launcher.printable import visible
 
 
 class LineInput(Input):

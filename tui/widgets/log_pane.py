@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.format import thousands
+from launcher.quantities import thousands
 from tui.log.rows import wrap
 from tui.log.sanitise import Attr, Span, TextStyle, make_drawable
 from tui.log.view import LogView

@@ -9,8 +9,9 @@ from textual import events
 from textual.widget import Widget
 
 from launcher.ids import TaskId
+from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot
-from tui.format import LETTERS, age, status_color, thousands
+from tui.format import LETTERS, status_color
 from tui.widgets.colours import status_colours
 from tui.widgets.task_clicked import TaskClicked
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from launcher.quantities import age, thousands
 from launcher.run.snapshot import TaskView
-from tui.format import StatusColor, age, figure, status_color, thousands
+from tui.format import StatusColor, figure, status_color
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_CELLS = 12

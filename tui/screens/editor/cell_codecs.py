@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from launcher.cluster.shorthand import entries
-from tui.control_pictures import invisible, visible
+from launcher.printable import invisible, visible
 
 _INTEGER = re.compile(r"[-+]?\d{1,18}")
 _FLOAT = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d{1,3})?")

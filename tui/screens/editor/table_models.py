@@ -12,8 +12,8 @@ from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.shorthand import ShorthandError, hosts, next_like, spec
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
+from launcher.printable import visible
 from tui.cells import Cell, Row
-from tui.control_pictures import visible
 from tui.screens.editor.cell_codecs import READY, WORDS
 from tui.screens.editor.document_edits import halves, put_spec
 from tui.screens.editor.fields import Field, host_fields, job_fields

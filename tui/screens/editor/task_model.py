@@ -9,8 +9,8 @@ from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.shorthand import entries
 from launcher.errors import Problem
+from launcher.printable import visible
 from tui.cells import Cell, Row
-from tui.control_pictures import visible
 from tui.screens.editor.cell_codecs import TEXT
 from tui.screens.editor.document_edits import halves
 from tui.screens.editor.fields import Field

@@ -19,7 +19,7 @@ from launcher.cluster.library import SaveError
 from launcher.cluster.shorthand import ShorthandError, hosts
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
-from tui.format import counted
+from launcher.quantities import counted
 from tui.screens.editor.completion import Completion
 from tui.widgets.line_input import LineInput
 

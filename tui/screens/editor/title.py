@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from tui.format import counted
+from launcher.quantities import counted
 from tui.screens.editor.state import EditorState
 from tui.widgets.colours import theme_colour
 

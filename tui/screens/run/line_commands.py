@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from launcher.quantities import thousands
 from launcher.store.logs import LogStore
-from tui.format import thousands
 from tui.log.sanitise import plain_text
 from tui.log.view import LogView
 from tui.screens.run.interaction import Interaction

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.session.control import RunControl
+from tui.curves import stalled_for
 from tui.log_alerts import LogAlerts
-from tui.stall import stalled_for
 from tui.task_context import TaskContexts, known_cause
 from tui.widgets.titles import sparkline
 

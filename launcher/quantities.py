@@ -1,0 +1,36 @@
+"""Formatting of sizes, ages and counts, the same in every message and on every screen."""
+
+from __future__ import annotations
+
+
+def thousands(number: float) -> str:
+    """`12 340`: whole numbers in groups of three."""
+    return f"{int(number):,}".replace(",", " ")
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 host`, `3 hosts`, `2 processes`."""
+    return f"{thousands(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def age(seconds: float) -> str:
+    """How long ago: `2 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five, which
+    is calmer to look at."""
+    if seconds < 10:
+        return f"{max(0, int(seconds))} s"
+    if seconds < 100:
+        return f"{int(seconds / 5) * 5} s"
+    if seconds < 6000:
+        return f"{int(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"{int(seconds / 3600)} h"
+    return f"{int(seconds / 86400)} d"
+
+
+def size(count: float) -> str:
+    """Bytes: `812 B`, `64 KB`, `1.2 GB`."""
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if count < 1000 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
