@@ -9,7 +9,7 @@ from bisect import bisect_left
 from launcher.ids import TaskId
 
 from .document import Document, Line
-from .scan import forwards
+from .scan import follow
 from .search import Query
 
 GROWTH_SECONDS = 0.1
@@ -80,20 +80,12 @@ class Filtered:
         self._stop.set()
 
     def _run(self) -> None:
-        offset = line = 0
-        file = self.document.file
-        while not self._stop.is_set():
-            for chunk in forwards(file, offset, line, self._stop):
-                if not chunk.data.endswith(b"\n"):
-                    continue  # an unfinished line may still come to hit
-                after = chunk.first + chunk.data.count(b"\n")
-                hits, _ = self._query.lines(chunk)
-                if self._exclude:
-                    out = set(hits)
-                    hits = [n for n in range(chunk.first, after) if n not in out]
-                self._passed.extend(hits)
-                offset, line = chunk.end, after
-                self._scanned = after
-            while file.size <= offset and not self._stop.wait(GROWTH_SECONDS):
-                pass
-            self._stop.wait(GROWTH_SECONDS)
+        for chunk in follow(self.document.file, self._stop, GROWTH_SECONDS):
+            if chunk is None:
+                continue
+            hits, _ = self._query.lines(chunk)
+            if self._exclude:
+                out = set(hits)
+                hits = [n for n in range(chunk.first, chunk.after) if n not in out]
+            self._passed.extend(hits)
+            self._scanned = chunk.after

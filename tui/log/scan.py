@@ -12,7 +12,7 @@ from launcher.store.logs import LogFile
 CHUNK_BYTES = 256 * 1024
 """Small enough that the interpreter's lock is given back before a key would be felt to wait."""
 GIANT = 4 * 1024 * 1024
-"""A line longer than this is looked at in parts."""
+"""Of a longer line only the last part is looked at."""
 ESCAPE = r"\x1b\[[0-?]*[ -/]*[@-~]"
 """A change of colour, and whatever else begins like one."""
 ESCAPES = re.compile(ESCAPE.encode())
@@ -28,6 +28,11 @@ class Chunk:
     """Where in the file the chunk ends."""
 
     @property
+    def after(self) -> int:
+        """The number of the line after the chunk."""
+        return self.first + self.data.count(b"\n")
+
+    @property
     def coloured(self) -> bool:
         """Colours change in it, perhaps in the middle of a word."""
         return b"\x1b" in self.data
@@ -38,26 +43,29 @@ class Chunk:
         return ESCAPES.sub(b"", self.data) if self.coloured else self.data
 
 
-def forwards(file: LogFile, offset: int, line: int, stop: threading.Event) -> Iterator[Chunk]:
-    """Chunks from `offset`, the beginning of line `line`, to the end as it is now. A last line
-    without newline comes too, in a chunk of its own."""
-    rest = b""
-    size = file.size
-    at = offset
-    while at < size and not stop.is_set():
-        data = file.read(at, min(CHUNK_BYTES, size - at))
-        if not data:
-            return
-        at += len(data)
-        rest += data
-        cut = rest.rfind(b"\n") + 1
-        if not cut and len(rest) < GIANT:
-            continue
-        whole, rest = (rest[:cut], rest[cut:]) if cut else (rest, b"")
-        yield Chunk(line, whole, at - len(rest))
-        line += whole.count(b"\n")
-    if rest and not stop.is_set():
-        yield Chunk(line, rest, at)
+def follow(file: LogFile, stop: threading.Event, pause: float) -> Iterator[Chunk | None]:
+    """Chunks of finished lines from the beginning on, and None each time that the log's end has
+    been reached; looks for more every `pause` seconds until `stop` is set."""
+    offset = line = 0
+    while not stop.is_set():
+        at, size, rest = offset, file.size, b""
+        while at < size and not stop.is_set():
+            data = file.read(at, min(CHUNK_BYTES, size - at))
+            if not data:
+                break
+            at += len(data)
+            rest += data
+            if cut := rest.rfind(b"\n") + 1:
+                offset = at - len(rest) + cut
+                chunk = Chunk(line, rest[:cut], offset)
+                yield chunk
+                line, rest = chunk.after, rest[cut:]
+            elif len(rest) >= GIANT:
+                rest = b""
+        yield None
+        while file.size <= offset and not stop.wait(pause):
+            pass
+        stop.wait(pause)
 
 
 def backwards(file: LogFile, line: int, stop: threading.Event) -> Iterator[Chunk]:

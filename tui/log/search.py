@@ -15,7 +15,7 @@ import re2
 from launcher.store.logs import LogFile
 
 from .prefilter import prefilter
-from .scan import ESCAPE, ESCAPES, Chunk, backwards, forwards
+from .scan import ESCAPE, ESCAPES, Chunk, backwards, follow
 
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
@@ -165,22 +165,17 @@ class Search:
 
     def _run(self) -> None:
         self._look_near()
-        offset = line = 0
-        while not self._stop.is_set():
-            for chunk in forwards(self._file, offset, line, self._stop):
-                if chunk.data.endswith(b"\n"):
-                    offset, line = chunk.end, chunk.first + chunk.data.count(b"\n")
-                    hits, count = self.query.lines(chunk)
-                    self.count += count
-                    self.scanned = offset
-                    if hits and self.near_hit is None:
-                        self.near_hit = hits[0]
-                    if len(self.lines) < MAX_KEPT:
-                        self.lines.extend(hits)
-            self.done = True
-            while self._file.size <= offset and not self._stop.wait(GROWTH_SECONDS):
-                pass
-            self._stop.wait(GROWTH_SECONDS)
+        for chunk in follow(self._file, self._stop, GROWTH_SECONDS):
+            if chunk is None:
+                self.done = True
+                continue
+            hits, count = self.query.lines(chunk)
+            self.count += count
+            self.scanned = chunk.end
+            if hits and self.near_hit is None:
+                self.near_hit = hits[0]
+            if len(self.lines) < MAX_KEPT:
+                self.lines.extend(hits)
 
     def _look_near(self) -> None:
         begin = None
