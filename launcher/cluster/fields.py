@@ -156,6 +156,15 @@ def _command(value: Any) -> Any:
     return tuple(value)
 
 
+def _order(value: Any) -> Any:
+    form = 'write a list of stages, each a list: [["ps"], ["worker:0"], ["worker"]]'
+    if not isinstance(value, list | tuple):
+        raise wrong(form)
+    if any(isinstance(stage, str) for stage in value):
+        raise wrong(f"{form}: each stage needs brackets of its own")
+    return tuple(value)
+
+
 def _quoted(word: str) -> str:
     word = word.strip()
     return '"' + (word if len(word) <= 60 else word[:59] + "…") + '"'
@@ -288,6 +297,7 @@ EnvValue = Annotated[
 ]
 Env = Annotated[dict[EnvName, EnvValue], BeforeValidator(_table)]
 EnvNames = Annotated[tuple[EnvName, ...], BeforeValidator(_list)]
+Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
 MetricsPattern = Annotated[str, PlainValidator(_metrics), _REGEX]
 Seconds = Annotated[float, PlainValidator(seconds), _time(0)]
 Lease = Annotated[float, PlainValidator(_number(1, "a number of seconds")), _time(1)]

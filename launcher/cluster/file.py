@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ClusterFileError, Problem
@@ -24,20 +24,12 @@ from ..printable import escaped
 from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
 from .key_lines import KeyLines, KeyPath
-from .spec import Cluster, Host, Job, Metrics, RunSettings, Start
+from .spec import NAMED_TABLES, TABLES, Cluster
 from .toml_errors import toml_problem
 
 _LARGEST = 16 * 1024 * 1024
 _SHOWN = 60
 
-_TABLES: dict[str, type[BaseModel]] = {
-    "hosts": Host,
-    "jobs": Job,
-    "run": RunSettings,
-    "start": Start,
-    "metrics": Metrics,
-}
-_NAMED = ("hosts", "jobs")
 _STAND_INS: dict[str, Any] = {
     "name": "unnamed",
     "tasks": [TaskAddress(UNKNOWN, None)],
@@ -123,9 +115,9 @@ def _patch_value(raw: dict[str, Any], path: KeyPath) -> None:
         KeyError, TypeError, IndexError: there is no stand-in for it.
     """
     first, *rest = path
-    if not rest and first in _NAMED:
+    if not rest and first in NAMED_TABLES:
         raise KeyError(first)
-    if first in _NAMED and len(rest) == 1:
+    if first in NAMED_TABLES and len(rest) == 1:
         raw[str(first)][rest[0]] = (
             {"ssh": _STAND_INS["ssh"]} if first == "hosts" else {"tasks": _STAND_INS["tasks"]}
         )
@@ -133,7 +125,7 @@ def _patch_value(raw: dict[str, Any], path: KeyPath) -> None:
     table, keys = raw, [str(first)] if not rest else [str(key) for key in rest]
     if rest:
         table = raw[str(first)]
-        if first in _NAMED:
+        if first in NAMED_TABLES:
             table, keys = table[rest[0]], keys[1:]
     field = keys[0]
     inner = table.get(field)
@@ -150,7 +142,7 @@ def _patch_value(raw: dict[str, Any], path: KeyPath) -> None:
 def _move_table(raw: dict[str, Any], table: str) -> None:
     """Copies a table with a wrong name to the place that was meant."""
     near = _meant((table,))
-    if _is_job(raw.get(table)) and table not in _TABLES:
+    if _is_job(raw.get(table)) and table not in TABLES:
         raw.setdefault("jobs", {}).setdefault(table, raw[table])
     elif near and near != table:
         raw.setdefault(near, raw[table])
@@ -195,7 +187,7 @@ def _known(table: KeyPath) -> list[str]:
     """Lists the keys that a table may have."""
     if not table:
         return list(Cluster.model_fields)
-    return list(_TABLES[str(table[0])].model_fields)
+    return list(TABLES[str(table[0])].model_fields)
 
 
 def _meant(path: KeyPath) -> str:
@@ -208,9 +200,9 @@ def _unknown(path: KeyPath, value: object) -> str:
     key, table = str(path[-1]), path[:-1]
     if not table and _is_job(value):
         return f"unknown table: a job is written [jobs.{key}]"
-    tables = [name for name, model in _TABLES.items() if key in model.model_fields]
+    tables = [name for name, model in TABLES.items() if key in model.model_fields]
     if tables and not (table and table[0] in tables):
-        right = tables[0] if tables[0] not in _NAMED else f"{tables[0]}.NAME"
+        right = tables[0] if tables[0] not in NAMED_TABLES else f"{tables[0]}.NAME"
         return f"unknown key here: {key} belongs in [{right}]"
     if near := _meant(path):
         return f'unknown key: did you mean "{near}"?'

@@ -20,16 +20,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from .fields import Key
-from .spec import Cluster, Host, Job, Metrics, RunSettings, Start
-
-TABLES: dict[str, type[BaseModel]] = {
-    "hosts": Host,
-    "jobs": Job,
-    "run": RunSettings,
-    "start": Start,
-    "metrics": Metrics,
-}
-"""The tables of a file. Those of `hosts` and `jobs` have names of their own: `[hosts.NAME]`."""
+from .spec import TABLES, Cluster
 
 
 @dataclass(frozen=True)

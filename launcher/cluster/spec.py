@@ -8,20 +8,10 @@ therefore well-formed, but not necessarily consistent.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, get_args
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    PlainSerializer,
-    PlainValidator,
-    PrivateAttr,
-    WithJsonSchema,
-)
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 from pydantic import Field as field
 
 from ..ids import TaskId
@@ -41,6 +31,7 @@ from .fields import (
     Lease,
     MetricsPattern,
     Name,
+    Order,
     Python,
     Seconds,
     Steps,
@@ -48,147 +39,18 @@ from .fields import (
     Text,
     WordList,
     Words,
-    nearest,
     one_of,
-    pattern,
-    seconds,
-    wrong,
 )
+from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Success
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
 DEFAULT_LOG_LIMIT = 10 * 1024**3
-
-
-class Success(StrEnum):
-    """Tasks whose exit with status 0 makes a run a success."""
-
-    CHIEF = "chief"
-    ALL = "all"
-
-
-class OnFailure(StrEnum):
-    """Effect of a task's failure on the run."""
-
-    STOP = "stop"
-    KEEP = "keep"
-    RESTART = "restart"
-
-
-class OnDisconnect(StrEnum):
-    """Whether a host stops its tasks when its lease has ended without a launcher."""
-
-    STOP = "stop"
-    KEEP = "keep"
-
-
-class OnHangup(StrEnum):
-    """Effect on the run when the program that launched it disappears without detaching: its
-    terminal was closed, or it was killed."""
-
-    KILL = "kill"
-    DETACH = "detach"
-
-
-@dataclass(frozen=True)
-class Listening:
-    """Ready when the task's own process tree listens on its port."""
-
-
-@dataclass(frozen=True)
-class Started:
-    """Ready as soon as the process has been started."""
-
-
-@dataclass(frozen=True)
-class LogMatches:
-    """Ready when a line of the log matches the regular expression (over bytes)."""
-
-    pattern: str
-
-
-@dataclass(frozen=True)
-class After:
-    """Ready a number of seconds after the start."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Finished:
-    """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
-
-
-Readiness = Listening | Started | LogMatches | After | Finished
 
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-def _ready(value: Any) -> Readiness:
-    if isinstance(value, Listening | Started | LogMatches | After):
-        return value
-    if value == "listening":
-        return Listening()
-    if value == "started":
-        return Started()
-    if isinstance(value, dict) and set(value) == {"log"}:
-        return LogMatches(pattern(value["log"]))
-    if isinstance(value, dict) and set(value) == {"after"}:
-        return After(seconds(value["after"]))
-    hint = nearest(value, ("listening", "started")) if isinstance(value, str) else ""
-    forms = 'write "listening", "started", { log = "regex" } or { after = 5.0 }'
-    raise wrong(forms + (f"; {hint}" if hint else ""))
-
-
-def ready_value(ready: Readiness) -> str | dict[str, str | float]:
-    """Returns a readiness as a cluster file's value."""
-    match ready:
-        case Listening():
-            return "listening"
-        case Started():
-            return "started"
-        case LogMatches(regex):
-            return {"log": regex}
-        case After(delay):
-            return {"after": delay}
-        case Finished():
-            return "finished"
-
-
-def _order(value: Any) -> Any:
-    form = 'write a list of stages, each a list: [["ps"], ["worker:0"], ["worker"]]'
-    if not isinstance(value, list | tuple):
-        raise wrong(form)
-    if any(isinstance(stage, str) for stage in value):
-        raise wrong(f"{form}: each stage needs brackets of its own")
-    return tuple(value)
-
-
-def _one_key(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {name: schema},
-        "required": [name],
-        "additionalProperties": False,
-    }
-
-
-Ready = Annotated[
-    Readiness,
-    PlainValidator(_ready),
-    PlainSerializer(ready_value),
-    WithJsonSchema(
-        {
-            "oneOf": [
-                {"enum": ["listening", "started"]},
-                _one_key("log", {"type": "string", "minLength": 1, "format": "regex"}),
-                _one_key("after", {"type": "number", "minimum": 0}),
-            ]
-        }
-    ),
-]
-Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
 _AS_RUN = "as in `[run]`"
 _AS_SSH = "as `ssh` does"
 
@@ -474,3 +336,13 @@ class Cluster(_Table):
         """Task 0 of the `chief` job, else of `worker`, else none."""
         names = (j for j in ("chief", "worker") if j in self.jobs and self.in_spec(j))
         return next((TaskId(job, 0) for job in names), None)
+
+
+TABLES: dict[str, type[BaseModel]] = {
+    name: model
+    for name, entry in Cluster.model_fields.items()
+    for model in (entry.annotation, *get_args(entry.annotation))
+    if isinstance(model, type) and issubclass(model, _Table)
+}
+"""The tables of a file with their models. Those of `NAMED_TABLES` are `[hosts.NAME]`."""
+NAMED_TABLES = ("hosts", "jobs")

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..cluster.addresses import SshDestination, TaskAddress
-from ..cluster.spec import Cluster, Host, Success
+from ..cluster.rules import Success
+from ..cluster.spec import Cluster, Host
 from ..ids import TaskId
 from ..paths import installed_trainer
 from ..plan.plan import (

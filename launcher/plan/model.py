@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from ..cluster.addresses import bracketed, join
-from ..cluster.spec import Readiness, RunSettings
+from ..cluster.addresses import SshDestination
+from ..cluster.rules import Readiness
+from ..cluster.spec import RunSettings
 from ..ids import TaskId
 
 
@@ -43,20 +44,13 @@ class HostFacts:
 
 
 @dataclass(frozen=True)
-class SshTarget:
+class SshTarget(SshDestination):
     """Login options of a host; what is None is left to ssh_config. Paths are absolute."""
 
-    user: str | None
-    host: str
-    port: int | None
     identity: str | None = None
     jump: str | None = None
     """`user@host:port`, or several separated by commas, the first one first."""
     known_hosts: str | None = None
-
-    def __str__(self) -> str:
-        user = f"{self.user}@" if self.user else ""
-        return user + (bracketed(self.host) if self.port is None else join(self.host, self.port))
 
 
 @dataclass(frozen=True)
@@ -73,17 +67,17 @@ class TaskPlan:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     ready: Readiness
-    in_cluster: bool
-    """Whether it is in the cluster spec (an evaluator is not)."""
-    forward: bool
     cwd: str
     logdir: str
-    max_restarts: int
     log_limit: int
-    setup: str
-    pty: bool
     env_from: tuple[str, ...]
     """Names of this machine's variables to pass on; their values are secrets and not stored."""
+    in_cluster: bool = False
+    """Whether it is in the cluster spec (an evaluator is not)."""
+    forward: bool = False
+    max_restarts: int = 0
+    setup: str = ""
+    pty: bool = False
 
 
 @dataclass(frozen=True)

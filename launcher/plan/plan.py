@@ -19,19 +19,8 @@ from typing import Any
 from ..cluster.addresses import bracketed, join
 from ..cluster.checks import PREPARE
 from ..cluster.placeholders import expand
-from ..cluster.spec import (
-    After,
-    Cluster,
-    Finished,
-    Host,
-    Job,
-    Listening,
-    LogMatches,
-    Readiness,
-    RunSettings,
-    Started,
-    ready_value,
-)
+from ..cluster.rules import After, Finished, Listening, LogMatches, Readiness, Started, ready_value
+from ..cluster.spec import Cluster, Host, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment
@@ -148,8 +137,6 @@ class _Planner:
         cluster, run, job = self._cluster, self._cluster.run, self._cluster.jobs[task.job]
         host = self._host_of(task)
         values = self._values(task)
-        logdir = self._logdir(host, values)
-        values["logdir"] = logdir
         command = job.command or run.command or ()
         return TaskPlan(
             id=task,
@@ -163,7 +150,7 @@ class _Planner:
             in_cluster=cluster.in_spec(task.job),
             forward=job.forward,
             cwd=values["workdir"],
-            logdir=logdir,
+            logdir=values["logdir"],
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
             setup=run.setup if job.setup is None else job.setup,
@@ -176,7 +163,6 @@ class _Planner:
         killed, like any other."""
         cluster, run, host = self._cluster, self._cluster.run, self._prepare[task]
         values = self._values(task)
-        values["logdir"] = self._logdir(host, values)
         tables = [job.env_from for job in self._jobs_on(host)]
         kind = "lasting" if cluster.is_local(host) else "fresh"
         script = f"{self._facts[host].tools}/prepare.py"
@@ -190,14 +176,9 @@ class _Planner:
             argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
             env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
             ready=Finished(),
-            in_cluster=False,
-            forward=False,
             cwd=values["workdir"],
             logdir=values["logdir"],
-            max_restarts=0,
             log_limit=run.log_limit,
-            setup="",
-            pty=False,
             env_from=tuple(dict.fromkeys((*run.env_from, *(n for t in tables for n in t)))),
         )
 
@@ -230,7 +211,7 @@ class _Planner:
                 facts.workdir, _expand_home(expand(path, values, self._shared), facts.home)
             )
             for task in self._on[name]
-            for values in [self._with_logdir(name, task)]
+            for values in [self._values(task)]
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
         }
         data = dict.fromkeys(path for table in tables for path in table.data)
@@ -245,10 +226,6 @@ class _Planner:
             collect=tuple(sorted(collect)),
             prepare=self._prepare_lines(name),
         )
-
-    def _with_logdir(self, host: str, task: TaskId) -> dict[str, str]:
-        values = self._values(task)
-        return values | {"logdir": self._logdir(host, values)}
 
     def _target(self, entry: Host) -> SshTarget | None:
         if entry.ssh is None:
@@ -323,7 +300,7 @@ class _Planner:
 
     def _values(self, task: TaskId) -> dict[str, str]:
         host = self._host_of(task)
-        return {
+        values = {
             "python": self._python(host),
             "job": task.job,
             "index": str(task.index),
@@ -333,6 +310,7 @@ class _Planner:
             "workdir": self._facts[host].workdir,
             "trainer": f"{self._facts[host].trainer}/trainer",
         }
+        return values | {"logdir": self._logdir(host, values)}
 
     def _gpu_shares(self) -> dict[TaskId, GpuShare]:
         shares: dict[TaskId, GpuShare] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ..cluster.spec import OnFailure
+from ..cluster.rules import OnFailure
 from ..plan.plan import Plan, Role
 from .findings import Check, Finding, passed, warning
 

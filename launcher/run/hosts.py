@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..cluster.spec import OnDisconnect
+from ..cluster.rules import OnDisconnect
 from . import events as ev
 from .instructions import (
     CheckHosts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..cluster.spec import OnFailure, Success
+from ..cluster.rules import OnFailure, Success
 from ..ids import TaskId
 from ..plan.plan import After, Finished, Role, Started
 from . import events as ev

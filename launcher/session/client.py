@@ -18,7 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..cluster.spec import Cluster, OnHangup
+from ..cluster.rules import OnHangup
+from ..cluster.spec import Cluster
 from ..errors import TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id

@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 
 from docs.reference import generated
-from launcher.cluster.reference import TABLES, json_schema, keys
+from launcher.cluster.reference import json_schema, keys
+from launcher.cluster.spec import TABLES
 from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
 from tui.screens.editor.fields import host_fields, job_fields, run_fields

@@ -15,7 +15,8 @@ from launcher.cluster.addresses import (
 )
 from launcher.cluster.fields import nearest
 from launcher.cluster.placeholders import expand
-from launcher.cluster.spec import Cluster, Listening, Success
+from launcher.cluster.rules import Listening, Success
+from launcher.cluster.spec import Cluster
 
 
 @pytest.mark.parametrize(

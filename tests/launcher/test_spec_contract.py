@@ -6,15 +6,8 @@ from pathlib import Path
 
 from launcher.cluster.addresses import SshDestination, TaskAddress
 from launcher.cluster.file import loads
-from launcher.cluster.spec import (
-    DEFAULT_LOG_LIMIT,
-    Listening,
-    OnDisconnect,
-    OnFailure,
-    OnHangup,
-    Started,
-    Success,
-)
+from launcher.cluster.rules import Listening, OnDisconnect, OnFailure, OnHangup, Started, Success
+from launcher.cluster.spec import DEFAULT_LOG_LIMIT
 from launcher.ids import TaskId
 from launcher.plan.plan import make_plan
 

@@ -11,7 +11,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher.cluster.spec import ready_value
+from launcher.cluster.rules import ready_value
 from launcher.errors import Problem
 from launcher.plan.plan import Plan, TaskPlan
 from tui.screens.editor.cell_codecs import READY, line_of

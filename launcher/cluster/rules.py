@@ -1,0 +1,130 @@
+"""Values of a cluster file that the rest of tfmux decides by: when a task is ready, and the rules
+of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+
+from .fields import nearest, pattern, seconds, wrong
+
+
+class Success(StrEnum):
+    """Tasks whose exit with status 0 makes a run a success."""
+
+    CHIEF = "chief"
+    ALL = "all"
+
+
+class OnFailure(StrEnum):
+    """Effect of a task's failure on the run."""
+
+    STOP = "stop"
+    KEEP = "keep"
+    RESTART = "restart"
+
+
+class OnDisconnect(StrEnum):
+    """Whether a host stops its tasks when its lease has ended without a launcher."""
+
+    STOP = "stop"
+    KEEP = "keep"
+
+
+class OnHangup(StrEnum):
+    """Effect on the run when the program that launched it disappears without detaching: its
+    terminal was closed, or it was killed."""
+
+    KILL = "kill"
+    DETACH = "detach"
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Ready when the task's own process tree listens on its port."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """Ready as soon as the process has been started."""
+
+
+@dataclass(frozen=True)
+class LogMatches:
+    """Ready when a line of the log matches the regular expression (over bytes)."""
+
+    pattern: str
+
+
+@dataclass(frozen=True)
+class After:
+    """Ready a number of seconds after the start."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
+
+
+Readiness = Listening | Started | LogMatches | After | Finished
+
+
+def _ready(value: Any) -> Readiness:
+    if isinstance(value, Listening | Started | LogMatches | After):
+        return value
+    if value == "listening":
+        return Listening()
+    if value == "started":
+        return Started()
+    if isinstance(value, dict) and set(value) == {"log"}:
+        return LogMatches(pattern(value["log"]))
+    if isinstance(value, dict) and set(value) == {"after"}:
+        return After(seconds(value["after"]))
+    hint = nearest(value, ("listening", "started")) if isinstance(value, str) else ""
+    forms = 'write "listening", "started", { log = "regex" } or { after = 5.0 }'
+    raise wrong(forms + (f"; {hint}" if hint else ""))
+
+
+def ready_value(ready: Readiness) -> str | dict[str, str | float]:
+    """Returns a readiness as a cluster file's value."""
+    match ready:
+        case Listening():
+            return "listening"
+        case Started():
+            return "started"
+        case LogMatches(regex):
+            return {"log": regex}
+        case After(delay):
+            return {"after": delay}
+        case Finished():
+            return "finished"
+
+
+def _one_key(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: schema},
+        "required": [name],
+        "additionalProperties": False,
+    }
+
+
+Ready = Annotated[
+    Readiness,
+    PlainValidator(_ready),
+    PlainSerializer(ready_value),
+    WithJsonSchema(
+        {
+            "oneOf": [
+                {"enum": ["listening", "started"]},
+                _one_key("log", {"type": "string", "minLength": 1, "format": "regex"}),
+                _one_key("after", {"type": "number", "minimum": 0}),
+            ]
+        }
+    ),
+]
