@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from .addresses import (
     AddressError,
@@ -33,6 +33,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 LONGEST_NAME = 64
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
+_FILLED = {"type": "string", "minLength": 1}
+REGEX = {**_FILLED, "format": "regex"}
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,20 @@ class Key:
 
     about: str
     default: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """Rule of a value: `check` validates it here, `schema` (JSON Schema) in other programs."""
+
+    check: Callable[[Any], Any]
+    schema: dict[str, Any]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(self, core: object, handler: object) -> dict[str, Any]:
+        return dict(self.schema)  # pydantic adds the default of a field to it
 
 
 def wrong(message: str, part: AddressPart | None = None) -> PydanticCustomError:
@@ -80,7 +96,7 @@ def _words(value: Any) -> str:
     return text(value)
 
 
-def _parsed(parse: Callable[[str], Any], kind: type = str) -> PlainValidator:
+def _parsed(parse: Callable[[str], Any], kind: type = str) -> Rule:
     def validate(value: Any) -> Any:
         if kind is not str and isinstance(value, kind):
             return value
@@ -89,10 +105,10 @@ def _parsed(parse: Callable[[str], Any], kind: type = str) -> PlainValidator:
         except AddressError as error:
             raise wrong(str(error), error.part) from None
 
-    return PlainValidator(validate)
+    return Rule(validate, _FILLED)
 
 
-def _number(low: float, what: str) -> Callable[[Any], float]:
+def _number(low: int, what: str) -> Rule:
     def validate(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong(f"write {what}, without quotes or a unit")
@@ -100,13 +116,10 @@ def _number(low: float, what: str) -> Callable[[Any], float]:
             raise wrong(f"write {what}, from {low:g} to {_TEN_YEARS:.0f}")
         return float(value)
 
-    return validate
+    return Rule(validate, {"type": "number", "minimum": low, "maximum": _TEN_YEARS})
 
 
-seconds = _number(0, "a number of seconds")
-
-
-def _whole(low: int, high: int, what: str) -> PlainValidator:
+def _whole(low: int, high: int, what: str) -> Rule:
     def validate(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             raise wrong(f"write {what}, a whole number without quotes or a unit")
@@ -114,7 +127,7 @@ def _whole(low: int, high: int, what: str) -> PlainValidator:
             raise wrong(f"write {what}, from {low} to {high}")
         return value
 
-    return PlainValidator(validate)
+    return Rule(validate, {"type": "integer", "minimum": low, "maximum": high})
 
 
 def _flag(value: Any) -> bool:
@@ -249,59 +262,44 @@ def one_of(words: type[StrEnum]) -> BeforeValidator:
     return BeforeValidator(validate)
 
 
-as_text = PlainSerializer(str, return_type=str)
-_STRING = WithJsonSchema({"type": "string"})
-_FILLED = WithJsonSchema({"type": "string", "minLength": 1})
-_REGEX = WithJsonSchema({"type": "string", "minLength": 1, "format": "regex"})
-_BOOLEAN = WithJsonSchema({"type": "boolean"})
-
-
-def _integer(low: int, high: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "integer", "minimum": low, "maximum": high})
-
-
-def _time(low: int) -> WithJsonSchema:
-    return WithJsonSchema({"type": "number", "minimum": low, "maximum": _TEN_YEARS})
-
-
 def _some(what: str) -> WithJsonSchema:
     return WithJsonSchema(
         {"type": "array", "items": {"type": "string", "description": what}, "minItems": 1}
     )
 
 
+_AS_TEXT = PlainSerializer(str, return_type=str)
 Name = Annotated[
     str,
-    PlainValidator(cluster_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": LONGEST_NAME}),
+    Rule(
+        cluster_name,
+        {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": LONGEST_NAME},
+    ),
 ]
-Text = Annotated[str, PlainValidator(text), _STRING]
-Words = Annotated[str, PlainValidator(_words), _FILLED]
-Flag = Annotated[bool, PlainValidator(_flag), _BOOLEAN]
+Text = Annotated[str, Rule(text, {"type": "string"})]
+Words = Annotated[str, Rule(_words, _FILLED)]
+Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
 WordList = Annotated[tuple[Words, ...], BeforeValidator(_list)]
 Command = Annotated[tuple[Text, ...], BeforeValidator(_command), _some("program, then arguments")]
 Tasks = Annotated[
-    tuple[Annotated[TaskAddress, _parsed(TaskAddress.parse, TaskAddress), as_text], ...],
+    tuple[Annotated[TaskAddress, _parsed(TaskAddress.parse, TaskAddress), _AS_TEXT], ...],
     BeforeValidator(_tasks),
     _some("host:port"),
 ]
-Destination = Annotated[
-    SshDestination, _parsed(SshDestination.parse, SshDestination), as_text, _FILLED
-]
-Jump = Annotated[str, _parsed(parse_jump), _FILLED]
-Address = Annotated[str, _parsed(parse_address), _FILLED]
-Python = Annotated[str, PlainValidator(_python), _FILLED]
-EnvName = Annotated[str, PlainValidator(_env_name), _FILLED]
-EnvValue = Annotated[
-    str, PlainValidator(_env_value), WithJsonSchema({"type": ["string", "integer"]})
-]
+Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestination), _AS_TEXT]
+Jump = Annotated[str, _parsed(parse_jump)]
+Address = Annotated[str, _parsed(parse_address)]
+Python = Annotated[str, Rule(_python, _FILLED)]
+EnvName = Annotated[str, Rule(_env_name, _FILLED)]
+EnvValue = Annotated[str, Rule(_env_value, {"type": ["string", "integer"]})]
 Env = Annotated[dict[EnvName, EnvValue], BeforeValidator(_table)]
 EnvNames = Annotated[tuple[EnvName, ...], BeforeValidator(_list)]
 Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
-MetricsPattern = Annotated[str, PlainValidator(_metrics), _REGEX]
-Seconds = Annotated[float, PlainValidator(seconds), _time(0)]
-Lease = Annotated[float, PlainValidator(_number(1, "a number of seconds")), _time(1)]
-Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs"), _integer(0, 1024)]
-Count = Annotated[int, _whole(0, 1_000_000, "a count"), _integer(0, 1_000_000)]
-Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps"), _integer(1, _LARGEST)]
-Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes"), _integer(1, _LARGEST)]
+MetricsPattern = Annotated[str, Rule(_metrics, REGEX)]
+SECONDS = _number(0, "a number of seconds")
+Seconds = Annotated[float, SECONDS]
+Lease = Annotated[float, _number(1, "a number of seconds")]
+Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs")]
+Count = Annotated[int, _whole(0, 1_000_000, "a count")]
+Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps")]
+Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes")]

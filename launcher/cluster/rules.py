@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import PlainSerializer
 
-from .fields import nearest, pattern, seconds, wrong
+from .fields import REGEX, SECONDS, Rule, nearest, pattern, wrong
 
 
 class Success(StrEnum):
@@ -84,7 +84,7 @@ def _ready(value: Any) -> Readiness:
     if isinstance(value, dict) and set(value) == {"log"}:
         return LogMatches(pattern(value["log"]))
     if isinstance(value, dict) and set(value) == {"after"}:
-        return After(seconds(value["after"]))
+        return After(SECONDS.check(value["after"]))
     hint = nearest(value, ("listening", "started")) if isinstance(value, str) else ""
     forms = 'write "listening", "started", { log = "regex" } or { after = 5.0 }'
     raise wrong(forms + (f"; {hint}" if hint else ""))
@@ -116,15 +116,15 @@ def _one_key(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 Ready = Annotated[
     Readiness,
-    PlainValidator(_ready),
-    PlainSerializer(ready_value),
-    WithJsonSchema(
+    Rule(
+        _ready,
         {
             "oneOf": [
                 {"enum": ["listening", "started"]},
-                _one_key("log", {"type": "string", "minLength": 1, "format": "regex"}),
+                _one_key("log", REGEX),
                 _one_key("after", {"type": "number", "minimum": 0}),
             ]
-        }
+        },
     ),
+    PlainSerializer(ready_value),
 ]
