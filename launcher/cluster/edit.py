@@ -129,7 +129,7 @@ class ClusterDocument:
         for job, entry in self.table("jobs").items():
             tasks = entry.get("tasks") if isinstance(entry, dict) else None
             if isinstance(tasks, list):
-                moved = [_moved(task, old, new) for task in tasks]
+                moved = _mapped(tasks, lambda task: _moved(task, old, new))
                 result = result.put(("jobs", job, "tasks"), moved)
         return result
 
@@ -139,10 +139,15 @@ class ClusterDocument:
         Raises:
             EditError: see `rename`.
         """
+
+        def entry(text: str) -> str:
+            job, colon, index = text.partition(":")
+            return f"{new}{colon}{index}" if job == old else text
+
         result = self.rename(("jobs", old), new)
         order = self.get("start", "order")
         if isinstance(order, list):
-            result = result.put(("start", "order"), _reordered(order, old, new))
+            result = result.put(("start", "order"), _mapped(order, entry))
         if old in self.table("start", "ready"):
             result = result.rename(("start", "ready", old), new)
         token = re.compile(
@@ -155,10 +160,10 @@ class ClusterDocument:
                 lambda m: f"{{{m[1]}{new}}}" if m[1] else f"{{{m[2]}{new}{m[3]}}}", text
             )
 
-        for path in (("run",), *(("hosts", host) for host in result.table("hosts"))):
-            result = _replaced(result, path, named)
-        for job in result.table("jobs"):
-            result = _replaced(result, ("jobs", job), named)
+        tables = ((table, name) for table in ("hosts", "jobs") for name in result.table(table))
+        for path in (("run",), *tables):
+            for key, value in result.table(*path).items():
+                result = result.put((*path, key), _mapped(value, named))
         return result
 
     def _has(self, path: KeyPath) -> bool:
@@ -255,10 +260,7 @@ def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
             if name not in old or old[name] != inner:
                 old[name] = _item(inner)
     elif isinstance(value, dict) and len(path) <= 2 and not isinstance(table, InlineTable):
-        fresh = tomlkit.table()
-        for name, inner in value.items():
-            fresh[name] = _item(inner)
-        table[key] = fresh
+        table[key] = _filled(tomlkit.table(), value)
     else:
         _assign(table, key, value)
 
@@ -283,10 +285,7 @@ def _assign(table: Any, key: Any, value: Any) -> None:
 
 def _item(value: Any) -> Any:
     if isinstance(value, dict):
-        table = tomlkit.inline_table()
-        for name, inner in value.items():
-            table[name] = _item(inner)
-        return table
+        return _filled(tomlkit.inline_table(), value)
     if isinstance(value, list):
         array = tomlkit.array()
         for inner in value:
@@ -295,6 +294,12 @@ def _item(value: Any) -> Any:
             return _lines_of(value)
         return array
     return tomlkit.item(value)
+
+
+def _filled(table: Any, values: Mapping[str, Any]) -> Any:
+    for name, inner in values.items():
+        table[name] = _item(inner)
+    return table
 
 
 def _lines_of(words: list[str]) -> Any:
@@ -366,54 +371,27 @@ def _rename(document: Any, path: tuple[str, ...], name: str) -> None:
     for key, value in entries:
         new = name if key == path[-1] else key
         if isinstance(value, dict) and not isinstance(table, InlineTable):
-            fresh = tomlkit.table()
-            for inner, thing in value.items():
-                fresh[inner] = _item(thing)
-            table[new] = fresh
+            table[new] = _filled(tomlkit.table(), value)
         else:
             table[new] = _item(value)
 
 
-def _moved(task: Any, old: str, new: str) -> Any:
+def _moved(task: str, old: str, new: str) -> str:
     try:
         place = TaskAddress.parse(task)
-    except (ValueError, TypeError, AttributeError):
+    except ValueError:
         return task
     if place.host != old:
         return task
-    return (
-        f"{new}:{task.rpartition(':')[2]}" if ":" not in new else str(TaskAddress(new, place.port))
-    )
+    return str(TaskAddress(new, place.port)) if ":" in new else f"{new}:{task.rpartition(':')[2]}"
 
 
-def _reordered(order: list[Any], old: str, new: str) -> list[Any]:
-    def named(entry: Any) -> Any:
-        if isinstance(entry, list):
-            return [named(inner) for inner in entry]
-        if not isinstance(entry, str):
-            return entry
-        job, colon, index = entry.partition(":")
-        return f"{new}{colon}{index}" if job == old else entry
-
-    return [named(stage) for stage in order]
-
-
-def _replaced(
-    text: ClusterDocument, path: tuple[str, ...], named: Callable[[str], str]
-) -> ClusterDocument:
-    """Replaces placeholders in all strings below a table."""
-    for key, value in text.table(*path).items():
-        new = _mapped(value, named)
-        if new != value:
-            text = text.put((*path, key), new)
-    return text
-
-
-def _mapped(value: Any, named: Callable[[str], str]) -> Any:
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """Returns a value with all strings in it changed."""
     if isinstance(value, str):
-        return named(value)
+        return change(value)
     if isinstance(value, list):
-        return [_mapped(inner, named) for inner in value]
+        return [_mapped(inner, change) for inner in value]
     if isinstance(value, dict):
-        return {key: _mapped(inner, named) for key, inner in value.items()}
+        return {key: _mapped(inner, change) for key, inner in value.items()}
     return value

@@ -120,6 +120,10 @@ def test_a_job_is_renamed_everywhere() -> None:
     assert ClusterDocument(FILE).rename_job("ps", "server").get("jobs", "server", "env") == {
         "A": "1"
     }
+    host = '[hosts.h]\nenv = { W = "{num.worker}" }\n[jobs.worker]\ntasks = ["h:1"]\n'
+    assert (
+        ClusterDocument(host).rename_job("worker", "w").get("hosts", "h", "env", "W") == "{num.w}"
+    )
 
 
 def test_a_taken_name_is_refused() -> None:
