@@ -11,15 +11,15 @@ mistake is reported once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .fields import nearest
 from .key_lines import KeyPath
-from .placeholders import PLAIN, RUN_WIDE, Names
-from .spec import Cluster
+from .placeholders import PLAIN, RUN_WIDE, Names, nearest_job
+from .spec import Cluster, Job, RunSettings
 
 UNKNOWN = ""
 """The host of a task or of an SSH destination that could not be parsed."""
@@ -83,56 +83,39 @@ def _jobs(cluster: Cluster) -> Iterator[Violation]:
     for name, job in cluster.jobs.items():
         path: KeyPath = ("jobs", name)
         if not _JOB.fullmatch(name) or len(name) > _LONGEST_JOB:
-            yield Violation(
-                path,
-                name,
-                "a job's name must be a letter followed by letters, digits, '_' and '-', "
-                f"at most {_LONGEST_JOB} characters",
-            )
+            message = "a job's name must be a letter followed by letters, digits, '_' and '-', "
+            yield Violation(path, name, f"{message}at most {_LONGEST_JOB} characters")
         elif job.in_cluster and "-" in name:
-            better = name.replace("-", "_")
-            yield Violation(
-                path,
-                name,
-                f"TensorFlow does not allow '-' in the name of a cluster job: write jobs.{better}, "
-                "or in_cluster = false",
-            )
+            message = "TensorFlow does not allow '-' in the name of a cluster job: write "
+            message += f"jobs.{name.replace('-', '_')}, or in_cluster = false"
+            yield Violation(path, name, message)
         if name == PREPARE and (
             cluster.run.prepare or any(j.prepare for j in cluster.jobs.values())
         ):
-            yield Violation(
-                path, name, "this name is used for the prepare lines: give the job another name"
-            )
+            message = "this name is used for the prepare lines: give the job another name"
+            yield Violation(path, name, message)
         if job.command is None and cluster.run.command is None:
-            yield Violation(
-                (*path, "command"),
-                None,
-                "the job has no command: write one here, or in [run] for all jobs, "
-                'such as command = ["{python}", "train.py"]',
-            )
+            message = "the job has no command: write one here, or in [run] for all jobs, "
+            message += 'such as command = ["{python}", "train.py"]'
+            yield Violation((*path, "command"), None, message)
         if name == "chief" and job.in_cluster and len(job.tasks) > 1:
-            yield Violation(
-                (*path, "tasks", 1),
-                str(job.tasks[1]),
-                "a cluster has one chief: move the other tasks to worker",
-            )
-        if job.in_cluster:
-            for owner, env in (("jobs", job.env), ("run", cluster.run.env)):
-                if "TF_CONFIG" in env:
-                    where = (*path, "env") if owner == "jobs" else ("run", "env")
-                    yield _own_tf_config(where)
-    for name, host in cluster.hosts.items():
-        if "TF_CONFIG" in host.env:
-            yield _own_tf_config(("hosts", name, "env"))
+            message = "a cluster has one chief: move the other tasks to worker"
+            yield Violation((*path, "tasks", 1), str(job.tasks[1]), message)
 
 
-def _own_tf_config(table: KeyPath) -> Violation:
-    return Violation(
-        (*table, "TF_CONFIG"),
-        None,
-        "tfmux sets TF_CONFIG for every cluster job: remove it, or move it to the env of a job "
-        "with in_cluster = false",
-    )
+def _own_tf_config(cluster: Cluster) -> Iterator[Violation]:
+    """TF_CONFIG in an environment of cluster tasks."""
+    envs: list[tuple[KeyPath, Mapping[str, str]]] = [
+        (("jobs", name, "env"), job.env) for name, job in cluster.jobs.items() if job.in_cluster
+    ]
+    if envs:
+        envs.append((("run", "env"), cluster.run.env))
+    envs += [(("hosts", name, "env"), host.env) for name, host in cluster.hosts.items()]
+    for path, env in envs:
+        if "TF_CONFIG" in env:
+            message = "tfmux sets TF_CONFIG for every cluster job: remove it, or move it to the "
+            message += "env of a job with in_cluster = false"
+            yield Violation((*path, "TF_CONFIG"), None, message)
 
 
 def _tasks(cluster: Cluster) -> Iterator[Violation]:
@@ -150,32 +133,21 @@ def _tasks(cluster: Cluster) -> Iterator[Violation]:
         machine = _machine(cluster, place.host)
         other, name = taken.setdefault((machine, place.port), (task, place.host))
         if other != task:
-            same = (
-                ""
-                if name == place.host
-                else f" ({name} and {place.host} are the same machine, by their ssh)"
-            )
-            yield Violation(
-                path,
-                str(place),
-                f"port {place.port} of {name} is already used by {other}{same}: "
-                f'write another port, or "{join(place.host, None)}"',
-                AddressPart.PORT,
-            )
+            message = f"port {place.port} of {name} is already used by {other}"
+            if name != place.host:
+                message += f" ({name} and {place.host} are the same machine, by their ssh)"
+            message += f': write another port, or "{join(place.host, None)}"'
+            yield Violation(path, str(place), message, AddressPart.PORT)
             continue
         address = cluster.address(place.host)
         if not cluster.in_spec(task.job) or address == UNKNOWN:
             continue
         other, name = called.setdefault(join(address.lower(), place.port), (task, place.host))
         if other != task:
-            yield Violation(
-                path,
-                str(place),
-                f"{task} and {other} would both be {join(address, place.port)} to the cluster, "
-                f"because {name} and {place.host} have the same address: write another port, or "
-                f"address in [hosts.{place.host}]",
-                AddressPart.PORT,
-            )
+            message = f"{task} and {other} would both be {join(address, place.port)} to the "
+            message += f"cluster, because {name} and {place.host} have the same address: write "
+            message += f"another port, or address in [hosts.{place.host}]"
+            yield Violation(path, str(place), message, AddressPart.PORT)
 
 
 def _undefined(cluster: Cluster, host: str) -> str:
@@ -208,14 +180,9 @@ def _loopback(cluster: Cluster) -> Iterator[Violation]:
         return
     entry = cluster.hosts.get(LOCALHOST)
     if LOCALHOST in hosts and (entry is None or entry.address is None):
-        place: KeyPath = users[LOCALHOST]
-        yield Violation(
-            place,
-            LOCALHOST,
-            f"localhost means another machine on {remote[0]}: set the name that the other hosts "
-            'use for this one, [hosts.localhost] address = "its-name"',
-            AddressPart.HOST,
-        )
+        message = f"localhost means another machine on {remote[0]}: set the name that the other "
+        message += 'hosts use for this one, [hosts.localhost] address = "its-name"'
+        yield Violation(users[LOCALHOST], LOCALHOST, message, AddressPart.HOST)
     elsewhere = [host for host in hosts if not is_loopback(cluster.address(host))]
     for host in hosts:
         address = cluster.address(host)
@@ -223,12 +190,10 @@ def _loopback(cluster: Cluster) -> Iterator[Violation]:
         if not elsewhere or address == UNKNOWN or not is_loopback(address):
             continue
         if given or host != LOCALHOST:
-            yield Violation(
-                ("hosts", host, "address" if given else "ssh"),
-                bracketed(address),
-                f"{address} means another machine on {elsewhere[0]}: set the name that the other "
-                f'hosts use for {host}, address = "its-name"',
-            )
+            message = f"{address} means another machine on {elsewhere[0]}: set the name that the "
+            message += f'other hosts use for {host}, address = "its-name"'
+            path: KeyPath = ("hosts", host, "address" if given else "ssh")
+            yield Violation(path, bracketed(address), message)
 
 
 def _gpus(cluster: Cluster) -> Iterator[Violation]:
@@ -240,12 +205,9 @@ def _gpus(cluster: Cluster) -> Iterator[Violation]:
                 continue
             wanted += job.gpus
             if wanted > host.gpus:
-                yield Violation(
-                    ("jobs", task.job, "gpus"),
-                    job.gpus,
-                    f"with {task} the tasks on {name} need {wanted} GPUs, but it has "
-                    f"{host.gpus}: write a smaller number",
-                )
+                message = f"with {task} the tasks on {name} need {wanted} GPUs, but it has "
+                message += f"{host.gpus}: write a smaller number"
+                yield Violation(("jobs", task.job, "gpus"), job.gpus, message)
                 break
 
 
@@ -261,19 +223,14 @@ def _start(cluster: Cluster) -> Iterator[Violation]:
             named.setdefault(entry, path)
     for job in cluster.start.ready:
         if job not in cluster.jobs:
-            jobs = f"the jobs are {', '.join(list(cluster.jobs)[:10])}"
-            yield Violation(
-                ("start", "ready", job),
-                job,
-                f"there is no such job: {nearest(job, cluster.jobs, jobs)}",
-            )
+            message = f"there is no such job: {nearest_job(job, cluster.jobs)}"
+            yield Violation(("start", "ready", job), job, message)
 
 
 def _no_entry(cluster: Cluster, entry: str) -> str | None:
     job, colon, index = entry.partition(":")
     if job not in cluster.jobs:
-        jobs = f"the jobs are {', '.join(list(cluster.jobs)[:10])}"
-        return f"there is no such job or task: {nearest(entry, cluster.jobs, jobs)}"
+        return f"there is no such job or task: {nearest_job(entry, cluster.jobs)}"
     size = len(cluster.jobs[job].tasks)
     if not colon or index in map(str, range(size)):
         return None
@@ -285,17 +242,15 @@ def _no_entry(cluster: Cluster, entry: str) -> str | None:
 def _placeholders(cluster: Cluster) -> Iterator[Violation]:
     names = Names(cluster)
     run = cluster.run
-    texts: list[tuple[KeyPath, str]] = [
-        *((("run", "command", i), word) for i, word in enumerate(run.command or ())),
-        *((("run", "env", name), value) for name, value in run.env.items()),
-        *((("run", "collect", i), path) for i, path in enumerate(run.collect)),
-    ]
+    tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), run)]
+    tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
+    texts: list[tuple[KeyPath, str]] = []
     for name, host in cluster.hosts.items():
         texts += [(("hosts", name, "env", key), value) for key, value in host.env.items()]
-    for name, job in cluster.jobs.items():
-        texts += [(("jobs", name, "command", i), word) for i, word in enumerate(job.command or ())]
-        texts += [(("jobs", name, "env", key), value) for key, value in job.env.items()]
-        texts += [(("jobs", name, "collect", i), path) for i, path in enumerate(job.collect)]
+    for at, table in tables:
+        texts += [((*at, "command", i), word) for i, word in enumerate(table.command or ())]
+        texts += [((*at, "env", key), value) for key, value in table.env.items()]
+        texts += [((*at, "collect", i), path) for i, path in enumerate(table.collect)]
     for path, text in texts:
         for problem in names.problems(text):
             yield Violation(path, text, problem)
@@ -310,18 +265,14 @@ def _logdir(cluster: Cluster) -> Iterator[Violation]:
     logdir = cluster.run.logdir
     path: KeyPath = ("run", "logdir")
     if logdir.startswith("~") and not (logdir == "~" or logdir.startswith("~/")):
-        yield Violation(
-            path, logdir, 'the home of another user is not supported: write "~/…" or "/…"'
-        )
+        message = 'the home of another user is not supported: write "~/…" or "/…"'
+        yield Violation(path, logdir, message)
     elif not logdir.startswith(("/", "~")) and any(
         not cluster.is_local(place.host) for job in cluster.jobs.values() for place in job.tasks
     ):
-        yield Violation(
-            path,
-            logdir,
-            'the log directory must be absolute on other hosts: write "~/…" or "/…" (the copied '
-            "workdir is removed after the run)",
-        )
+        message = 'the log directory must be absolute on other hosts: write "~/…" or "/…" (the '
+        message += "copied workdir is removed after the run)"
+        yield Violation(path, logdir, message)
 
 
 def _every_task(cluster: Cluster) -> Iterator[tuple[TaskId, KeyPath]]:
@@ -344,6 +295,7 @@ def _machine(cluster: Cluster, host: str) -> object:
 _CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _hosts,
     _jobs,
+    _own_tf_config,
     _tasks,
     _loopback,
     _gpus,

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from .fields import nearest, nearest_word
 from .spec import Cluster
@@ -24,6 +24,12 @@ PLAIN = RUN_WIDE | {
 }  # fmt: skip
 _OF_JOB = ("hosts", "num")
 _OF_TASK = ("host", "port", "address")
+
+
+def nearest_job(word: str, jobs: Iterable[str]) -> str:
+    """Writes `did you mean "x"?` for the nearest job, else lists the first jobs."""
+    known = list(jobs)
+    return nearest(word, known, f"the jobs are {', '.join(known[:10])}")
 
 
 def expand(text: str, *values: Mapping[str, str]) -> str:
@@ -91,17 +97,12 @@ class Names:
     def _no_job(self, name: str, job: str) -> str | None:
         if job in self._sizes:
             return None
-        have = f"the jobs are {', '.join(list(self._sizes)[:10])}"
-        return f"{{{name[:60]}}}: there is no job {job[:60]}: {nearest(job, self._sizes, have)}"
+        return f"{{{name[:60]}}}: there is no job {job[:60]}: {nearest_job(job, self._sizes)}"
 
     def _no_index(self, name: str, job: str, index: str) -> str | None:
         size = self._sizes[job]
-        if (
-            index.isascii()
-            and index.isdecimal()
-            and index == str(int(index[:9]))
-            and (int(index) < size)
-        ):
+        digits = index.isascii() and index.isdecimal()
+        if digits and index == str(int(index[:9])) and int(index) < size:
             return None
         last = f"0 to {size - 1}" if size > 1 else "0"
         return f"{{{name[:60]}}}: there is no such task: the indices of {job} are {last}"
