@@ -114,25 +114,24 @@ def _patch_value(raw: dict[str, Any], path: KeyPath) -> None:
     Raises:
         KeyError, TypeError, IndexError: there is no stand-in for it.
     """
-    first, *rest = path
-    if not rest and first in NAMED_TABLES:
+    first = str(path[0])
+    named = first in NAMED_TABLES
+    if named and len(path) == 1:
         raise KeyError(first)
-    if first in NAMED_TABLES and len(rest) == 1:
-        raw[str(first)][rest[0]] = (
-            {"ssh": _STAND_INS["ssh"]} if first == "hosts" else {"tasks": _STAND_INS["tasks"]}
-        )
+    if named and len(path) == 2:
+        needed = "ssh" if first == "hosts" else "tasks"
+        raw[first][path[1]] = {needed: _STAND_INS[needed]}
         return
-    table, keys = raw, [str(first)] if not rest else [str(key) for key in rest]
-    if rest:
-        table = raw[str(first)]
-        if first in NAMED_TABLES:
-            table, keys = table[rest[0]], keys[1:]
-    field = keys[0]
+    outer = path[: 2 if named else 1] if len(path) > 1 else ()
+    table: Any = raw
+    for key in outer:
+        table = table[key]
+    field, *rest = map(str, path[len(outer) :])
     inner = table.get(field)
-    if field == "tasks" and len(keys) == 2 and isinstance(inner, list):
-        inner[int(keys[1])] = _STAND_INS["tasks"][0]
-    elif field in ("env", "ready") and len(keys) == 2 and isinstance(inner, dict):
-        inner.pop(keys[1], None)
+    if field == "tasks" and len(rest) == 1 and isinstance(inner, list):
+        inner[int(rest[0])] = _STAND_INS["tasks"][0]
+    elif field in ("env", "ready") and len(rest) == 1 and isinstance(inner, dict):
+        inner.pop(rest[0], None)
     elif field in _STAND_INS and first != "start":
         table[field] = _STAND_INS[field]
     else:
