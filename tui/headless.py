@@ -21,7 +21,7 @@ from launcher.printable import pictured, printable, without_escapes
 from launcher.quantities import size
 from launcher.session.client import RunClient
 from tui.exits import Exit, exit_code
-from tui.report import receipt_lines, report
+from tui.outcome import receipt_lines, report
 
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20

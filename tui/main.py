@@ -187,10 +187,9 @@ def _is_file(word: str) -> bool:
 
 
 def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
-    import difflib
+    from launcher.cluster.fields import nearest
 
-    near = difflib.get_close_matches(word, COMMANDS, 1)
-    hint = f"did you mean {near[0]!r}?" if near else "see tfmux --help"
+    hint = nearest(word, COMMANDS, "see tfmux --help")
     parser.error(f"{word!r} is neither a command nor a cluster file; {hint}")
 
 

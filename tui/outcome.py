@@ -1,14 +1,19 @@
 """End of a run as Rich text, drawn once for the screens and for the terminal.
 
-The screens use single paragraphs (`headline`, `failure_text`, `receipt_text`); `tui.report` prints
-all of them. What a host or a task said is made printable here, wherever it is shown.
+The screens use single paragraphs (`headline`, `failure_text`, `receipt_text`); `report` is all of
+them for a terminal, a pipe or a log file. Text of hosts and tasks is made printable here.
 """
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
+from rich.console import Console
 from rich.text import Text
 
 from launcher.printable import printable
@@ -24,6 +29,18 @@ _MARKS: dict[Outcome | None, tuple[str, StatusColor]] = {
     Outcome.SUCCESS: ("✓", StatusColor.GOOD),
     Outcome.DETACHED: ("…", StatusColor.BUSY),
 }
+
+
+TERMINAL: Colours = {
+    StatusColor.WAITING: "cyan",
+    StatusColor.BUSY: "yellow",
+    StatusColor.GOOD: "green",
+    StatusColor.OFF: "dim",
+    StatusColor.BAD: "red",
+}
+"""Colours of the terminal's own palette, for text that is printed outside of the app."""
+_TAIL = 50
+"""Most lines of the first failure that are printed."""
 
 
 def paragraphs(*texts: Text) -> Text:
@@ -147,3 +164,36 @@ def remarks(snapshot: Snapshot, colours: Colours) -> Text:
     if snapshot.outcome is Outcome.DETACHED:
         text.append(f"the run goes on; come back with: tfmux attach {printable(snapshot.run_id)}\n")
     return text
+
+
+def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
+    """Text for stderr after a run, coloured if stderr is a terminal; `detached`: it goes on."""
+    if detached:
+        snapshot = replace(snapshot, outcome=Outcome.DETACHED)
+    text = headline(snapshot, TERMINAL)
+    text.append_text(tasks_text(snapshot))
+    text.append_text(failure_text(snapshot, TERMINAL, _TAIL))
+    if snapshot.receipt is not None and snapshot.receipt.hosts:
+        text.append_text(receipt_text(snapshot, TERMINAL))
+    text.append_text(remarks(snapshot, TERMINAL))
+    text.append(f"logs: {printable(str(folder))}")
+    return rendered(text, styled=sys.stderr.isatty())
+
+
+def receipt_lines(receipt: Receipt, run_id: str) -> list[str]:
+    """The receipt as plain lines."""
+    return receipt_body(receipt, run_id, TERMINAL).plain.rstrip("\n").split("\n")
+
+
+def rendered(text: Text, *, styled: bool) -> str:
+    """A text as a string, with escape sequences for its colours if `styled`.
+
+    Not printed by Rich itself: on a broken pipe its console raises `SystemExit(1)`, which would
+    replace the exit code of the run.
+    """
+    if not styled:
+        return text.plain
+    file = io.StringIO()
+    console = Console(file=file, force_terminal=True, color_system="standard", highlight=False)
+    console.print(text, soft_wrap=True, end="")
+    return file.getvalue()

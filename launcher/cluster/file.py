@@ -23,6 +23,7 @@ from ..errors import ClusterFileError, Problem
 from ..printable import escaped
 from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
+from .fields import nearest
 from .key_lines import KeyLines, KeyPath
 from .spec import NAMED_TABLES, TABLES, Cluster
 from .toml_errors import toml_problem
@@ -241,8 +242,8 @@ def _why(path: Path, error: OSError | ValueError) -> str:
     if isinstance(error, IsADirectoryError) or (isinstance(error, ValueError) and path.is_dir()):
         return "is a directory: give the file in it"
     if isinstance(error, FileNotFoundError):
-        near = difflib.get_close_matches(path.name, _siblings(path), n=1)
-        return "no such file" + (f': did you mean "{escaped(near[0])}"?' if near else "")
+        hint = nearest(path.name, map(escaped, _siblings(path)))
+        return f"no such file: {hint}" if hint else "no such file"
     if isinstance(error, PermissionError):
         return "permission denied"
     if isinstance(error, OSError):

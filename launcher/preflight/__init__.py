@@ -3,9 +3,8 @@
     run            `preflight`: checks all hosts at once, reports each finding when it is made
     host           the checks of one host
     probe_session  connection to an agent that runs on a host only while it is being checked
-    evaluate       pure functions that turn an agent's answers into findings
+    evaluate       pure functions that turn agents' answers into findings
     reachability   which host must reach which task, and what the outcome of a connection means
-    cross_host     checks that compare hosts: versions, a log directory that is not shared
     findings       severities, checks, findings, outcomes of connections
     report         all results together, and as JSON
 

@@ -19,7 +19,7 @@ from ..hosts.ssh import PromptHandler, SshConnector
 from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan
-from . import cross_host, evaluate, reachability
+from . import evaluate, reachability
 from .findings import (
     CHECKS,
     OK,
@@ -89,7 +89,7 @@ class _Preflight:
 
     async def run(self) -> Report:
         began = time.monotonic()
-        chief, others, why = cross_host.sharers(self._plan)
+        chief, others, why = evaluate.sharers(self._plan)
         self._tell_unset()
         try:
             async with AsyncExitStack() as sessions:
@@ -166,7 +166,7 @@ class _Preflight:
         self, checks: dict[str, HostCheck], chief: str, others: tuple[str, ...], why: str
     ) -> None:
         found = {name: check.tensorflow for name, check in checks.items() if check.tensorflow}
-        for finding in cross_host.versions(found):
+        for finding in evaluate.versions(found):
             self._tell(finding)
         for name in reachability.sources(self._plan):
             self._tell_reach(name)
@@ -186,7 +186,7 @@ class _Preflight:
             except AgentError as error:
                 self._tell(evaluate.unanswered(Check.LOGDIR, Severity.WARN, error))
                 continue
-            self._tell(cross_host.sharing(name, chief, check.folder.path, why, seen=seen))
+            self._tell(evaluate.sharing(name, chief, check.folder.path, why, seen=seen))
 
     def _tell_unset(self) -> None:
         """Warns of variables that the tasks of a host would not get from this shell."""

@@ -17,7 +17,7 @@ from launcher.run.instructions import KillHost
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
-from tui.report import report
+from tui.outcome import report
 
 CLUSTER = """
 name = "fuzzed"

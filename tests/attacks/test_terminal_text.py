@@ -37,7 +37,7 @@ from tests.testbed import inprocess
 from tests.testbed.inprocess import SshServer
 from tui import headless
 from tui.log.sanitise import plain_text
-from tui.report import report
+from tui.outcome import report
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 EVIL = (

@@ -18,7 +18,6 @@ from launcher.preflight import (
     Reach,
     Reachability,
     Severity,
-    cross_host,
     evaluate,
     reachability,
 )
@@ -234,8 +233,8 @@ def test_what_was_not_tried_is_unknown_and_blames_nobody() -> None:
 
 def test_the_odd_tensorflow_is_the_one_that_is_warned_of() -> None:
     """The version that most hosts have is taken for the wanted one."""
-    assert list(cross_host.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
-    found = only(cross_host.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
+    assert list(evaluate.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
+    found = only(evaluate.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
     assert (found.host, found.code, found.check) == ("h2", "tensorflow-differs", Check.TENSORFLOW)
 
 
@@ -253,4 +252,4 @@ def test_who_must_share_the_chiefs_log_directory(
     jobs: str, settings: str, others: tuple[str, ...]
 ) -> None:
     """An evaluator always, everybody when a restart must find the last checkpoint."""
-    assert cross_host.sharers(plan(jobs, settings))[1] == others
+    assert evaluate.sharers(plan(jobs, settings))[1] == others

@@ -10,8 +10,15 @@ import pytest
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, Survivor
 from launcher.run.states import Outcome, RunPhase
-from tui.outcome import failure_text, headline, receipt_text
-from tui.report import TERMINAL, receipt_lines, rendered, report
+from tui.outcome import (
+    TERMINAL,
+    failure_text,
+    headline,
+    receipt_lines,
+    receipt_text,
+    rendered,
+    report,
+)
 
 ENDED = Snapshot(
     run_id="mnist-20261120-183002-7f3a",

@@ -9,8 +9,8 @@ from rich.console import Console
 from launcher.ids import TaskId
 from launcher.preflight import Check, Finding, Reach, Reachability, Severity
 from tui.cells import Cell, Row, rich_tables
+from tui.outcome import TERMINAL
 from tui.preflight_view import Results, checks_table, in_order, reach_table, verdict
-from tui.report import TERMINAL
 
 
 def pair(source: str, index: int, reach: Reach, target: str = "far") -> Reachability:

@@ -20,8 +20,8 @@ from launcher.preflight import Finding, Reach, Reachability, Report, Severity, p
 from launcher.quantities import counted
 from tui.cells import Row, cut, rich_tables
 from tui.exits import Exit
+from tui.outcome import TERMINAL
 from tui.preflight_view import MARKS, Results, checks_table, finding_text, reach_table, verdict
-from tui.report import TERMINAL
 
 _CELL = 22
 _ROWS = 24

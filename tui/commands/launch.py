@@ -13,7 +13,7 @@ from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
-from tui.report import report
+from tui.outcome import report
 
 if TYPE_CHECKING:
     from tui.screens.prompts import Asker

@@ -64,7 +64,7 @@ def home(files: Sequence[Path] = ()) -> int:
     finally:
         # However the screen ended, no run may go on unwatched.
         ended = [run for sessions in opened for run in sessions.close()]
-    from tui.report import report
+    from tui.outcome import report
 
     for run in ended:
         print(report(run.snapshot, run.folder.path, detached=run.detached), file=sys.stderr)

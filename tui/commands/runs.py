@@ -21,7 +21,7 @@ from launcher.store.runs import RunFolder
 from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import Follower, shown
-from tui.report import receipt_lines
+from tui.outcome import receipt_lines
 
 _PACE = 0.02
 _RELEASE_SECONDS = 20.0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
+from launcher.cluster.fields import nearest
 from launcher.errors import TfmuxError
 
 _FOLDER = Path(__file__).resolve().parent
@@ -24,8 +24,7 @@ def find(name: str) -> Path:
     """
     if name in names():
         return _FOLDER / f"{name}.toml"
-    near = difflib.get_close_matches(name, names(), 1)
-    hint = f"did you mean {near[0]}?" if near else "`tfmux demo --list` names them"
+    hint = nearest(name, names(), "`tfmux demo --list` names them")
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
 
 
