@@ -48,7 +48,7 @@ def escaped(text: str) -> str:
 def pictured(text: str) -> str:
     """Replaces what a terminal would act on by control pictures: ␛ for an escape, ␦ for what has
     no picture of its own. Tabs stay."""
-    return text if text.isprintable() else _BEYOND_ASCII.sub(_picture, text)
+    return text if text.isprintable() else _BEYOND_ASCII.sub(lambda match: _picture(match[0]), text)
 
 
 def without_escapes(text: str) -> str:
@@ -66,12 +66,8 @@ def invisible(line: str) -> str:
     return line.translate(_INVISIBLE)
 
 
-def _picture(match: re.Match[str]) -> str:
-    return _picture_of(match.group())
-
-
 @lru_cache(maxsize=4096)
-def _picture_of(character: str) -> str:
+def _picture(character: str) -> str:
     if character == "\t" or unicodedata.category(character) not in _ACTED_ON:
         return character
     if character in _DROPPED:

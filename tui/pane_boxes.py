@@ -54,13 +54,7 @@ def grid(count: int, width: int, height: int) -> list[Box]:
     """Boxes in reading order that fill the area; the last row's share what it has."""
     if count == 0:
         return []
-    across = columns(count, width)
-    down = math.ceil(count / across)
-    boxes: list[Box] = []
-    for row, (y, tall) in enumerate(_split(height, down)):
-        in_row = min(across, count - row * across)
-        boxes += [Box(x, y, wide, tall) for x, wide in _split(width, in_row)]
-    return boxes
+    return _fill(Box(0, 0, width, height), count, columns(count, width))
 
 
 def chief_large(count: int, chief: int, width: int, height: int) -> list[Box]:
@@ -88,6 +82,7 @@ def chief_large(count: int, chief: int, width: int, height: int) -> list[Box]:
 
 
 def _fill(area: Box, count: int, across: int) -> list[Box]:
+    """`count` boxes in reading order, `across` in a row, that fill an area."""
     down = math.ceil(count / across)
     boxes: list[Box] = []
     for row, (y, tall) in enumerate(_split(area.height, down)):

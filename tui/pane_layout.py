@@ -57,10 +57,6 @@ class PaneLayout:
             return [self._attention[: self._per_page()], *pages]
         return pages
 
-    def on_attention_page(self) -> bool:
-        """The page in sight is the one of those that need attention."""
-        return len(self.tasks) > LARGE and self.page == 0 and len(self.pages()) > 1
-
     def place(self) -> list[tuple[TaskId, Box]]:
         """The panes in sight and where they stand."""
         whole = Box(0, 0, self.width, self.height)

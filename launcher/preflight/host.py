@@ -70,7 +70,6 @@ class HostCheck:
         )
         self.folder: LogFolder | None = None
         self.tensorflow = ""
-        self.answered = False
         self._cluster = cluster
         self._plan = plan
         self._host = host
@@ -88,7 +87,6 @@ class HostCheck:
                 self._tell(evaluate.failure(error))
                 return
             took = time.monotonic() - began
-            self.answered = True
             sentence = f"tfmux's agent started within {took:.1f} s"
             self._tell(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
             await asyncio.gather(
