@@ -36,12 +36,12 @@ TaskId.__get_pydantic_core_schema__ = classmethod(_schema)  # type: ignore[attr-
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def new_run_id(name: str, now: float | None = None) -> str:
+def new_run_id(name: str) -> str:
     """Makes a run's id: the cluster's name, the time to the second, and four random hex digits.
 
     Two launches of one file in the same second must not share a folder, hence the digits.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime())
     safe = _RUN_NAME.sub("-", name).strip("-.") or "run"
     return f"{safe}-{stamp}-{secrets.token_hex(2)}"
 

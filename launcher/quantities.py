@@ -14,8 +14,8 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago: `2 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five, which
-    is calmer to look at."""
+    """Time since a moment: `2 s`, `4 min`, `3 h`, `12 d`; beyond ten seconds in steps of five,
+    which is calmer to look at."""
     if seconds < 10:
         return f"{max(0, int(seconds))} s"
     if seconds < 100:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
 from launcher.preflight import REPORT_SCHEMA, Reach, Reachability, Report
 from tests.command import Up, run, write
+from tests.launcher.agent_client import wait_until
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tui.commands.check import render
@@ -186,26 +186,11 @@ def test_nothing_stays_when_a_check_is_ended(
     argv = [sys.executable, "-m", "tui.main", "check", str(file)]
     before = agents()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        until_new(before)
+        # bridge, watchdog, agent
+        wait_until(lambda: len(agents() - before) >= 3, "the agent of the preflight is there")
         child.send_signal(end)
         child.communicate(timeout=30)
-    proc_gone(before)
-
-
-def until_new(before: set[int]) -> None:
-    """Waits until a preflight's agent is there."""
-    deadline = time.monotonic() + 20
-    while len(agents() - before) < 3:  # bridge, watchdog, agent
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def proc_gone(before: set[int]) -> None:
-    """Waits until none is left."""
-    deadline = time.monotonic() + 20
-    while agents() - before:
-        assert time.monotonic() < deadline, agents() - before
-        time.sleep(0.01)
+    wait_until(lambda: not agents() - before, "none is left")
 
 
 _DAEMON = """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tui.screens.prompts import Asker
 
 RECEIPT_SECONDS = 1.5
-"""How long a clean receipt is shown before the app leaves by itself."""
+"""Seconds for which a clean receipt is shown before the app leaves by itself."""
 
 
 class TfmuxApp(App[int]):
@@ -154,7 +154,7 @@ class TfmuxApp(App[int]):
         return {command.id for screen in screens for command in commands(self, screen)}
 
     async def replace_pages(self, pages: Sequence[Page]) -> Page:
-        """Other pages in place of the only one; returns the home."""
+        """Puts other pages in place of the only one; returns the home."""
         self._pages = list(pages)
         await self.switch_screen(self._pages[0])
         for page in self._pages[1:]:

@@ -18,7 +18,7 @@ from launcher.paths import config_home
 
 @dataclass(frozen=True)
 class Config:
-    """What the file says; what is wrong with it is told, and the rest still holds."""
+    """Settings of the file. Problems are shown, and the other settings still hold."""
 
     theme: str | None = None
     keys: dict[str, str] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Config:
 
 
 def config_path() -> Path:
-    """Where the file lies, whether it is there or not."""
+    """Path of the file, which need not exist."""
     return config_home() / "config.toml"
 
 

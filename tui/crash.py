@@ -13,6 +13,7 @@ from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
+from tui.stderr import message
 
 FILE_NAME = "screen-errors.txt"
 
@@ -51,7 +52,7 @@ def run_app_twice(
         if is_ending():
             return None
         if again:
-            print("tfmux: opening the screen again", file=sys.stderr, flush=True)
+            message("opening the screen again")
     return error
 
 
@@ -66,8 +67,7 @@ def _on_signal(number: signal.Signals, act: Callable[[], None], app: App[int]) -
 def tell(error: BaseException, folder: Path) -> None:
     """Says on stderr that the screen has failed, and where the whole error was saved."""
     lines = traceback.format_exception(error)
-    last = pictured(traceback.format_exception_only(error)[-1].strip())
-    print(f"tfmux: the screen failed: {last}", file=sys.stderr, flush=True)
+    message(f"the screen failed: {pictured(traceback.format_exception_only(error)[-1].strip())}")
     file = folder / FILE_NAME
     when = time.strftime("%Y-%m-%d %H:%M:%S")
     try:
@@ -75,9 +75,9 @@ def tell(error: BaseException, folder: Path) -> None:
         with file.open("a", encoding="utf-8", errors="replace") as out:
             out.write(f"{when}\n{''.join(lines)}\n")
     except OSError as problem:
-        print(f"tfmux: {file}: {problem.strerror}; the error was:", file=sys.stderr)
+        message(f"{file}: {problem.strerror}; the error was:")
         print(
             "".join(pictured(line) + "\n" for line in "".join(lines).splitlines()), file=sys.stderr
         )
     else:
-        print(f"tfmux: the whole error is in {file}", file=sys.stderr, flush=True)
+        message(f"the whole error is in {file}")

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the shell is told."""
+    """Exit code of a command."""
 
     SUCCESS = 0
     FAILED = 1

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StatusColor(StrEnum):
-    """What a state means to the person watching; each has a colour in the theme. A letter or a
+    """Meaning of a state for the person watching; each has a colour in the theme. A letter or a
     word always stands beside the colour."""
 
     WAITING = "waiting"

@@ -17,11 +17,12 @@ from types import FrameType
 from typing import Any, TextIO
 
 from launcher.ids import TaskId
-from launcher.printable import pictured, printable, without_escapes
+from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
 from launcher.session.client import RunClient
 from tui.exits import Exit, exit_code
 from tui.outcome import receipt_lines, report
+from tui.stderr import message
 
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20
@@ -43,7 +44,7 @@ class Follower:
 
     @classmethod
     def from_end(cls, path: Path) -> Follower:
-        """Only what comes after the file as it is now."""
+        """Follows a file from its present end."""
         return cls(path, path.stat().st_size if path.exists() else 0)
 
     def read(self) -> bytes:
@@ -86,7 +87,7 @@ def run_headless(client: RunClient, *, as_json: bool) -> int:
             launchers += 1
             if launchers > _MOST_LAUNCHERS:
                 break
-            _say(f"{client.snapshot().notes[-1]}; starting another")
+            message(f"{client.snapshot().notes[-1]}; starting another")
             client.resume()
         out.logs()
         try:
@@ -100,7 +101,7 @@ def run_headless(client: RunClient, *, as_json: bool) -> int:
     while out.logs(last=True):
         continue
     if not ended:
-        _say(
+        message(
             f"no launcher process stays alive; what is left is ended by: tfmux kill {client.run_id}"
         )
         return Exit.UNCONFIRMED
@@ -144,11 +145,11 @@ class _Output:
         elif record["event"] == "task" and record["attempt"]:
             pid = f" pid {record['pid']}" if "pid" in record else ""
             reason = f": {record['reason']}" if record.get("reason") else ""
-            _say(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
+            message(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
         elif record["event"] == "host" and record["state"] != "connecting":
             self._host(record)
         elif record["event"] == "run" and "note" in record:
-            _say(record["note"])
+            message(record["note"])
 
     def _host(self, record: dict[str, Any]) -> None:
         """A host's state when it is another one, and every two seconds how far its files are."""
@@ -156,18 +157,18 @@ class _Output:
         if self._hosts.get(host) != state:
             self._hosts[host] = state
             reason = f": {record['reason']}" if record["reason"] else ""
-            _say(f"{host} {record['state']}{reason}")
+            message(f"{host} {record['state']}{reason}")
             return
         if record["time"] - self._told.get(host, 0.0) < _PROGRESS_SECONDS:
             return
         self._told[host] = record["time"]
         if "collected_total" in record:
             done, total = size(record["collected_bytes"]), size(record["collected_total"])
-            _say(f"{host}: {done} of {total} of results are here")
+            message(f"{host}: {done} of {total} of results are here")
         elif "staged_total" in record:
             done, total = size(record["staged_bytes"]), size(record["staged_total"])
             files = f"{record['staged_files']} of {record['staged_total_files']} files"
-            _say(f"{host}: {done} of {total}, {files} are there")
+            message(f"{host}: {done} of {total}, {files} are there")
 
     def _line(self, task: TaskId, line: str) -> None:
         if self._json:
@@ -193,7 +194,7 @@ class _Output:
     def _lose_stdout(self) -> None:
         """`tfmux up … | head`: whoever read has gone, so the run is ended like on TERM."""
         self._stdout = None
-        _say("nobody reads stdout any more; ending the run")
+        message("nobody reads stdout any more; ending the run")
         self._client.kill_all(by_person=False)
 
 
@@ -212,12 +213,8 @@ def _tell_receipt(client: RunClient) -> bool:
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:
         return False
     for line in receipt_lines(snapshot.receipt, snapshot.run_id):
-        _say(line)
+        message(line)
     return True
-
-
-def _say(text: str) -> None:
-    print(f"tfmux: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def _catch_signals(client: RunClient) -> None:

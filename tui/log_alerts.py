@@ -41,7 +41,7 @@ class LogAlerts:
         return name, hint
 
     def _hint(self, task: TaskId, begun: int) -> Hint | None:
-        """What the end of a log means, as far as the attempt that began there wrote it."""
+        """Meaning of the end of a log, as far as the attempt that began at `begun` wrote it."""
         file = self._control.logs.open(task)
         size = file.size
         known = self._seen.get(task)

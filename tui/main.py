@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tui.exits import Exit
+from tui.stderr import message
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return Exit.USAGE
     except TfmuxError as error:
-        print(f"tfmux: {error}", file=sys.stderr)
+        message(str(error))
         return Exit.USAGE
     except BrokenPipeError:
         return Exit.FAILED
@@ -160,7 +161,7 @@ COMMANDS = {
 
 def _home() -> int:
     if not sys.stdout.isatty():
-        print("tfmux: the home screen needs a terminal on stdout", file=sys.stderr)
+        message("the home screen needs a terminal on stdout")
         build_parser().print_help(sys.stderr)
         return Exit.USAGE
     from tui.commands import open as opening
@@ -187,9 +188,10 @@ def _is_file(word: str) -> bool:
 
 
 def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
-    from launcher.cluster.fields import nearest
+    from launcher.cluster.fields import nearest_word
 
-    hint = nearest(word, COMMANDS, "see tfmux --help")
+    near = nearest_word(word, COMMANDS)
+    hint = f"did you mean {near!r}?" if near else "see tfmux --help"
     parser.error(f"{word!r} is neither a command nor a cluster file; {hint}")
 
 

@@ -58,14 +58,14 @@ class Palette(Provider):
         return partial(self.screen.run_action, command.action)
 
     async def discover(self) -> Hits:
-        """All of them, before anything is typed. A harmless one comes first: an Enter that came
-        too early must not kill everything."""
+        """Lists all commands before anything is typed. A harmless one comes first: an Enter that
+        came too early must not kill everything."""
         for command in sorted(self._all(), key=lambda command: command.id != _FIRST):
             text = f"{command.name}  ({command.keys})"
             yield DiscoveryHit(text, self._run(command), help=command.id or None)
 
     async def search(self, query: str) -> Hits:
-        """Those that match what is typed."""
+        """Lists the commands that match the query."""
         matcher = self.matcher(query)
         for command in self._all():
             if (score := matcher.match(command.name)) > 0:

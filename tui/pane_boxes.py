@@ -41,7 +41,7 @@ def columns(count: int, width: int) -> int:
 
 
 def per_page(count: int, width: int, height: int) -> int:
-    """How many of `count` panes one page holds, each at least 40×6."""
+    """Number of the `count` panes that one page holds, each at least 40×6."""
     rows = max(1, height // MIN_HEIGHT)
     fits = max(1, width // MIN_WIDTH) * rows
     best = min(PAGE_LIMIT, fits, count)

@@ -89,7 +89,7 @@ def reach_table(results: Results, *, bad_only: bool = False) -> tuple[list[str],
 
 
 def finding_text(finding: Finding, colours: Colours) -> Text:
-    """What was found, and what to do about it."""
+    """Sentence of a finding, and what to do about it."""
     mark, color = MARKS[finding.severity]
     text = Text()
     text.append(f"{mark} ", colours[color])

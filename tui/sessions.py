@@ -13,7 +13,7 @@ from launcher.store.runs import RunFolder
 
 @dataclass(frozen=True)
 class EndedRun:
-    """What is kept of a run that was launched here and has ended or was detached."""
+    """Last state of a run that was launched here and has ended or was detached."""
 
     snapshot: Snapshot
     folder: RunFolder

@@ -47,7 +47,7 @@ def task_contexts(snapshot: Snapshot) -> dict[TaskId, TaskContext]:
 
 
 def known_cause(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
-    """What the run knows about a hint in the log of `task`; empty when that is nothing."""
+    """Cause that the run knows of a hint in the log of `task`; empty when it knows none."""
     if hint.about is not None:
         return _waited_for(hint.about, tasks)
     own = tasks.get(task) if task is not None else None

@@ -12,12 +12,12 @@ _DEEPEST = 8
 _MOST = 2000
 
 
-def aliases(config: Path | None = None) -> list[str]:
+def aliases() -> list[str]:
     """Lists the `Host` names of `~/.ssh/config` and the files it includes, in their order.
 
     Patterns (`*`, `?`, `!`) and files that cannot be read are skipped.
     """
-    start = Path("~/.ssh/config").expanduser() if config is None else config
+    start = Path("~/.ssh/config").expanduser()
     found: dict[str, None] = {}
     _read(start, start.parent, found, _DEEPEST)
     return list(found)

@@ -62,8 +62,10 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
     `hosts` maps names to SSH destinations; without any, the tasks run on this machine. `folder` is
     the directory of the user's script.
     """
+    hosts = hosts if template.remote else {}
     names = list(hosts) or [LOCALHOST]
     port = "2222" if hosts else "auto"
+    shared = "auto" if len(names) == 1 else port
     first, rest = names[0], names[1:] or names
 
     def tasks(*where: str, own: str = port) -> str:
@@ -72,33 +74,28 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             places = [f"{host}:auto" for host in where]
         return f"tasks = {json.dumps(places)}\n"
 
-    folder_text = json.dumps(str(folder), ensure_ascii=False)
-    match template:
-        case Template(key="one-machine"):
-            jobs = f"[jobs.ps]\n{tasks(LOCALHOST, own='auto')}\n"
-            jobs += f"[jobs.worker]\n{tasks(LOCALHOST, LOCALHOST, own='auto')}\n"
-            return f"# {template.about}\n{_head(name, {})}{jobs}{_ASYNC}"
-        case Template(key="ps-workers"):
+    about, success = "", "all"
+    match template.key:
+        case "one-machine" | "ps-workers":
             workers = rest if len(names) > 1 else [first, first]
-            shared = {} if len(names) > 1 else {"own": "auto"}
-            jobs = f"[jobs.ps]\n{tasks(first, **shared)}\n"
-            jobs += f"[jobs.worker]\n{tasks(*workers, **shared)}\n"
-            return f"# {template.about}\n{_head(name, hosts)}{jobs}{_ASYNC}"
-        case Template(key="ps-strategy"):
+            jobs = f"[jobs.ps]\n{tasks(first, own=shared)}\n"
+            jobs += f"[jobs.worker]\n{tasks(*workers, own=shared)}\n"
+        case "ps-strategy":
             jobs = f"[jobs.ps]\n{tasks(first)}\n"
             jobs += f"[jobs.chief]  # the coordinator\n{tasks(first, own='auto')}\n"
-            jobs += f"[jobs.worker]\n{tasks(*rest, own=port if len(names) > 1 else 'auto')}\n"
+            jobs += f"[jobs.worker]\n{tasks(*rest, own=shared)}\n"
             about = "ps and worker run a tf.distribute.Server, the chief coordinates."
-            run = _SCRIPT.format(about=about, folder=folder_text, success="chief")
-        case Template(key="all-reduce"):
+            success = "chief"
+        case "all-reduce":
             jobs = f"[jobs.worker]  # worker:0 is the chief\n{tasks(*names)}\n"
             about = "tf.distribute.MultiWorkerMirroredStrategy reads it."
-            run = _SCRIPT.format(about=about, folder=folder_text, success="all")
         case _:
             jobs = f"[jobs.worker]\n{tasks(*names)}\n"
-            about = "Or hand over {{job}}, {{index}}, {{hosts.worker}} as arguments."
-            about = about.replace("{{", "{").replace("}}", "}")
-            run = _SCRIPT.format(about=about, folder=folder_text, success="all")
+            about = "Or hand over {job}, {index}, {hosts.worker} as arguments."
+    run = _ASYNC
+    if about:
+        folder_text = json.dumps(str(folder), ensure_ascii=False)
+        run = _SCRIPT.format(about=about, folder=folder_text, success=success)
     return f"# {template.about}\n{_head(name, hosts)}{jobs}{run}"
 
 

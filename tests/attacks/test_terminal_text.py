@@ -35,9 +35,9 @@ from tests.command import python_task, write
 from tests.conftest import REPOSITORY
 from tests.testbed import inprocess
 from tests.testbed.inprocess import SshServer
-from tui import headless
 from tui.log.sanitise import plain_text
 from tui.outcome import report
+from tui.stderr import message
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 EVIL = (
@@ -233,5 +233,5 @@ def test_the_last_words_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     )
     said = report(seen, tmp_path)
     assert "evil" in said and not acted_on(said, "\n")
-    headless._say(EVIL)
+    message(EVIL)
     assert not acted_on(capsys.readouterr().err, "\n")

@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -28,6 +27,7 @@ from launcher.preflight import (
 )
 from launcher.preflight.findings import Result
 from tests.command import run, write
+from tests.launcher.agent_client import wait_until
 from tests.testbed import faults, proc
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
@@ -55,18 +55,10 @@ def daemon(host: Host, command: str, tag: str) -> None:
     host.run(["sh", "-c", f"TFMUX_TASK='{tag}' setsid {command} >/dev/null 2>&1 &"])
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for a condition, and fails when it does not come true in time."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so: {what}"
-        time.sleep(0.01)
-
-
 def nothing_stays(testbed: Testbed) -> None:
     """No process, no folder of a run, no socket and no mark is left on any host."""
     for host in testbed:
-        until(lambda host=host: host.leftovers() == [], f"{host.name} is empty")  # type: ignore[misc]
+        wait_until(lambda host=host: host.leftovers() == [], f"{host.name} is empty")  # type: ignore[misc]
         names = ["-name", "check-*", "-o", "-name", "*.sock", "-o", "-name", ".check-*"]
         found = host.run(["find", "/tmp", host.account.home, *names], check=False)
         assert found.stdout == b"", (host.name, found.stdout)
@@ -118,7 +110,7 @@ async def test_ways_between_hosts_are_told_apart(
         "hosts", f"127.0.0.1 localhost\n{testbed['tf3'].address} tf1\n10.99.9.9 tf3\n"
     )
     daemon(testbed["tf4"], "python3 -m http.server 2222", f"{RUN}/worker:1/1;")
-    until(lambda: any(each.port == 2222 for each in testbed["tf4"].listeners()), "it listens")
+    wait_until(lambda: any(each.port == 2222 for each in testbed["tf4"].listeners()), "it listens")
     faults.bashrc(testbed["tf1"], "echo hello\nexport http_proxy=http://proxy:3128\n")
     (process,) = testbed["tf4"].leftovers()
     began = time.monotonic()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from launcher.ids import TaskId
 from launcher.store.logs import LogFile
+from tests.launcher.agent_client import wait_until
 from tui.log.document import Document
 from tui.log.filter import Filtered
 from tui.log.merged import Merged
@@ -19,14 +18,6 @@ from tui.log.multi_search import MultiSearch
 from tui.log.search import Query, Search
 
 W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
-
-
-def wait(condition: Callable[[], object], seconds: float = 20) -> None:
-    """Waits for a thread to have come to a state."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def random_log(path: Path, rng: random.Random, lines: int) -> tuple[LogFile, list[str]]:
@@ -58,7 +49,7 @@ def test_search_finds_what_a_reading_finds(tmp_path: Path, text: str) -> None:
     near = 3000
     search = Search(file, query, near)
     try:
-        wait(lambda: search.done)
+        wait_until(lambda: search.done, "all is counted")
         assert list(search.lines) == hits
         assert search.count == sum(len(plain.findall(line)) for line in texts)
         assert search.near_hit == max((hit for hit in hits if hit <= near), default=None)
@@ -76,12 +67,12 @@ def test_search_goes_on_as_the_log_grows(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "a.log")
     file.append(0, b"needle\nhay\n", 1.0)
     search = Search(file, Query("needle"), 0)
-    wait(lambda: search.done)
+    wait_until(lambda: search.done, "all is counted")
     file.append(file.size, b"hay\nnee\x1b[31mdle\n", 2.0)
-    wait(lambda: list(search.lines) == [0, 3])
+    wait_until(lambda: list(search.lines) == [0, 3], "the new line is found")
     search.cancel()
     search = Search(file, Query("ne+dle$"), 0)
-    wait(lambda: list(search.lines) == [0, 3])
+    wait_until(lambda: list(search.lines) == [0, 3], "the new line is found")
     search.cancel()
     file.close()
 
@@ -96,8 +87,9 @@ def test_filter_shows_what_passes(tmp_path: Path, text: str) -> None:
         passing = []
     filtered = Filtered(Document(W0, file), text)
     try:
-        wait(lambda: filtered.refresh() or filtered.count == len(passing))
-        wait(lambda: not filtered.refresh() and filtered.count == len(passing))
+        through = "all lines are through"
+        wait_until(lambda: filtered.refresh() or filtered.count == len(passing), through)
+        wait_until(lambda: not filtered.refresh() and filtered.count == len(passing), through)
         for at in range(0, len(passing), 97):
             line = filtered.line(at)
             assert line.number == passing[at]
@@ -158,7 +150,7 @@ def test_hits_in_the_merged_log_in_its_order(tmp_path: Path) -> None:
     merged.refresh()
     hits = [n for n in range(merged.count) if re.search(rb"hit", merged.line(n).data)]
     finder = MultiSearch(merged, Query("hit"), merged.count - 1)
-    wait(lambda: finder.done)
+    wait_until(lambda: finder.done, "all is counted")
     assert finder.nearest() == hits[-1]
     walked, at = [], -1
     for _ in hits:
@@ -186,9 +178,9 @@ def test_a_far_hit_is_shown_before_all_is_counted(
     file.append(0, b"needle one\n" + hay * 10 + b"needle two\n" + hay * 10, 1.0)
     search = Search(file, Query("needle"), file.newlines - 1)
     try:
-        wait(lambda: search.near_hit is not None)
+        wait_until(lambda: search.near_hit is not None, "a hit is found")
         assert search.near_hit == 0
-        wait(lambda: search.done)
+        wait_until(lambda: search.done, "all is counted")
         assert list(search.lines) == [0, 1_000_001]
         assert search.scanned == search.size
     finally:
@@ -204,7 +196,7 @@ def test_no_expression_holds_up_the_screen(tmp_path: Path, text: str) -> None:
     file.append(0, b"x" * 100_000 + b"\n" + b"a" * 100_000 + b"\nhas x(?=y) in it\n", 1.0)
     search = Search(file, Query(text), 0)
     try:
-        wait(lambda: search.done)
+        wait_until(lambda: search.done, "all is counted")
         assert list(search.lines) == ([2] if text == "x(?=y)" else [])
     finally:
         search.cancel()

@@ -1,1 +1,1 @@
-"""What each command of the command line does, a module a command."""
+"""Commands of the command line, one module for each."""

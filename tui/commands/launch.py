@@ -14,6 +14,7 @@ from launcher.store.runs import RunFolder
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
 from tui.outcome import report
+from tui.stderr import message
 
 if TYPE_CHECKING:
     from tui.screens.prompts import Asker
@@ -32,7 +33,7 @@ def up(arguments: argparse.Namespace) -> int:
     as_json = getattr(arguments, "json", False)
     headless = as_json or getattr(arguments, "headless", False)
     if not headless and not sys.stdout.isatty():
-        print("tfmux: no terminal on stdout, going on headless", file=sys.stderr)
+        message("no terminal on stdout, going on headless")
         headless = True
     if headless:
         client = RunClient.launch(cluster, text, resume=resume, process=process, events=True)

@@ -22,10 +22,11 @@ from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import Follower, shown
 from tui.outcome import receipt_lines
+from tui.stderr import message
 
 _PACE = 0.02
 _RELEASE_SECONDS = 20.0
-"""How long the release of the hosts is waited for after the receipt."""
+"""Seconds that the release of the hosts may take after the receipt."""
 
 
 def ps(arguments: argparse.Namespace) -> int:
@@ -50,7 +51,7 @@ def ps(arguments: argparse.Namespace) -> int:
             if host.agent or host.left or host.unreachable:
                 sys.stdout.write(f"  {host.name}  {said}\n")
     if not found.runs and not found.unreadable:
-        _say("no active runs")
+        message("no active runs")
     return Exit.SUCCESS
 
 
@@ -58,10 +59,10 @@ def attach(arguments: argparse.Namespace) -> int:
     """Comes back to a run; returns its exit code."""
     run = stored(arguments.run, arguments.file)
     if run.damage:
-        _say(run.damage.told(run.folder.run_id))
+        message(run.damage.told(run.folder.run_id))
     if run.over:
         outcome = run.snapshot().outcome
-        _say(f"{run.folder.run_id} has ended ({outcome})")
+        message(f"{run.folder.run_id} has ended ({outcome})")
         code = run.snapshot().exit_code
         return Exit.SUCCESS if code is None else code
     return launch.attach(run.folder, arguments)
@@ -79,7 +80,7 @@ def kill(arguments: argparse.Namespace) -> int:
         _tell_unreadable(found)
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
-            _say("no active runs")
+            message("no active runs")
         kills = [_begin_listed(run.run_id) for run in found.runs]
     elif arguments.run:
         kills = [_begin(arguments.run, arguments.file)]
@@ -98,9 +99,9 @@ def _begin(run_id: str, file: Path | None) -> RunClient | int:
     if folder.launcher_pid() is None:
         run = StoredRun(folder)
         if run.damage:
-            _say(run.damage.told(folder.run_id))
+            message(run.damage.told(folder.run_id))
         if run.over:
-            _say(f"{folder.run_id} has ended already, confirmed")
+            message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
     client = RunClient.attach(folder)
     client.kill_all()
@@ -108,11 +109,11 @@ def _begin(run_id: str, file: Path | None) -> RunClient | int:
 
 
 def _begin_listed(run_id: str) -> RunClient | int:
-    """The same of one among many: whatever is wrong with it must not hold up the others."""
+    """Begins to end one run among many: an error of it must not hold up the others."""
     try:
         return _begin(run_id, None)
     except Exception as error:
-        _say(f"{run_id} could not be killed from here: {error!r}")
+        message(f"{run_id} could not be killed from here: {error!r}")
         return Exit.UNCONFIRMED
 
 
@@ -164,13 +165,9 @@ def logs(arguments: argparse.Namespace) -> int:
 def _tell_unreadable(found: ActiveRuns) -> None:
     for run in found.runs:
         if run.problem:
-            _say(run.problem)
+            message(run.problem)
     for unreadable in found.unreadable:
-        _say(f"{unreadable.run_id} could not be read: {unreadable.reason}")
-
-
-def _say(text: str) -> None:
-    print(f"tfmux: {text}", file=sys.stderr)
+        message(f"{unreadable.run_id} could not be read: {unreadable.reason}")
 
 
 def _tell_end(snapshot: Snapshot) -> int:
@@ -179,7 +176,7 @@ def _tell_end(snapshot: Snapshot) -> int:
         for line in receipt_lines(snapshot.receipt, snapshot.run_id):
             print(f"  {line}", flush=True)
     if snapshot.outcome is Outcome.DETACHED:
-        _say("another launcher took it over meanwhile")
+        message("another launcher took it over meanwhile")
         return Exit.UNCONFIRMED
     clean = snapshot.receipt is not None and snapshot.receipt.clean
     return Exit.SUCCESS if clean else Exit.UNCONFIRMED

@@ -18,6 +18,7 @@ from typing import TextIO
 from launcher.cluster.file import load
 from launcher.errors import TfmuxError
 from tui.exits import Exit
+from tui.stderr import message
 from tui.web.access import RequestGuard
 from tui.web.peers import is_loopback
 from tui.web.server import PageServer
@@ -56,11 +57,8 @@ def serve(arguments: argparse.Namespace) -> int:
             asyncio.run(server.run(listener, listening))
         living = [run.run_id for run in ServedRuns(Path(folder)).living()]
     for run_id in living:
-        print(
-            f"tfmux: {run_id} goes on in the background; tfmux attach {run_id} shows it, "
-            f"tfmux kill {run_id} ends it",
-            file=sys.stderr,
-        )
+        ends = f"tfmux attach {run_id} shows it, tfmux kill {run_id} ends it"
+        message(f"{run_id} goes on in the background; {ends}")
     return Exit.SUCCESS
 
 
@@ -99,12 +97,9 @@ def _refuse_or_warn(host: str, port: int, *, insecure: bool) -> None:
             f"runs commands as you; serve it with --tls-cert FILE --tls-key FILE, or leave "
             f"--host out and reach it by `{tunnel}`; --insecure serves it all the same"
         )
-    print(
-        f"tfmux: WARNING: {host} is not the loopback, and the traffic is unencrypted: whoever can "
-        f"read it sees and ends your runs, and runs commands as you.\n"
-        f"tfmux: safer: --tls-cert and --tls-key, or {tunnel}",
-        file=sys.stderr,
-    )
+    warning = f"WARNING: {host} is not the loopback, and the traffic is unencrypted: whoever can "
+    message(f"{warning}read it sees and ends your runs, and runs commands as you.")
+    message(f"safer: --tls-cert and --tls-key, or {tunnel}")
 
 
 def _netloc(listener: socket.socket, host: str) -> str:
@@ -119,8 +114,7 @@ def _netloc(listener: socket.socket, host: str) -> str:
 
 def _welcome(address: str, out: TextIO) -> None:
     print(address, file=out, flush=True)
-    print(
-        "tfmux: open it in a browser; who has this address, token and all, acts as you; "
-        "Ctrl-C ends the server, not the runs",
-        file=sys.stderr,
+    message(
+        "open it in a browser; who has this address, token and all, acts as you; "
+        "Ctrl-C ends the server, not the runs"
     )

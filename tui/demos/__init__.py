@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster.fields import nearest
+from launcher.cluster.fields import nearest_word
 from launcher.errors import TfmuxError
 
 _FOLDER = Path(__file__).resolve().parent
@@ -24,10 +24,11 @@ def find(name: str) -> Path:
     """
     if name in names():
         return _FOLDER / f"{name}.toml"
-    hint = nearest(name, names(), "`tfmux demo --list` names them")
+    near = nearest_word(name, names())
+    hint = f"did you mean {near}?" if near else "`tfmux demo --list` names them"
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
 
 
 def about(file: Path) -> str:
-    """What a demo shows: the first comment of its file."""
+    """Description of a demo: the first comment of its file."""
     return file.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")

@@ -37,7 +37,7 @@ class Line:
     time: float | None = None
     """When it was received, to a quarter of a second; seconds since the epoch."""
     task: TaskId | None = None
-    """Whose line it is, where logs are merged."""
+    """The task that wrote it, where logs are merged."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class _Block:
     _starts: list[int] | None = None
 
     def start(self, at: int) -> int:
-        """Where in the file line `at` of the block begins. Near the block's end, where a pane
+        """Offset in the file of line `at` of the block. Near the block's end, where a pane
         that follows looks, it is reckoned from there."""
         if len(self.lines) - at < _NEAR_END:
             return (
@@ -191,7 +191,7 @@ class Document:
         return Line(number, start, data, cut, is_open, when)
 
     def _end(self, number: int, start: int) -> int:
-        """Where the newline of line `number` is. The mark before the next line is at most a
+        """Offset of the newline of line `number`. The mark before the next line is at most a
         window away from it, so a line of a gigabyte is not read through."""
         at = max(start, self.file.mark_before_line(number + 1)[0])
         while at < self._size:

@@ -59,7 +59,7 @@ class Filtered:
         return self.document.task, self._passed[number]
 
     def locate(self, task: TaskId, line: int) -> int | None:
-        """Where a line stands among those that passed."""
+        """Number of a line among those that passed; None when it did not."""
         at = bisect_left(self._passed, line, 0, self._count)
         return at if at < self._count and self._passed[at] == line else None
 

@@ -45,7 +45,7 @@ class LogViews:
         return True
 
     def set_options(self, options: RowOptions) -> None:
-        """How lines are shown, in all views."""
+        """Sets the options of the rows of all views."""
         self.options = options
         for view in self._views.values():
             view.options = options
@@ -84,7 +84,7 @@ class LogViews:
     # filters
 
     def filter_of(self, task: TaskId | None) -> str:
-        """What lines must hold to be shown; empty where all are."""
+        """The query that lines must match to be shown; empty where all are shown."""
         return self._filters.get(task, "")
 
     def set_filter(self, view: LogView, text: str) -> None:

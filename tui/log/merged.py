@@ -45,7 +45,7 @@ class Merged:
         """The sections of each log; its last one still grows."""
         self._marks = [0] * len(sources)
         self._ends: list[int] = []
-        """How many merged lines stand before the end of each section."""
+        """Number of merged lines before the end of each section."""
 
     @property
     def count(self) -> int:
@@ -78,7 +78,7 @@ class Merged:
         return replace(line, task=self._tasks[section.source])
 
     def documents(self) -> dict[TaskId, Document]:
-        """All of them."""
+        """The documents of all logs."""
         return {
             task: document
             for source in self._sources
@@ -86,14 +86,14 @@ class Merged:
         }
 
     def origin(self, number: int) -> tuple[TaskId, int]:
-        """Which task's line that is, and its number there."""
+        """The task of a merged line, and its number in that task's log."""
         at = min(bisect_right(self._ends, number), len(self._sections) - 1)
         section = self._sections[at]
         inside = number - (self._ends[at - 1] if at else 0)
         return self._sources[section.source].origin(section.first + inside)
 
     def locate(self, task: TaskId, line: int) -> int | None:
-        """Where a task's line stands in the merged log."""
+        """Number of a task's line in the merged log; None when it is not there."""
         number = self._tasks.index(task)
         own = self._sources[number].locate(task, line)
         sections = self._of_source[number]

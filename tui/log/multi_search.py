@@ -31,7 +31,7 @@ class MultiSearch:
 
     @property
     def share(self) -> float:
-        """How much of the logs has been counted through, 0 to 1."""
+        """Share of the logs that has been counted through, 0 to 1."""
         size = sum(search.size for search in self._searches.values())
         return sum(search.scanned for search in self._searches.values()) / size if size else 1.0
 
@@ -56,7 +56,7 @@ class MultiSearch:
         return max((hit for hit in hits if hit is not None), default=None)
 
     def place(self, number: int) -> tuple[int, int]:
-        """How many lines with hits stand at or before a place, and how many there are."""
+        """Number of lines with hits at or before a place, and of all of them."""
         before = total = 0
         for task, search in self._searches.items():
             total += len(search.lines)

@@ -46,7 +46,7 @@ class Stamps(StrEnum):
 
 @dataclass(frozen=True)
 class RowOptions:
-    """How lines are shown."""
+    """Options of the rows of all panes."""
 
     wrap: bool = True
     stamps: Stamps = Stamps.OFF
@@ -133,7 +133,7 @@ def wrap(row: list[Span], width: int, indent: int = 0) -> list[list[Span]]:
 
 
 def _fitting(text: str, at: int, room: int) -> int:
-    """How many characters from `at` make up one row."""
+    """Number of characters from `at` that fit into one row."""
     part = text[at : at + room]
     if not part.isascii():
         # Combining characters alone take no cell: nothing of them is to be chopped.

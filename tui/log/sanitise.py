@@ -32,7 +32,7 @@ class Attr(IntFlag):
 
 
 class TextStyle(NamedTuple):
-    """How a span of text is drawn. -1 is the pane's own colour, 0–255 the palette, and
+    """Style of a span of text. -1 is the pane's own colour, 0–255 the palette, and
     `TRUE_COLOUR` and above 24 bits."""
 
     fg: int = -1
@@ -106,7 +106,7 @@ _RESETS = {
 
 
 def last_rewrite(raw: bytes) -> bytes:
-    """What a terminal would show of a line that carriage returns rewrite: its last version.
+    """Last version of a line that carriage returns rewrite, which a terminal would show.
 
     Progress bars print `\\r` before or after each version; a trailing one rewrites nothing.
     """

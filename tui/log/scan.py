@@ -25,7 +25,7 @@ class Chunk:
     first: int
     data: bytes
     end: int
-    """Where in the file the chunk ends."""
+    """Offset in the file of the end of the chunk."""
 
     @property
     def after(self) -> int:

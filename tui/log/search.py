@@ -21,12 +21,12 @@ MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
 GROWTH_SECONDS = 0.3
 NEAR_BYTES = 1 << 30
-"""How far back is looked before counting begins at the beginning; about a second's worth."""
+"""Bytes searched backwards before counting begins at the beginning; about a second's worth."""
 MAX_PER_LINE = 1000
 """Hits that are counted in one line: each may cost a look at the rest of the line."""
 _LONGEST_ESCAPE = 64
 _WITHIN = frozenset(b"\x1b[" + bytes(range(0x20, 0x40)))
-"""What may stand before a byte of a change of colour."""
+"""Bytes that may stand before a byte of a change of colour."""
 _SPECIAL = frozenset(".^$*+?{}[]\\|()")
 
 
@@ -60,7 +60,7 @@ class Query:
                 self._prefilter = re2.compile(coarse, options)
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the hits stand in a text that is drawn."""
+        """Begin and end of each hit in a text that is drawn."""
         for match in self._pattern.finditer(text):
             if match.group():
                 yield match.span()

@@ -36,7 +36,7 @@ class SearchSession:
         return True
 
     def is_in(self, lines: Lines) -> bool:
-        """These are the lines that are searched."""
+        """Whether these are the lines that are searched."""
         return lines is self._lines
 
     def step(self, by: int) -> None:
@@ -59,7 +59,7 @@ class SearchSession:
         return hit
 
     def note(self, lines: Lines) -> str:
-        """What is searched in these lines, the number of the hit, and how many there are."""
+        """The query in these lines, the number of the hit, and the number of all hits."""
         if self._search is None or not self.is_in(lines):
             return ""
         place, total = self._search.place(self._hit)

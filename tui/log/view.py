@@ -36,10 +36,10 @@ class Lines(Protocol):
         """The logs behind the lines."""
 
     def origin(self, number: int) -> tuple[TaskId, int]:
-        """Whose line `number` is, and its number in that task's log."""
+        """The task of line `number`, and its number in that task's log."""
 
     def locate(self, task: TaskId, line: int) -> int | None:
-        """Where line `line` of a task's log stands among these; None when it is not."""
+        """Number here of line `line` of a task's log; None when it is not among these."""
 
     def last_at(self, task: TaskId, number: int) -> int:
         """The last line of a task's log that stands at or before `number` here; -1 when there
@@ -63,11 +63,11 @@ class LogView:
     """The line of the last hit."""
 
     def render(self, line: Line) -> tuple[list[Span], int]:
-        """What is drawn of a line, and the width of what stands before its own text."""
+        """The spans that are drawn of a line, and the width of those before its own text."""
         return render_line(line, self.options, self.colours, self.task)
 
     def separators(self, number: int) -> list[str]:
-        """What is drawn above line `number`: the attempts that begin there."""
+        """Separators above line `number`: the attempts that begin there."""
         if self.attempts is None:
             return []
         task, line = self.lines.origin(number)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 RowsOf = Callable[[int], int]
-"""How many screen rows a line takes: 1, or more when long lines are wrapped."""
+"""Number of screen rows that a line takes: 1, or more when long lines are wrapped."""
 
 
 @dataclass
@@ -39,8 +39,8 @@ class Viewport:
             self.top, self.sub = max(0, count - 1), 0
 
     def rows(self) -> list[tuple[int, int]]:
-        """What stands in each row from the top: line and row of that line. May be shorter than
-        the pane."""
+        """For each row from the top: its line, and the row of that line. May be shorter than the
+        pane."""
         if self.following:
             self.top, self.sub = self._last_page()
         result: list[tuple[int, int]] = []

@@ -48,8 +48,8 @@ class RequestGuard:
     def __init__(self, host: str, *, tls: bool = False) -> None:
         """`host` is where the server listens."""
         self.token = secrets.token_urlsafe(_BYTES)
-        """What the printed address ends in. It is kept in this process alone: command lines and
-        environments can be read by others."""
+        """Secret at the end of the printed address. It is kept in this process alone: command lines
+        and environments can be read by others."""
         self._cookie = secrets.token_urlsafe(_BYTES)
         self._tls = tls
         self._names = {host.lower(), "localhost"}

@@ -20,7 +20,7 @@ FOLDER_VARIABLE = "TFMUX_SERVE"
 
 
 class ServedRuns:
-    """What the pages of one server have launched or attached to: a file a run in the server's
+    """Runs that the pages of one server have launched or attached to: a file a run in the server's
     private folder, which holds the cluster's name."""
 
     def __init__(self, folder: Path) -> None:
