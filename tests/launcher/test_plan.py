@@ -74,6 +74,12 @@ def local(jobs: str, run: str = 'command = ["true"]') -> str:
     return f'name = "here"\n{jobs}\n[run]\n{run}\n'
 
 
+def alone(run: str = 'command = ["true"]') -> TaskPlan:
+    """The plan of a cluster's only task, on this machine."""
+    (worker,) = plan_of(local('[jobs.worker]\ntasks = ["localhost:1"]', run)).tasks
+    return worker
+
+
 def stage_names(plan: Plan) -> list[list[str]]:
     return [[str(task) for task in stage] for stage in plan.stages]
 
@@ -250,17 +256,12 @@ def test_no_workdir_copies_nothing() -> None:
     plan = plan_of(text, {"tf1": HostFacts(home="/root")})
     assert plan.workdir is None
     assert task(plan, "ps:0").cwd == "/root"
-    (worker,) = plan_of(
-        local('[jobs.worker]\ntasks = ["localhost:1"]', 'command = ["a"]\nworkdir = ""')
-    ).tasks
-    assert worker.cwd == "/srv/project"
+    assert alone('command = ["a"]\nworkdir = ""').cwd == "/srv/project"
 
 
 def test_a_relative_log_directory_here_is_beside_the_file() -> None:
     """A task's own directory does not matter for where its logs go."""
-    (worker,) = plan_of(
-        local('[jobs.worker]\ntasks = ["localhost:1"]', 'command = ["a"]\nlogdir = "l/{job}"')
-    ).tasks
+    worker = alone('command = ["a"]\nlogdir = "l/{job}"')
     assert worker.logdir == "/srv/project/l/worker"
 
 
@@ -296,10 +297,7 @@ command = ["{python} {name} {job} {index} {host} {port} {address} {ps_hosts} {wo
 
 def test_what_is_put_in_is_not_expanded_again() -> None:
     """Braces that come out of a placeholder stay as they are."""
-    (worker,) = plan_of(
-        local('[jobs.worker]\ntasks = ["localhost:1"]', "command = ['{logdir}']\nlogdir='/{{job}}'")
-    ).tasks
-    assert worker.argv == ("/{job}",)
+    assert alone("command = ['{logdir}']\nlogdir='/{{job}}'").argv == ("/{job}",)
 
 
 def test_cluster_hosts_are_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,8 +312,7 @@ def test_cluster_hosts_are_reached_without_a_proxy(monkeypatch: pytest.MonkeyPat
     assert "no_grpc_proxy" not in task(plan, "ps:0").env
     assert task(plan, "worker:0").env["no_grpc_proxy"] == "grid,tf1.lan,tf2,tf3"
     assert task(plan, "worker:0").env["no_proxy"] == "tf1.lan,tf2,tf3"
-    (here,) = plan_of(local('[jobs.worker]\ntasks = ["localhost:1"]')).tasks
-    assert here.env["no_proxy"] == "example.org,localhost"
+    assert alone().env["no_proxy"] == "example.org,localhost"
 
 
 def test_the_trainer_comes_last_on_the_path() -> None:
