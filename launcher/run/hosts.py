@@ -101,12 +101,9 @@ class Hosts:
     def on_lost(self, event: ev.HostLost) -> list[Instruction]:
         """Waits for the host until its lease has ended."""
         data, host = self._data, event.host
-        data.update_host(
-            host, state=HostState.LOST, reason=event.reason, lease_until=event.lease_until
-        )
-        data.lose_tasks(host)
-        wait = max(0.0, event.lease_until - event.time) + data.plan.settings.grace
+        data.lose_host(host, event.reason, event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
+        wait = max(0.0, event.lease_until - event.time) + data.plan.settings.grace
         timer = SetTimer(LeaseEnd(host), wait + KILL_PATIENCE)
         return [timer, *(self._when_all_answered() if data.attaching else ())]
 

@@ -223,8 +223,7 @@ class Run:
         if not by or not pending:
             return []
         data.note(f"another launcher ({by}) has taken {host} over; the other hosts stay")
-        data.update_host(host, state=HostState.LOST, reason=f"taken over by {by}")
-        data.lose_tasks(host)
+        data.lose_host(host, f"taken over by {by}")
         return []
 
     def _looked_elsewhere(self, event: ev.LookedElsewhere) -> list[Instruction]:

@@ -12,6 +12,9 @@ from .timers import ShutdownTimeout
 KILL_PATIENCE = 8.0
 """Seconds beyond the grace that a lost host has to come back before its receipt is given up:
 the agent's own patience with KILL, and a reconnect."""
+CONNECT_SECONDS = 60.0
+"""How much longer a host has that is still being connected to: somebody may be typing a password
+for it. Then the kill ends without it, or a link that never connects would hold it for ever."""
 
 
 class Shutdown:
@@ -46,7 +49,7 @@ class Shutdown:
         """Kills without grace."""
         data = self._data
         data.shutdown.forced = True
-        data.shutdown.deadline = data.now
+        data.shutdown.deadline = min(data.now, data.shutdown.deadline or data.now)
         hosts = [host for host in data.contacted_hosts if self.receipt_pending(host)]
         return [KillHost(host, None, 0.0) for host in hosts]
 
@@ -90,12 +93,22 @@ class Shutdown:
 
     def on_timeout(self) -> list[Instruction]:
         """Names a host that did not come back in time as unconfirmed; one that is still being
-        logged in to has its time."""
+        connected to has longer."""
         data = self._data
         missing = [host for host in data.contacted_hosts if data.hosts[host].receipt is None]
-        pending = [host for host in missing if self.receipt_pending(host)]
-        if any(data.hosts[host].view.state is HostState.CONNECTING for host in pending):
+        connecting = [
+            host
+            for host in missing
+            if self.receipt_pending(host)
+            and data.hosts[host].view.state is HostState.CONNECTING
+        ]
+        waited = data.now - (data.shutdown.deadline or data.now)
+        if connecting and waited < KILL_PATIENCE + CONNECT_SECONDS:
             return [SetTimer(ShutdownTimeout(), 1.0)]
+        for host in connecting:
+            reason = f"not connected {waited:.0f} s after the end of the grace"
+            data.lose_host(host, reason)
+            data.note(f"{host} is lost: {reason}")
         for host in missing:
             record, settings = data.hosts[host], data.plan.settings
             if record.superseded_by:

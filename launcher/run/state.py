@@ -127,8 +127,9 @@ class RunData:
         record = self.hosts[host]
         record.view = replace(record.view, **changes)
 
-    def lose_tasks(self, host: str) -> None:
-        """Marks a host's live tasks as lost."""
+    def lose_host(self, host: str, reason: str, lease_until: float | None = None) -> None:
+        """Marks a host and its live tasks as lost."""
+        self.update_host(host, state=HostState.LOST, reason=reason, lease_until=lease_until)
         for record in self.on_host(host):
             if record.view.state.live and record.view.state is not TaskState.LOST:
                 record.state_before_loss = record.view.state

@@ -13,6 +13,8 @@ from .control_socket import socket_path
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
 _CHUNK = 1 << 18
+LONGEST_LINE = 16 << 20
+"""Bytes of a message: the whole snapshot of a run with thousands of tasks has a tenth of that."""
 
 
 def connect(run_id: str) -> socket.socket:
@@ -54,18 +56,18 @@ class ControlConnection:
         """The messages that came within `timeout` seconds; None when the connection was closed.
 
         Raises:
-            ValueError: a line is not a JSON object.
+            ValueError: a line is not a JSON object, or too long.
         """
-        readable, _, _ = select.select([self._link], [], [], timeout)
-        if not readable:
-            return []
         try:
-            data = self._link.recv(_CHUNK)
+            readable, _, _ = select.select([self._link], [], [], timeout)
+            data = self._link.recv(_CHUNK) if readable else None
         except OSError:
             data = b""
         if not data:
-            return None
+            return [] if data is None else None
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            raise ValueError(f"a line is longer than {LONGEST_LINE} bytes")
         messages = [json.loads(line) for line in lines]
         if not all(isinstance(message, dict) for message in messages):
             raise ValueError("not a JSON object")

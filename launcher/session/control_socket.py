@@ -10,6 +10,7 @@ the public events. It then receives
     {"event": {…}}      a public event
     {"error": "…"}      the launcher could not start; it ends
     {"finished": true}  the run has ended and its hosts are released; nothing follows
+    {"disconnected": "…"}  what the client sent is no command; nothing follows
 
 and may send
 
@@ -42,7 +43,7 @@ from pydantic import TypeAdapter
 from ..agent.folders import local_folder
 from ..ids import TaskId
 from ..run.snapshot import Snapshot
-from . import snapshot_codec
+from ..store import snapshot_codec
 from .prompts import PendingPrompt, PromptQueue
 
 PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
@@ -191,15 +192,17 @@ class ControlSocket:
     async def _listen(self, client: _Client, reader: asyncio.StreamReader) -> None:
         count, since = 0, time.monotonic()
         try:
-            while line := await reader.readline():
+            while line := await _read_line(reader):
                 count += 1
                 if count > _MOST_COMMANDS:
                     if time.monotonic() - since < 1.0:
-                        break
+                        raise ValueError(f"more than {_MOST_COMMANDS} commands a second")
                     count, since = 0, time.monotonic()
                 self._dispatch(client, json.loads(line))
-        except (ValueError, KeyError, TypeError, RecursionError, OSError):
-            pass  # it has gone, or sends what is no command: either way it is disconnected
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            client.writer.write(_line({"disconnected": f"not accepted: {error}"}))
+        except OSError:
+            pass  # it has gone
         finally:
             del self._clients[client]
             self._backlog = None
@@ -322,6 +325,13 @@ class _Client:
             self.writer.write(_line({"lost_events": self._lost_events}))
             self._lost_events = 0
         self.writer.write(line)
+
+
+async def _read_line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readline()
+    except ValueError:
+        raise ValueError(f"a line of more than {_LONGEST_COMMAND} bytes") from None
 
 
 def _line(message: dict[str, Any]) -> bytes:

@@ -29,7 +29,7 @@ from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import InvalidTransition
 from .json_lines import LONGEST, Damage, open_regular, printable_values, stored_records
-from .snapshot_json import decode_snapshot, encode_snapshot
+from . import snapshot_codec
 
 _FINAL = "final"
 _UNSHOWN = ("facts",)
@@ -85,7 +85,7 @@ def as_stored(event: ev.Event) -> ev.Event:
 
 def final_record(snapshot: Snapshot) -> dict[str, Any]:
     """The last record of a run that has ended, but for its launcher."""
-    return {"event": _FINAL, "snapshot": encode_snapshot(snapshot)}
+    return {"event": _FINAL, "snapshot": snapshot_codec.encode(snapshot)}
 
 
 @dataclass
@@ -119,7 +119,7 @@ class Journal:
         if not isinstance(launcher, str):
             raise ValueError("nobody has written it")
         if record.get("event") == _FINAL:
-            final = decode_snapshot(record.get("snapshot"))
+            final = snapshot_codec.decode(record.get("snapshot"))
             if launcher == self.launcher or (final.receipt is not None and final.receipt.clean):
                 self.final = final
             return
@@ -170,5 +170,5 @@ def read_final(path: Path) -> Snapshot | None:
             and record.get("event") == _FINAL
             and isinstance(record.get("launcher"), str)
         ):
-            return decode_snapshot(record.get("snapshot"))
+            return snapshot_codec.decode(record.get("snapshot"))
     return None

@@ -16,7 +16,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_connection import connect
-from launcher.session.control_socket import ControlSocket
+from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
 from launcher.store.runs import RunFolder
 from tests.patience import PATIENCE
@@ -158,3 +158,25 @@ async def test_a_refusal_is_an_answer_and_a_prompt_that_is_given_up_is_withdrawn
             answer = {"command": "answer", "id": prompts.pending[0].id, "text": None}
             link.sendall(json.dumps(answer).encode() + b"\n")
             assert await refused is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (b"x" * (1 << 18), "a line of more than 65536 bytes"),
+        (b'{"command": "dance"}\n', "not a command"),
+        (b'{"command": "detach"}\n' * 101, "more than 100 commands a second"),
+    ],
+    ids=["long", "unknown", "many"],
+)
+async def test_a_client_is_told_why_it_is_disconnected(
+    folder: RunFolder, sent: bytes, reason: str
+) -> None:
+    """It may send what it likes, but not have it kept."""
+    async with listening(folder):
+        reader, writer = await asyncio.open_unix_connection(socket_path(folder.run_id))
+        writer.write(sent)
+        async with asyncio.timeout(PATIENCE):
+            said = await reader.readline()
+        assert reason in json.loads(said)["disconnected"]
+        writer.close()

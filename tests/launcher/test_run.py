@@ -26,6 +26,7 @@ from launcher.run.instructions import (
     WatchSilence,
 )
 from launcher.run.run import Run
+from launcher.run.shutdown import CONNECT_SECONDS, KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, Survivor, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.tasks import MAX_BACKOFF
@@ -981,3 +982,25 @@ def test_a_host_that_is_still_being_logged_in_to_is_not_given_up() -> None:
     other.lost("a")
     other.lost("b")
     assert other.fired(ShutdownTimeout()) == driver.end(Outcome.KILLED, 4, ())
+
+
+def test_a_host_that_never_connects_does_not_hold_a_kill_for_ever() -> None:
+    """It is named as unconfirmed, with the reason; another kill does not put that off."""
+    driver = RunDriver()
+    driver.running()
+    attached(driver)
+    driver.tell(ev.KillAll)
+    driver.receipt("a")
+    latest = driver.now + 5.0 + KILL_PATIENCE + CONNECT_SECONDS
+    while not (out := driver.fired(ShutdownTimeout())) or not ends(out):
+        assert driver.now < latest
+        driver.tell(ev.KillAll)
+    assert out == driver.end(Outcome.KILLED, 4, ["a"])
+    assert driver.seen.receipt is not None
+    away = driver.seen.receipt.hosts[1]
+    assert (away.host, away.confirmed) == ("b", False) and away.unreachable_until
+    assert (driver.seen.hosts[1].state, driver.state("worker:1")) == (
+        HostState.LOST,
+        TaskState.LOST,
+    )
+    assert any("b is lost: not connected" in note for note in driver.seen.notes)

@@ -1,5 +1,4 @@
-"""Snapshots as JSON between a launcher process and its clients: what has changed since another
-one, or all of it.
+"""Snapshots as JSON: the last record of a journal, and what a launcher process tells its clients.
 
 A change is `{"run": {…}, "tasks": {"0": {…}}, "hosts": {"1": {…}}}`: tasks and hosts that differ
 by their index, and everything else of the snapshot in `run` where any of that differs. Figures
@@ -15,11 +14,27 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from ..run.snapshot import HostView, Snapshot, TaskView
+from .json_lines import printable_values
 
 _RUN = TypeAdapter(Snapshot)
 _TASKS = TypeAdapter(dict[int, TaskView])
 _HOSTS = TypeAdapter(dict[int, HostView])
 View = TypeVar("View", TaskView, HostView)
+
+
+def encode(snapshot: Snapshot) -> dict[str, Any]:
+    """The snapshot as a JSON object."""
+    encoded: dict[str, Any] = _RUN.dump_python(snapshot, mode="json")
+    return encoded
+
+
+def decode(raw: Any) -> Snapshot:
+    """Reads a snapshot; its texts are made printable.
+
+    Raises:
+        ValueError: it is no snapshot, or one of another version of this program.
+    """
+    return _RUN.validate_python(printable_values(raw))
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
@@ -33,7 +48,7 @@ def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
         found["hosts"] = _HOSTS.dump_python(hosts, mode="json")
     rest = replace(after, tasks=(), hosts=())
     if before is None or replace(before, tasks=(), hosts=()) != rest:
-        found["run"] = _RUN.dump_python(rest, mode="json")
+        found["run"] = encode(rest)
     return found
 
 
@@ -43,11 +58,8 @@ def apply(before: Snapshot | None, change: dict[str, Any]) -> Snapshot:
     Raises:
         ValueError: it is no change of `before`, or one of another version of this program.
     """
-    if "run" in change:
-        run = _RUN.validate_python(change["run"])
-    elif before is not None:
-        run = before
-    else:
+    run = _RUN.validate_python(change["run"]) if "run" in change else before
+    if run is None:
         raise ValueError("the first message is not a whole snapshot")
     tasks = _TASKS.validate_python(change.get("tasks", {}))
     hosts = _HOSTS.validate_python(change.get("hosts", {}))
@@ -59,15 +71,12 @@ def apply(before: Snapshot | None, change: dict[str, Any]) -> Snapshot:
 
 
 def _differing(before: Sequence[View], after: Sequence[View]) -> dict[int, View]:
-    return {
-        index: view
-        for index, view in enumerate(after)
-        if index >= len(before) or before[index] != view
-    }
+    known = dict(enumerate(before))
+    return {index: view for index, view in enumerate(after) if known.get(index) != view}
 
 
-def _applied(before: Sequence[View], changed: dict[Any, View]) -> tuple[View, ...]:
-    views = dict(enumerate(before)) | {int(index): view for index, view in changed.items()}
+def _applied(before: Sequence[View], changed: dict[int, View]) -> tuple[View, ...]:
+    views = dict(enumerate(before)) | changed
     if sorted(views) != list(range(len(views))):
         raise ValueError("tasks or hosts are missing between others")
     return tuple(views[index] for index in range(len(views)))

@@ -1,0 +1,218 @@
+"""Link of a client to the launcher process of its run, whichever process that is.
+
+Finds another launcher process where the first one has died, starts one where that is wanted, and
+sees to it that a kill which was asked for is carried out.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..run.shutdown import CONNECT_SECONDS
+from ..run.snapshot import Snapshot
+from ..run.states import HostState, RunPhase
+from ..store.launcher_lock import acquire
+from ..store.runs import RunFolder
+from .control_connection import ControlConnection, connect
+from .launcher_process import LauncherProcess
+
+HEARD_SECONDS = 3.0
+"""How long a launcher may take to act on a kill before another one takes the run over."""
+_KILL_SECONDS = 20.0
+"""How long beyond its deadline a kill may last before another launcher takes the run over."""
+_ALONE_SECONDS = 1.0
+"""Without a launcher for so long, the run counts as unsupervised."""
+
+
+@dataclass
+class _Kill:
+    """A kill that has been asked for."""
+
+    began: float
+    by_person: bool
+    sent: bool = False
+    forced: bool = False
+    """Another launcher has taken the run over for it; each one begins the kill anew."""
+
+
+class LauncherLink:
+    """Sends to the launcher process and receives from it.
+
+    `send`, `kill_all` and `resume` are for any thread; all else belongs to the client's, which
+    alone connects and starts launchers.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        subscription: dict[str, Any],
+        note: Callable[[str], None],
+        lost: Callable[[], None],
+        link: socket.socket | None,
+        process: LauncherProcess | None,
+    ) -> None:
+        """`subscription` is sent first on each connection; `note` gets what a person should know,
+        `lost` is called when a connection has ended; `link` and `process` are those of a launcher
+        process that has been started."""
+        self.subscription = subscription
+        self.alone = False
+        """No launcher supervises the run, or is about to."""
+        self._folder = folder
+        self._note = note
+        self._lost = lost
+        self._process = process
+        self._lock = threading.RLock()
+        """Orders a kill and a new connection, on which the kill is repeated. Re-entered by a signal
+        handler that sends a kill."""
+        self._link: ControlConnection | None = None
+        self._kill: _Kill | None = None
+        self._lost_at: float | None = None
+        self._starting = False
+        """A launcher process that was started here has not said anything yet."""
+        self._resuming = False
+        """A launcher process shall be started."""
+        if link is not None:
+            self._begin(link)
+
+    # --- for any thread -------------------------------------------------------------------
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Sends a command; False when there is no launcher process, or it does not read."""
+        link = self._link
+        return link is not None and link.send(message)
+
+    def kill_all(self, by_person: bool) -> None:
+        """Ends everything; a second call at once."""
+        with self._lock:
+            if self._kill is None:
+                self._kill = _Kill(time.monotonic(), by_person)
+            self._send_kill(self._kill)
+
+    def resume(self) -> None:
+        """Has a launcher process started where there is none."""
+        with self._lock:
+            self._resuming = self._resuming or self.alone
+            self.alone = False
+
+    @property
+    def unsent(self) -> bool:
+        """A kill has been asked for that no launcher process has got."""
+        return self._kill is not None and not self._kill.sent
+
+    # --- for the client's thread ----------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """There is a connection, though its other end may have died."""
+        return self._link is not None
+
+    def receive(self, timeout: float) -> list[dict[str, Any]]:
+        """The messages that came within `timeout` seconds.
+
+        Raises:
+            ValueError: what came is no message; the connection has been closed.
+        """
+        if self._link is None:
+            return []
+        try:
+            messages = self._link.receive(timeout)
+        except ValueError:
+            self.close()
+            raise
+        if messages is None:
+            self.close()
+            return []
+        self._starting = self._starting and not messages
+        return messages
+
+    def find(self) -> bool:
+        """Connects to a launcher process; False where there has been none for a while."""
+        with suppress(OSError):
+            self._begin(connect(self._folder.run_id))
+            return True
+        lost_at = self._lost_at = self._lost_at or time.monotonic()
+        soon = time.monotonic() - lost_at <= _ALONE_SECONDS
+        return soon or self._resuming or self._folder.launcher_pid() is not None
+
+    def watch(self, told: Snapshot) -> None:
+        """Starts another launcher process where ours has died and one is wanted, or where a kill
+        is not carried out because ours stands still; `told` is the run as it said last."""
+        kill = None if told.state is RunPhase.ENDED else self._kill
+        if self._link is None:
+            if self._resuming or (self.alone and kill is not None):
+                self._start()
+        elif kill is not None and not kill.forced and self._is_late(kill, told):
+            kill.forced = True
+            self._start(force=True)
+
+    def last_words(self) -> str:
+        """The end of what the launcher process wrote on standard error."""
+        text = ""
+        with suppress(OSError):
+            text = (self._folder.path / "launcher.log").read_text(errors="replace").strip()
+        if not text and self._process is not None:
+            text = self._process.errors
+        return f"\n{text[-500:]}" if text else ""
+
+    def close(self) -> None:
+        """Closes the connection."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+            self._lost()
+
+    def _begin(self, link: socket.socket) -> None:
+        with self._lock:
+            self._expect()
+            self._link = ControlConnection(link)
+            self.send(self.subscription)
+            if self._kill is not None:
+                self._kill.began = time.monotonic()
+                self._send_kill(self._kill)
+
+    def _expect(self) -> None:
+        """There is a launcher, or will be in a moment."""
+        with self._lock:
+            self.alone = self._resuming = False
+            self._lost_at = None
+
+    def _send_kill(self, kill: _Kill) -> None:
+        kill.sent = self.send({"command": "kill_all", "by_person": kill.by_person})
+
+    def _is_late(self, kill: _Kill, told: Snapshot) -> bool:
+        """The kill should have been acted on, or come to its end, by now."""
+        waited = time.monotonic() - kill.began
+        if told.state is not RunPhase.KILLING:
+            return waited > HEARD_SECONDS and not self._starting
+        patience = _KILL_SECONDS
+        if any(host.state is HostState.CONNECTING for host in told.hosts):
+            patience += CONNECT_SECONDS
+        deadline = told.kill_deadline or time.time()
+        return waited > patience and time.time() > deadline + patience
+
+    def _start(self, *, force: bool = False) -> None:
+        """Starts a launcher process that takes the run up; `force`: although one that stands still
+        holds the lock. Where another one has just been started, that is connected to."""
+        lock = process = None
+        try:
+            lock = None if force else acquire(self._folder.path)
+            if force or lock is not None:
+                process = LauncherProcess()
+        except OSError as error:
+            if lock is not None:
+                os.close(lock)
+            self._resuming = False
+            self._note(f"no launcher process can be started: {error}")
+            return
+        self.close()
+        self._expect()
+        if process is not None:
+            self._starting, self._process = True, process
+            self._begin(process.order({"attach": self._folder.run_id}, lock))
