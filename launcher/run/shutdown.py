@@ -99,8 +99,7 @@ class Shutdown:
         connecting = [
             host
             for host in missing
-            if self.receipt_pending(host)
-            and data.hosts[host].view.state is HostState.CONNECTING
+            if self.receipt_pending(host) and data.hosts[host].view.state is HostState.CONNECTING
         ]
         waited = data.now - (data.shutdown.deadline or data.now)
         if connecting and waited < KILL_PATIENCE + CONNECT_SECONDS:

@@ -17,7 +17,6 @@ from ..store.legacy_runs import is_legacy, read_legacy
 from ..store.logs import LogStore
 from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
-from .past import Past
 
 
 class StoredRun:
@@ -38,8 +37,10 @@ class StoredRun:
         self.last = journal.last
         """When the last event came."""
         self.metrics = MetricsFile(folder.metrics)
-        self._events = len(journal.events)
-        self._complete = journal.complete
+        self.events = len(journal.events)
+        """How many events of the journal `run` has handled."""
+        self.complete = journal.complete
+        """The journal was there and all of it could be read."""
         self._final = journal.final
         self._legacy = is_legacy(folder)
         if self._legacy:
@@ -61,7 +62,7 @@ class StoredRun:
             return False
         if self._final is not None and not (self._legacy and self.damage):
             return True  # the launcher that ended it knew which hosts it had contacted
-        owed = self.run.contacted_hosts if self._complete else [host.name for host in seen.hosts]
+        owed = self.run.contacted_hosts if self.complete else [host.name for host in seen.hosts]
         return set(owed) <= {host.host for host in seen.receipt.hosts}
 
     def snapshot(self) -> Snapshot:
@@ -73,11 +74,6 @@ class StoredRun:
         latest = self.metrics.latest
         tasks = (latest[v.id].added_to(v) if v.id in latest else v for v in now.tasks)
         return replace(now, tasks=tuple(tasks))
-
-    def past(self) -> Past:
-        """What a launcher that takes the run up needs; it goes on with `run` itself."""
-        self.metrics.read()
-        return Past(self.run, self._events, self._complete, self.metrics)
 
     def logs(self) -> LogStore:
         """The run's logs, for reading."""

@@ -36,12 +36,13 @@ import struct
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import TypeAdapter
 
 from ..agent.folders import local_folder
 from ..ids import TaskId
+from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..store import snapshot_codec
 from .prompts import PendingPrompt, PromptQueue
@@ -64,19 +65,6 @@ _FLUSH_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Commands(Protocol):
-    """What clients can ask of a run."""
-
-    def kill_all(self, *, by_person: bool) -> None:
-        """Ends everything; a second call at once."""
-
-    def restart(self, task: TaskId, *, hard: bool) -> None:
-        """Ends a task and starts it again."""
-
-    def signal(self, task: TaskId, name: str) -> None:
-        """Sends TERM or KILL to one task."""
-
-
 def socket_path(run_id: str) -> Path:
     """The control socket of a run. It is in a host-local folder, since the run's own may be on a
     disk that does not answer, and its path longer than a socket's may be."""
@@ -90,14 +78,15 @@ class ControlSocket:
     def __init__(
         self,
         run_id: str,
-        commands: Commands,
+        command: Callable[[ev.Event], None],
         prompts: PromptQueue,
         snapshot: Callable[[], Snapshot | None],
     ) -> None:
-        """`snapshot` makes the state that is sent; None if it cannot be made."""
+        """`command` gets what clients want, and raises `KeyError` where the run has no such task;
+        `snapshot` makes the state that is sent, None if it cannot be made."""
         self._run_id = run_id
+        self._command = command
         self._snapshot = snapshot
-        self._commands = commands
         self._prompts = prompts
         self._clients: dict[_Client, asyncio.Task[None]] = {}
         self._sent: Snapshot | None = None
@@ -210,7 +199,7 @@ class ControlSocket:
                 self._count(client, -1)
             client.writer.transport.abort()
             if client.kills and not self._finished:
-                self._commands.kill_all(by_person=False)
+                self._command(ev.KillAll(time.time(), by_person=False))
 
     def _dispatch(self, client: _Client, message: dict[str, Any]) -> None:
         match message:
@@ -219,11 +208,11 @@ class ControlSocket:
             case {"command": "detach"}:
                 client.kills = False
             case {"command": "kill_all", "by_person": bool(by_person)}:
-                self._commands.kill_all(by_person=by_person)
+                self._command(ev.KillAll(time.time(), by_person))
             case {"command": "restart", "task": str(task), "hard": bool(hard)}:
-                self._commands.restart(TaskId.parse(task), hard=hard)
+                self._command(ev.Restart(time.time(), TaskId.parse(task), hard))
             case {"command": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
-                self._commands.signal(TaskId.parse(task), name)
+                self._command(ev.SignalTask(time.time(), TaskId.parse(task), name))
             case {"command": "answer", "id": int(ident), "text": str() | None as text}:
                 self._prompts.answer(ident, text)
             case _:

@@ -18,7 +18,7 @@ class DiskWatch:
     """Knows whether logs and records are being stored."""
 
     def __init__(
-        self, outputs: Outputs, writer: RunWriter | None, feed: Callable[[ev.Event], None]
+        self, outputs: Outputs, writer: RunWriter, feed: Callable[[ev.Event], None]
     ) -> None:
         self._outputs = outputs
         self._writer = writer
@@ -29,12 +29,7 @@ class DiskWatch:
     @property
     def stalled(self) -> bool:
         """Our disk is full, or does not answer."""
-        return self._outputs.monitor.stalled or bool(self._unrecorded)
-
-    @property
-    def _unrecorded(self) -> str:
-        """Why records wait for the disk, if they do."""
-        return self._writer.trouble if self._writer is not None else ""
+        return self._outputs.monitor.stalled or bool(self._writer.trouble)
 
     async def watch(self) -> None:
         """Never ends by itself."""
@@ -43,7 +38,7 @@ class DiskWatch:
             if self._outputs.monitor.stalled:
                 self.complain("the disk does not answer")
                 self._outputs.tell_exits()
-            trouble = self._unrecorded
+            trouble = self._writer.trouble
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"
                 self._feed(ev.NoteAdded(time.time(), text))

@@ -23,24 +23,21 @@ from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import Run
 from ..run.shutdown import KILL_PATIENCE
-from ..run.snapshot import HostReceipt, Snapshot
+from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import as_stored
 from ..store.logs import LogStore
-from ..store.public_events import metric_record
+from ..store.public_events import changes, metric_record
 from ..store.run_writer import RunWriter
+from .attach import StoredRun
 from .connections import Connections
 from .disk_watch import DiskWatch
 from .elsewhere import look_elsewhere
 from .executor import END, Executor
-from .forwarding import Forwarding
-from .host_stats import HostStats
 from .launch_preparation import LaunchPreparation
+from .live_data import Forwarding, HostStats, Transfers
 from .outputs import Outputs
-from .past import Past
-from .publishing import Publisher, failed_snapshot
 from .teardown import Teardown
-from .transfers import Transfers
 
 _STATS = "stats of hosts"
 
@@ -60,20 +57,22 @@ class Engine:
         *,
         publish: Callable[[], None],
         record: Callable[[dict[str, Any]], None],
-        writer: RunWriter | None = None,
+        writer: RunWriter,
         ask: PromptHandler | None = None,
         resume: str | None = None,
-        past: Past | None = None,
+        past: StoredRun | None = None,
     ) -> None:
-        """`writer` keeps the journal and the metrics; `past` is that of a run to be taken up."""
+        """`writer` keeps the journal and the metrics; `past` is a run to be taken up."""
         self.run = past.run if past else Run(cluster, run_id, time.time(), resume=resume)
         begin = ev.Attached(time.time(), past.complete) if past else ev.Begin(time.time(), resume)
         self._first = as_stored(begin)
-        earlier = replace(self.run.snapshot(), hosts=(), tasks=())
+        self._recorded = replace(self.run.snapshot(), hosts=(), tasks=()) if past else None
+        """What the public events say; at first, what they have said under an earlier launcher."""
         self._first_instructions = self.run.handle(self._first)
         self._cluster = cluster
         self._past = past
         self._logs = logs
+        self._publish = publish
         self._record = record
         self._writer = writer
         self.connections = Connections(
@@ -95,24 +94,12 @@ class Engine:
             trouble=lambda reason: self._disk.complain(reason),
             failed=self.fail,
         )
-        self._publisher = Publisher(
-            state=lambda: self._with_progress(self.run.snapshot()),
-            publish=publish,
-            record=record,
-            earlier=earlier if past else None,
-        )
         self._disk = DiskWatch(self.outputs, writer, self.feed)
-        self._transfers = Transfers(self._publisher.changed)
+        self._transfers = Transfers(self._changed)
         self._forwarding = Forwarding(links, self.feed, publish)
         self._stats = HostStats(links, publish)
         self._teardown = Teardown(
-            self.run,
-            logs,
-            links,
-            self.outputs,
-            self._transfers,
-            self.feed,
-            lambda: self._disk.stalled,
+            self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
         welcomes = self.connections.welcomes
         self._executor = Executor(
@@ -151,8 +138,7 @@ class Engine:
     def _begin(self) -> None:
         past, now = self._past, time.time()
         early, self._early = self._early or [], None
-        if self._writer is not None:
-            self._writer.journal(self._first, after=past.events if past else None)
+        self._writer.journal(self._first, after=past.events if past else None)
         self._carry_out(self._first_instructions)
         for event in early:
             self.feed(event)
@@ -179,8 +165,7 @@ class Engine:
 
     def _feed(self, event: ev.Event) -> None:
         event = as_stored(event)
-        if self._writer is not None:
-            self._writer.journal(event)
+        self._writer.journal(event)
         if isinstance(event, ev.KillAll) and self.run.phase is RunPhase.ENDED:
             self._teardown.force()
         self._carry_out(self.run.handle(event))
@@ -191,7 +176,7 @@ class Engine:
                 self._executor.carry_out(instruction)
             except Exception as error:
                 self.fail(type(instruction).__name__, error)
-        self._publisher.changed()
+        self._changed()
 
     def fail(self, where: str, error: BaseException) -> None:
         """Ends everything because something of the launcher itself is broken: the exit code is 4
@@ -223,9 +208,8 @@ class Engine:
 
     async def _look_elsewhere(self, by: str) -> None:
         """Asks what became of the run under the launcher that has it now."""
-        launcher = self._writer.launcher if self._writer is not None else ""
         plan, folder = self.run.plan, self._logs.folder
-        self.feed(await look_elsewhere(plan, self._cluster, folder, by, launcher))
+        self.feed(await look_elsewhere(plan, self._cluster, folder, by, self._writer.launcher))
 
     async def _close(self) -> None:
         self._executor.stop_timers()
@@ -254,6 +238,13 @@ class Engine:
 
     # --- what others see ------------------------------------------------------------------
 
+    def _changed(self) -> None:
+        """Records what is different now, and has it published."""
+        before, self._recorded = self._recorded, self._with_progress(self.run.snapshot())
+        for record in changes(before, self._recorded, time.time()):
+            self._record(record)
+        self._publish()
+
     def snapshot(self) -> Snapshot:
         """The run with what only the shell knows: metrics, sizes, progress, stats, forwards."""
         now = self._with_progress(self.run.snapshot())
@@ -269,7 +260,7 @@ class Engine:
         final = self._final_snapshot(error)
         over = final.state is RunPhase.ENDED and final.outcome is not Outcome.DETACHED
         told = (final.exit_code, final.launcher_error, final.notes)
-        if over and told != self._final and self._writer is not None:
+        if over and told != self._final:
             self._writer.final(final)
         self._final = told
         return final
@@ -279,14 +270,21 @@ class Engine:
         try:
             now = self.snapshot()
         except Exception as broken:
-            now = self._publisher.recorded or self.run.snapshot()
+            now = self._recorded or self.run.snapshot()
             failure = failure or f"snapshot: {type(broken).__name__}: {broken}"
         if now.state is RunPhase.ENDED and (now.launcher_error or not failure):
             return now
         receipts = self.connections.receipts
         contacted = self.connections.contacted
-        return failed_snapshot(
-            now, failure, tuple(receipts.get(name, HostReceipt(name)) for name in contacted)
+        confirmed = tuple(receipts.get(name, HostReceipt(name)) for name in contacted)
+        return replace(
+            now,
+            state=RunPhase.ENDED,
+            outcome=now.outcome or Outcome.FAILED,
+            exit_code=4,
+            ended=now.ended or time.time(),
+            receipt=now.receipt or Receipt(confirmed),
+            launcher_error=failure,
         )
 
     def _with_progress(self, now: Snapshot) -> Snapshot:
@@ -300,5 +298,4 @@ class Engine:
         self, now: float, task: TaskId, values: Mapping[str, float], rate: float | None
     ) -> None:
         self._record(metric_record(now, task, self.run.task(task).host, values, rate))
-        if self._writer is not None:
-            self._writer.metrics(now, task, values, rate)
+        self._writer.metrics(now, task, values, rate)

@@ -6,10 +6,11 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..agent import requests
-from ..ids import TaskId, tag
+from ..ids import tag
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import LogMatches, TaskPlan
 from ..run import events as ev
@@ -30,59 +31,46 @@ class Spawn(Protocol):
     def __call__(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]: ...
 
 
+@dataclass
 class Executor:
     """Carries instructions out; what takes time becomes a task of the launcher's loop."""
 
-    def __init__(
-        self,
-        run: Run,
-        connections: Connections,
-        outputs: Outputs,
-        preparation: LaunchPreparation,
-        teardown: Teardown,
-        *,
-        feed: Callable[[ev.Event], None],
-        spawn: Spawn,
-        look_elsewhere: Callable[[str], Coroutine[Any, Any, None]],
-    ) -> None:
-        self._run = run
-        self._connections = connections
-        self._outputs = outputs
-        self._preparation = preparation
-        self._teardown = teardown
-        self._feed = feed
-        self._spawn = spawn
-        self._look_elsewhere = look_elsewhere
-        self._timers: dict[Timer, asyncio.TimerHandle] = {}
-        self._releases: list[asyncio.Task[None]] = []
+    run: Run
+    connections: Connections
+    outputs: Outputs
+    preparation: LaunchPreparation
+    teardown: Teardown
+    feed: Callable[[ev.Event], None]
+    spawn: Spawn
+    look_elsewhere: Callable[[str], Coroutine[Any, Any, None]]
+    _timers: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
+    _releases: list[asyncio.Task[None]] = field(default_factory=list)
 
     def carry_out(self, what: do.Instruction) -> None:
         """Does what an instruction says, or starts it."""
-        run = self._run
+        run = self.run
         match what:
             case do.CheckHosts(ports):
-                self._spawn(self._preparation.check(run.plan, ports=ports), "check of hosts")
+                self.spawn(self.preparation.check(run.plan, ports=ports), "check of hosts")
             case do.StageHost(host):
-                work = self._preparation.stage(run.plan, run.plan.host(host))
-                self._spawn(work, f"files to {host}")
+                work = self.preparation.stage(run.plan, run.plan.host(host))
+                self.spawn(work, f"files to {host}")
             case do.StartTask(task, attempt):
                 self._start(task, attempt)
             case do.KillHost(host, tasks, grace):
-                named = None if tasks is None else tuple(tasks)
-                if host in self._connections.links:  # else it is told when it is up
-                    self._connections.links[host].send(requests.Kill(0, named, grace))
+                if host in self.connections.links:  # else it is told when it is up
+                    self.connections.links[host].send(requests.Kill(0, tasks, grace))
             case do.SetTimer(timer, seconds):
                 self._set_timer(timer, seconds)
             case do.WatchSilence(task_id, seconds):
-                self._spawn(self._outputs.watch_silence(task_id, seconds), "silence")
+                self.spawn(self.outputs.watch_silence(task_id, seconds), "silence")
             case do.ReleaseHost(host):
-                gone = self._connections.tasks[host]
-                work = self._teardown.release(run.plan.host(host), gone)
-                self._releases.append(self._spawn(work, f"release of {host}"))
+                work = self.teardown.release(run.plan.host(host), self.connections.tasks[host])
+                self._releases.append(self.spawn(work, f"release of {host}"))
             case do.LookElsewhere(by):
-                self._spawn(self._look_elsewhere(by), "other launcher")
+                self.spawn(self.look_elsewhere(by), "other launcher")
             case do.End():
-                self._spawn(self._finish(), END)
+                self.spawn(self._finish(), END)
 
     def stop_timers(self) -> None:
         """No timer fires any more."""
@@ -95,18 +83,18 @@ class Executor:
 
         def fire() -> None:
             self._timers.pop(timer, None)
-            self._feed(ev.TimerFired(time.time(), timer))
+            self.feed(ev.TimerFired(time.time(), timer))
 
         self._timers[timer] = asyncio.get_running_loop().call_later(seconds, fire)
 
     def _start(self, task: TaskPlan, attempt: int) -> None:
         if isinstance(task.ready, LogMatches):
-            self._outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
+            self.outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
         secrets = {name: os.environ[name] for name in task.env_from if name in os.environ}
         if attempt > 1:  # the shell that attached may not have what the first one had
             for name in unset_names([task], os.environ):
                 text = f"{unset_note(name, [task.id])} restarts without it"
-                self._feed(ev.NoteAdded(time.time(), text))
+                self.feed(ev.NoteAdded(time.time(), text))
         argv = list(task.argv)
         if task.setup:
             argv = ["/bin/sh", "-c", f'{task.setup}\nexec "$@"', "tfmux", *argv]
@@ -114,16 +102,13 @@ class Executor:
             task=task.id,
             attempt=attempt,
             argv=tuple(argv),
-            env={**task.env, **secrets, "TFMUX_TASK": self._tag(task.id, attempt)},
+            env={**task.env, **secrets, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,
             port=task.port,
             pty=task.pty,
         )
-        self._connections.links[task.host].send(start)
-
-    def _tag(self, task: TaskId, attempt: int) -> str:
-        return tag(self._run.plan.run_id, task, attempt)
+        self.connections.links[task.host].send(start)
 
     async def _finish(self) -> None:
         """Waits until all hosts have been released; what failed there has been told."""

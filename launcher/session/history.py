@@ -93,57 +93,30 @@ def _launched(folder: RunFolder) -> float:
 
 
 class FinishedRun:
-    """A run as it was; implements `control.RunControl`. There is nothing left to act on."""
+    """A run as it was; implements `control.RunControl`. There is nothing left to act on, and
+    nothing will change."""
+
+    living = unsupervised = False
 
     def __init__(self, run: StoredRun) -> None:
-        self._logs = run.logs()
+        self.logs = run.logs()
         self._metrics = run.metrics
         self._metrics.read()
-        self._snapshot = _at_rest(run.snapshot(), self._logs)
-
-    @property
-    def logs(self) -> LogStore:
-        """The run's logs."""
-        return self._logs
-
-    @property
-    def living(self) -> bool:
-        """Never."""
-        return False
+        self._snapshot = _at_rest(run.snapshot(), self.logs)
 
     def snapshot(self) -> Snapshot:
-        """The run as it was at its end."""
         return self._snapshot
 
-    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        """Nothing will change."""
-
     def series(self, task: TaskId) -> Series:
-        """What the task's metric lines said over time."""
         return self._metrics.series(task)
 
-    @property
-    def unsupervised(self) -> bool:
-        """There is nothing to supervise."""
-        return False
-
-    def resume(self) -> None:
-        """There is nothing to supervise."""
-
-    def kill_all(self, *, by_person: bool = True) -> None:
-        """There is nothing to end."""
-
-    def restart(self, task: TaskId, *, hard: bool = False) -> None:
-        """There is nothing to start."""
-
-    def signal(self, task: TaskId, name: str) -> None:
-        """There is nobody to signal."""
-
-    def detach(self) -> None:
-        """Nobody supervises it."""
-
-    def close(self) -> None:
-        """Nothing is open: logs are opened for each read."""
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None: ...
+    def kill_all(self, *, by_person: bool = True) -> None: ...
+    def restart(self, task: TaskId, *, hard: bool = False) -> None: ...
+    def signal(self, task: TaskId, name: str) -> None: ...
+    def resume(self) -> None: ...
+    def detach(self) -> None: ...
+    def close(self) -> None: ...
 
 
 def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
@@ -156,7 +129,8 @@ def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
         for view in snapshot.tasks
     )
     times = [view.last_output or view.started or 0.0 for view in snapshot.tasks]
-    times += [logs.open(view.id).path.stat().st_mtime for view in tasks if _exists(logs, view.id)]
+    paths = [logs.open(view.id).path for view in tasks]
+    times += [path.stat().st_mtime for path in paths if path.exists()]
     note = "its launcher died before it could write down how the run ended"
     return replace(
         snapshot,
@@ -166,7 +140,3 @@ def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
         waiting="",
         notes=(*snapshot.notes, note),
     )
-
-
-def _exists(logs: LogStore, task: TaskId) -> bool:
-    return logs.open(task).path.exists()

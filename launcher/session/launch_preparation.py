@@ -19,7 +19,7 @@ from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
 from ..plan.plan import HostFacts, HostPlan, Plan
 from ..run import events as ev
-from .transfers import Transfers
+from .live_data import Transfers
 
 
 class LaunchPreparation:

@@ -13,17 +13,16 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from ..cluster.spec import Cluster
-from ..ids import TaskId
 from ..run import events as ev
 from ..run.snapshot import Snapshot
+from ..store import launcher_lock
 from ..store.disk import OtherProcess
-from ..store.launcher_lock import LauncherLock
 from ..store.logs import LogStore
 from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
+from .attach import StoredRun
 from .control_socket import ControlSocket
 from .engine import Engine
-from .past import Past
 from .prompts import PromptQueue
 
 WRITE_SECONDS = 3.0
@@ -32,7 +31,7 @@ _END_SECONDS = 1.0
 
 
 class Launcher:
-    """Implements `control_socket.Commands`; everything but `run` belongs to its loop."""
+    """One run, from its files to its clients; everything but `run` belongs to its loop."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class Launcher:
         cluster: Cluster,
         *,
         resume: str | None = None,
-        past: Past | None = None,
+        past: StoredRun | None = None,
     ) -> None:
         """`past` is that of a run which an earlier launcher has begun."""
         self.folder = folder
@@ -48,7 +47,7 @@ class Launcher:
         self.logs = LogStore(folder.path, disk=self._disk)
         self._writer = RunWriter(folder, self._disk, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
-        self._socket = ControlSocket(folder.run_id, self, self._prompts, self._snapshot)
+        self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._snapshot)
         self._engine = Engine(
             cluster,
             folder.run_id,
@@ -76,34 +75,21 @@ class Launcher:
             _end(loop)
             self._close_files()
 
-    # --- commands -------------------------------------------------------------------------
-
-    def kill_all(self, *, by_person: bool) -> None:
-        """Ends everything; a second call at once."""
-        self._engine.feed(ev.KillAll(time.time(), by_person))
-
-    def restart(self, task: TaskId, *, hard: bool) -> None:
-        """Ends a task and starts it again.
+    def _command(self, event: ev.Event) -> None:
+        """What a client wants.
 
         Raises:
             KeyError: the run has no such task.
         """
-        self._engine.run.plan.task(task)
-        self._engine.feed(ev.Restart(time.time(), task, hard))
-
-    def signal(self, task: TaskId, name: str) -> None:
-        """Sends TERM or KILL to one task.
-
-        Raises:
-            KeyError: the run has no such task.
-        """
-        self._engine.run.plan.task(task)
-        self._engine.feed(ev.SignalTask(time.time(), task, name))
+        if isinstance(event, ev.Restart | ev.SignalTask):
+            self._engine.run.task(event.task)
+        self._engine.feed(event)
 
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(lambda: self.kill_all(by_person=False))
+            kill = ev.KillAll(time.time(), by_person=False)
+            self._loop.call_soon_threadsafe(self._engine.feed, kill)
 
     # --- its loop -------------------------------------------------------------------------
 
@@ -128,7 +114,7 @@ class Launcher:
     async def _main(self, first: socket.socket | None, lock: int | None) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         error: BaseException | None = None
-        with LauncherLock(self.folder.path, lock, self._disk):
+        with launcher_lock.held(self.folder.path, lock, self._disk):
             async with AsyncExitStack() as stack:
                 # Heard once the engine has begun: it may be a kill, or gone already.
                 adding: asyncio.Task[None] | None = None

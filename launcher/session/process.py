@@ -82,8 +82,9 @@ def launcher_for(order: dict[str, Any]) -> Launcher:
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
         return Launcher(folder, cluster, resume=order.get("resume"))
-    run = StoredRun(folder)
-    return Launcher(folder, run.cluster, past=run.past())
+    past = StoredRun(folder)
+    past.metrics.read()
+    return Launcher(folder, past.cluster, past=past)
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from ..files.collecting import Results
 from ..hosts.link import Link
@@ -13,9 +14,9 @@ from ..plan.plan import HostPlan
 from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import TaskView
-from ..store.logs import LogStore
+from .disk_watch import DiskWatch
+from .live_data import Transfers
 from .outputs import Outputs
-from .transfers import Transfers
 
 COLLECT_STALL = 10.0
 STALLED_SECONDS = 2.0
@@ -31,20 +32,20 @@ class Teardown:
     def __init__(
         self,
         run: Run,
-        logs: LogStore,
+        folder: Path,
         links: Mapping[str, Link],
         outputs: Outputs,
         transfers: Transfers,
         feed: Callable[[ev.Event], None],
-        stalled: Callable[[], bool],
+        disk: DiskWatch,
     ) -> None:
-        """`stalled`: our disk is full, or does not answer."""
+        """`folder` is the run's on this machine."""
         self._run = run
         self._links = links
         self._outputs = outputs
         self._feed = feed
-        self._stalled = stalled
-        self._results = Results(logs.folder, feed, transfers.collected)
+        self._disk = disk
+        self._results = Results(folder, feed, transfers.collected)
 
     def force(self) -> None:
         """Gives the results up: a person does not wait for them."""
@@ -83,7 +84,7 @@ class Teardown:
         stalled = 0.0
         while True:
             await asyncio.sleep(_PACE)
-            stalled = stalled + _PACE if self._stalled() else 0.0
+            stalled = stalled + _PACE if self._disk.stalled else 0.0
             if stalled > STALLED_SECONDS:
                 self._results.stop()
 
@@ -96,7 +97,7 @@ class Teardown:
             size = sum(self._outputs.monitor.size(view.id) for view in views)
             if size != last:
                 last, since = size, time.monotonic()
-            stalled = stalled + _PACE if self._stalled() else 0.0
+            stalled = stalled + _PACE if self._disk.stalled else 0.0
             given_up = time.monotonic() - since > COLLECT_STALL or stalled > STALLED_SECONDS
             if given_up or not self._links[host].connected:
                 text = f"the last log bytes of {host} did not come; they stay there"

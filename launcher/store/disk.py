@@ -1,5 +1,5 @@
-"""Writing to the files of a run: here, or by a process that may be left behind when the disk
-does not answer."""
+"""Writing to the files of a run: here (`disk_writer.Files`), or by a process that may be left
+behind when the disk does not answer."""
 
 from __future__ import annotations
 
@@ -31,28 +31,6 @@ class Disk(Protocol):
 
     def close(self) -> None:
         """Closes all files."""
-
-
-class OwnDisk:
-    """Writes in this process."""
-
-    def __init__(self) -> None:
-        self._files: dict[tuple[Path, bool], int] = {}
-
-    def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
-        """As `Disk` says."""
-        key = (path, offset < 0)
-        if key not in self._files:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            self._files[key] = os.open(path, flags | (os.O_APPEND if offset < 0 else 0), 0o600)
-        if offset < 0:
-            return os.write(self._files[key], data)
-        return os.pwrite(self._files[key], data, offset)
-
-    def close(self) -> None:
-        """As `Disk` says."""
-        while self._files:
-            os.close(self._files.popitem()[1])
 
 
 class OtherProcess:

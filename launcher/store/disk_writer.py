@@ -15,34 +15,50 @@ REQUEST = struct.Struct("<HqI")
 """Bytes of the path, the offset to write at (-1: append), bytes of data; path and data follow."""
 ANSWER = struct.Struct("<qi")
 """Bytes written, or -1 and the number of the error."""
+Path = bytes | os.PathLike[str]
+
+
+class Files:
+    """Files that are being written, each opened once."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[Path, bool], int] = {}
+
+    def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
+        """Writes at an offset, or (-1) at the end; returns how many bytes were written.
+
+        Raises:
+            OSError: the disk is full or gone.
+        """
+        key = (path, offset < 0)
+        if key not in self._open:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            self._open[key] = os.open(path, flags | (os.O_APPEND if offset < 0 else 0), 0o600)
+        file = self._open[key]
+        return os.write(file, data) if offset < 0 else os.pwrite(file, data, offset)
+
+    def close(self) -> None:
+        """Closes all files."""
+        while self._open:
+            os.close(self._open.popitem()[1])
 
 
 def main() -> None:
     """Serves until stdin ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    files: dict[tuple[bytes, bool], int] = {}
+    files = Files()
     while len(head := source.read(REQUEST.size)) == REQUEST.size:
         path_length, offset, length = REQUEST.unpack(head)
         path = source.read(path_length)
         data = source.read(length)
         if len(data) < length:
             return
-        key = (path, offset < 0)
         try:
-            if key not in files:
-                files[key] = _open(path, append=offset < 0)
-            file = files[key]
-            written = os.write(file, data) if offset < 0 else os.pwrite(file, data, offset)
-            answer = (written, 0)
+            answer = (files.write(path, data, offset), 0)
         except OSError as error:
             answer = (-1, error.errno or 5)
         sink.write(ANSWER.pack(*answer))
         sink.flush()
-
-
-def _open(path: bytes, *, append: bool) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    return os.open(path, flags | (os.O_APPEND if append else 0), 0o600)
 
 
 if __name__ == "__main__":

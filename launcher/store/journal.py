@@ -28,8 +28,8 @@ from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import InvalidTransition
-from .json_lines import LONGEST, Damage, open_regular, printable_values, stored_records
 from . import snapshot_codec
+from .json_lines import LONGEST, Damage, open_regular, printable_values, stored_records
 
 _FINAL = "final"
 _UNSHOWN = ("facts",)

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,7 +22,7 @@ LONGEST = 1 << 20
 """Bytes of the longest line that is looked at; the longest that is written is the final snapshot of
 a run with a thousand tasks."""
 _LONGEST_TEXT = 1 << 16
-_CHUNK = 1 << 20
+_BUFFER = 1 << 18
 
 
 @dataclass
@@ -45,36 +45,6 @@ class Damage:
         return "; ".join(words)
 
 
-class Lines:
-    """Puts lines together from chunks; one that is too long is dropped and counted."""
-
-    def __init__(self, damage: Damage) -> None:
-        self._damage = damage
-        self._rest = b""
-        self._dropping = False
-
-    @property
-    def rest(self) -> bytes:
-        """The beginning of a line that has no end yet."""
-        return self._rest
-
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yields the lines that have become whole."""
-        *lines, rest = (self._rest + chunk).split(b"\n")
-        if lines and self._dropping:
-            self._dropping = False
-            lines = lines[1:]
-        for line in lines:
-            if len(line) <= LONGEST:
-                yield line
-            else:
-                self._damage.records += 1
-        if len(rest) > LONGEST and not self._dropping:
-            self._dropping = True
-            self._damage.records += 1
-        self._rest = b"" if self._dropping else rest
-
-
 def open_regular(path: Path) -> BinaryIO:
     """Opens a file for reading.
 
@@ -92,42 +62,43 @@ def open_regular(path: Path) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise OSError(errno.EINVAL, "it is no file")
-    return os.fdopen(fd, "rb", buffering=0)
+    return os.fdopen(fd, "rb", buffering=_BUFFER)
 
 
-def chunks(path: Path, damage: Damage) -> Iterator[bytes]:
-    """The bytes of a file; why it cannot be read (to its end) stands in `damage`."""
+def read_lines(file: BinaryIO, damage: Damage) -> Iterator[bytes]:
+    """Yields the lines of a file from where it stands; the last one may have no end yet. One that
+    is too long is dropped and counted."""
+    while line := file.readline(LONGEST + 1):
+        if len(line) <= LONGEST or line.endswith(b"\n"):
+            yield line
+            continue
+        damage.records += 1
+        while line and not line.endswith(b"\n"):
+            line = file.readline(LONGEST)
+
+
+def stored_records(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file; a last line that a crash has cut is left out. What cannot be
+    read, and why the file cannot be read to its end, stands in `damage`."""
     try:
         with open_regular(path) as file:
-            while chunk := file.read(_CHUNK):
-                yield chunk
+            for line in read_lines(file, damage):
+                record = _parsed(line)
+                if isinstance(record, dict):
+                    yield record
+                elif line.strip() and line.endswith(b"\n"):
+                    damage.records += 1
     except FileNotFoundError:
         return
     except OSError as error:
         damage.reason = error.strerror or str(error)
 
 
-def records(lines: Iterable[bytes], damage: Damage) -> Iterator[dict[str, Any]]:
-    """The JSON objects among the lines."""
-    for line in lines:
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
-            yield record
-        else:
-            damage.records += 1
-
-
-def stored_records(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
-    """The records of a file; a last line that a crash has cut is left out."""
-    lines = Lines(damage)
-    for chunk in chunks(path, damage):
-        yield from records(lines.feed(chunk), damage)
-    yield from records([lines.rest], Damage())
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def printable_values(value: Any) -> Any:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from .disk import Disk, OwnDisk
+from .disk import Disk
 
 _NAME = "launcher.lock"
 _RETRY_SECONDS = 0.2
@@ -51,47 +50,35 @@ def launcher_pid(folder: Path) -> int | None:
     return None
 
 
-class LauncherLock:
-    """The lock in the launcher process; entered for its life.
+@contextmanager
+def held(folder: Path, fd: int | None, disk: Disk) -> Iterator[None]:
+    """Holds the lock in the launcher process; `fd` holds it already.
 
     A launcher that takes over from one which stands still begins without the lock, and takes it
     when that one has ended.
     """
+    over = threading.Event()
+    descriptors = [] if fd is None else [fd]
 
-    def __init__(self, folder: Path, fd: int | None = None, disk: Disk | None = None) -> None:
-        """`fd` holds the lock already."""
-        self._folder = folder
-        self._fd = fd
-        self._disk = disk or OwnDisk()
-        self._over = threading.Event()
+    def release() -> None:
+        with suppress(IndexError):
+            os.close(descriptors.pop())
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._take, name="lock", daemon=True).start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._over.set()  # a thread that waits for the disk is not waited for
-        self._release()
-
-    def _take(self) -> None:
-        while not self._over.is_set():
+    def take() -> None:
+        while not over.is_set():
             with suppress(OSError):
-                if self._fd is None:
-                    self._fd = acquire(self._folder)
-                if self._fd is not None:
-                    pid = f"{os.getpid():<{_PID_WIDTH}}".encode()
-                    self._disk.write(self._folder / _NAME, pid, 0)
+                if not descriptors and (taken := acquire(folder)) is not None:
+                    descriptors.append(taken)
+                if descriptors:
+                    disk.write(folder / _NAME, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
                     break
-            self._over.wait(_RETRY_SECONDS)
-        if self._over.is_set():
-            self._release()
+            over.wait(_RETRY_SECONDS)
+        if over.is_set():
+            release()
 
-    def _release(self) -> None:
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)
+    threading.Thread(target=take, name="lock", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()  # a thread that waits for the disk is not waited for
+        release()

@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..ids import TaskId
-from .disk import Disk, OwnDisk
+from .disk import Disk
+from .disk_writer import Files
 
 MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
@@ -60,7 +61,7 @@ class LogFile:
     def __init__(self, path: Path, *, read_only: bool = False, disk: Disk | None = None) -> None:
         """`read_only`: somebody else writes log and index, we only look."""
         self.path = path
-        self._own_disk = OwnDisk()
+        self._own_disk = Files()
         self._disk = disk or self._own_disk
         self._read_only = read_only
         self._index_path = path.with_suffix(".idx")

@@ -19,10 +19,9 @@ from ..ids import TaskId
 from ..printable import printable
 from ..run.fields import Time
 from ..run.snapshot import TaskView
-from .json_lines import Damage, Lines, open_regular
+from .json_lines import Damage, open_regular, read_lines
 from .metrics import Point, Series
 
-_CHUNK = 1 << 20
 _LARGEST = 1 << 53
 _Row = tuple[Time, TaskId, float | None, Annotated[dict[str, float], Field(max_length=100)]]
 _ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
@@ -62,7 +61,6 @@ class MetricsFile:
         self._path = path
         self._offset = 0
         self.damage = Damage()
-        self._lines = Lines(self.damage)
         self._series: dict[TaskId, Series] = {}
         self.latest: dict[TaskId, LatestMetrics] = {}
 
@@ -76,10 +74,13 @@ class MetricsFile:
         try:
             with open_regular(self._path) as file:
                 file.seek(self._offset)
-                while chunk := file.read(_CHUNK):
-                    self._offset += len(chunk)
-                    for line in self._lines.feed(chunk):
+                rest = 0
+                for line in read_lines(file, self.damage):
+                    if line.endswith(b"\n"):
                         self._add(line)
+                    else:
+                        rest = len(line)  # it is being written
+                self._offset = file.tell() - rest
         except FileNotFoundError:
             return False
         except OSError as error:

@@ -23,11 +23,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from ..ids import TaskId
 from ..printable import printable
 from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
 
+_FAILURE = TypeAdapter(Failure)
 TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
 
@@ -98,28 +101,12 @@ def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:
 
 
 def _run(after: Snapshot, now: float) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "time": now,
-        "event": "run",
-        "run": after.run_id,
-        "state": str(after.state),
-    }
+    record = {"time": now, "event": "run", "run": after.run_id, "state": str(after.state)}
     if after.outcome is not None:
         record |= {"outcome": str(after.outcome), "exit_code": after.exit_code}
         if after.first_failure is not None:
-            record["first_failure"] = _failure(after.first_failure)
+            record["first_failure"] = _FAILURE.dump_python(after.first_failure, mode="json")
     return record
-
-
-def _failure(failure: Failure) -> dict[str, Any]:
-    return {
-        "task": str(failure.task),
-        "host": failure.host,
-        "how": failure.how,
-        "time": failure.time,
-        "others": [str(task) for task in failure.others],
-        "tail": list(failure.tail),
-    }
 
 
 def _host_key(view: HostView) -> tuple[object, ...]:
@@ -128,26 +115,14 @@ def _host_key(view: HostView) -> tuple[object, ...]:
 
 
 def _host(view: HostView, now: float) -> dict[str, Any]:
-    record: dict[str, Any] = {
-        "time": now,
-        "event": "host",
-        "host": view.name,
-        "state": str(view.state),
-        "reason": view.reason,
-    }
+    record = {"time": now, "event": "host", "host": view.name, "state": str(view.state)}
+    record["reason"] = view.reason
+    shown: list[str] = []
     if view.staged_total:
-        record |= {
-            "staged_bytes": view.staged_bytes,
-            "staged_total": view.staged_total,
-            "staged_files": view.staged_files,
-            "staged_total_files": view.staged_total_files,
-        }
+        shown += ("staged_bytes", "staged_total", "staged_files", "staged_total_files")
     if view.collected_total:
-        record |= {
-            "collected_bytes": view.collected_bytes,
-            "collected_total": view.collected_total,
-        }
-    return record
+        shown += ("collected_bytes", "collected_total")
+    return record | {name: getattr(view, name) for name in shown}
 
 
 def _task_key(view: TaskView) -> tuple[object, ...]:

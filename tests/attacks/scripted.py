@@ -26,7 +26,10 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState
 from launcher.session import connections
 from launcher.session.engine import Engine
+from launcher.store.disk_writer import Files
 from launcher.store.logs import LogStore
+from launcher.store.run_writer import RunWriter
+from launcher.store.runs import RunFolder
 from tests.patience import PATIENCE
 
 CLUSTER = """
@@ -215,8 +218,16 @@ class Bench:
         monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
         self.engine = Engine(
-            spec, "two-1", self.logs, publish=lambda: None, record=self.records.append
+            spec,
+            "two-1",
+            self.logs,
+            publish=lambda: None,
+            record=self.records.append,
+            writer=RunWriter(RunFolder(self.folder), Files(), self._broken),
         )
+
+    def _broken(self, error: BaseException) -> None:
+        self.engine.fail("records", error)
 
     @property
     def liar(self) -> Host:

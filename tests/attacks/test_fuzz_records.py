@@ -185,7 +185,7 @@ def test_any_bytes_are_read(
     report(FinishedRun(run).snapshot(), Path(path))
     report(run.snapshot(), Path(path))
 
-    past = run.past()
+    past = StoredRun(folder)
     past.run.validate()
     contacted = set(past.run.contacted_hosts)
     instructions = past.run.handle(ev.Attached(2000.0, past.complete))

@@ -19,12 +19,12 @@ from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import Run
 from launcher.run.states import RunPhase
-from launcher.session import publishing
+from launcher.session import engine
 from launcher.session.client import RunClient
 from launcher.session.control_socket import ControlSocket
 from launcher.session.executor import Executor
-from launcher.session.host_stats import HostStats
 from launcher.session.launcher import Launcher
+from launcher.session.live_data import HostStats
 from launcher.session.teardown import Teardown
 from launcher.store.metrics import Extractor
 from launcher.store.run_writer import RunWriter
@@ -94,7 +94,7 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
     "the kill": handle_breaks(ev.KillAll),
     "the receipt": handle_breaks(ev.ReceiptReceived),
-    "the records": lambda patch: patch.setattr(publishing, "changes", boom),
+    "the records": lambda patch: patch.setattr(engine, "changes", boom),
     "the journal": lambda patch: patch.setattr(RunWriter, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
     "logins": lambda patch: patch.setattr(SshConnector, "aclose", boom_later),

@@ -100,7 +100,7 @@ def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
     stored = StoredRun(folder)
     assert stored.damage.records == 1
     assert stored.snapshot().notes == ("seen",)
-    assert not stored.over and not stored.past().complete
+    assert not stored.over and not stored.complete
     told = summary(folder)
     assert (told.started, told.last) == (1000.0, 1001.0)
     assert not told.over and told.problem == f"1 record of {folder.run_id} could not be read"
@@ -138,13 +138,13 @@ def test_what_a_launcher_writes_after_another_has_taken_over_does_not_count() ->
     for records in ((BEGIN, attached, late, theirs), (BEGIN, late, attached, theirs)):
         folder = odd_run(f"late-{records.index(late)}", journal_of(*records))
         run = StoredRun(folder)
-        assert not run.damage and run.past().complete
+        assert not run.damage and run.complete
         assert (run.snapshot().notes, run.snapshot().state) == (("theirs",), RunPhase.CONNECTING)
 
 
 def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
     folder = odd_run("crash", journal_of(BEGIN, NOTE) + b'{"launcher": "a", "eve')
-    assert StoredRun(folder).past().complete
+    assert StoredRun(folder).complete
 
 
 def test_metrics_are_read_as_they_grow() -> None:
@@ -370,7 +370,7 @@ def test_a_run_of_the_0_1_form_is_listed_and_shown() -> None:
     assert (told.outcome, told.exit_code, told.started, told.ended) == ("failed", 1, 1000, 1002)
     assert told.last == 1002 and told.over
     assert told.first_failure == "worker:0 @localhost exit 3"
-    assert not run.past().complete, "whoever takes it up asks every host"
+    assert not run.complete, "whoever takes it up asks every host"
     with folder.public_events.open("ab") as file:
         file.write(journal_of(odd))
     assert StoredRun(folder).damage.records == 1 and not summary(folder).over

@@ -11,7 +11,6 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
-from tests.launcher.test_prompt_queue import NoCommands
 from tests.patience import PATIENCE
 
 
@@ -24,7 +23,7 @@ async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> Non
     def snapshot() -> Snapshot:
         return Snapshot(run_id, "r", RunPhase.CONNECTING, (), (), 0.0, notes=(str(notes),))
 
-    control = ControlSocket(run_id, NoCommands(), PromptQueue(lambda: None), snapshot)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), snapshot)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
@@ -50,7 +49,7 @@ async def test_nothing_is_made_for_nobody() -> None:
     def snapshot() -> None:
         made.append(None)
 
-    control = ControlSocket("paced-2", NoCommands(), PromptQueue(lambda: None), snapshot)
+    control = ControlSocket("paced-2", lambda _: None, PromptQueue(lambda: None), snapshot)
     async with control.listening():
         control.changed()
         await asyncio.sleep(0.1)

@@ -43,7 +43,7 @@ def test_the_journal_gives_the_run_back() -> None:
     wait_until(lambda: client.snapshot().step == 7 and running(client), "all tasks run")
     wait_until(lambda: StoredRun(folder).run == engine.run, "the journal tells it")
     stored = StoredRun(folder)
-    assert stored.past().complete and not stored.over
+    assert stored.complete and not stored.over
     assert stored.snapshot().step == 7 and read_final(folder.journal) is None
     client.kill_all()
     assert client.wait(60)

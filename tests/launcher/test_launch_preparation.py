@@ -15,7 +15,7 @@ from launcher.files import staging
 from launcher.plan.plan import make_plan
 from launcher.run import events as ev
 from launcher.session.launch_preparation import LaunchPreparation
-from launcher.session.transfers import Transfers
+from launcher.session.live_data import Transfers
 
 CLUSTER = """
 name = "staged"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
-from launcher.ids import TaskId, new_run_id
+from launcher.ids import new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
@@ -53,27 +53,11 @@ class Page:
         return self.typed
 
 
-class NoCommands:
-    """Nobody is to be commanded here."""
-
-    def kill_all(self, *, by_person: bool) -> None:
-        """Not asked for."""
-        raise AssertionError
-
-    def restart(self, task: TaskId, *, hard: bool) -> None:
-        """Not asked for."""
-        raise AssertionError
-
-    def signal(self, task: TaskId, name: str) -> None:
-        """Not asked for."""
-        raise AssertionError
-
-
 @asynccontextmanager
 async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIterator[PromptQueue]:
     """A launcher's control socket; its prompts."""
     prompts = PromptQueue(lambda: control.send_prompts(), unattended)
-    control = ControlSocket(folder.run_id, NoCommands(), prompts, lambda: None)
+    control = ControlSocket(folder.run_id, lambda _: None, prompts, lambda: None)
     async with control.listening():
         yield prompts
 

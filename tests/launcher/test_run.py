@@ -157,6 +157,14 @@ class RunDriver:
         return self.tell(ev.TimerFired, timer)
 
 
+@pytest.fixture
+def driver() -> RunDriver:
+    """A run whose whole cluster is ready."""
+    driver = RunDriver()
+    driver.running()
+    return driver
+
+
 def kill(host: str, task: str, grace: float) -> Instruction:
     return KillHost(host, (name(task),), grace)
 
@@ -271,9 +279,9 @@ def test_metrics_make_ready_running_and_may_name_the_total_of_steps() -> None:
 # --- the end ------------------------------------------------------------------------------------
 
 
-def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped(
+    driver: RunDriver,
+) -> None:
     out = driver.exited("worker:0")
     assert driver.phase() is RunPhase.FINISHING
     assert out == [
@@ -304,9 +312,7 @@ def test_success_all_waits_for_everybody() -> None:
     assert driver.receipt("a") + driver.receipt("b") == driver.end(Outcome.SUCCESS, 0)
 
 
-def test_a_program_that_hangs_at_its_end_is_named_and_has_failed() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriver) -> None:
     driver.exited("worker:0")
     driver.exited("worker:1")
     out = driver.tell(ev.OutputStalled, name("worker:2"), 60.0)
@@ -346,10 +352,8 @@ def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
     assert driver.state("worker:1") is TaskState.FAILED
 
 
-def test_silence_of_a_lost_host_is_not_a_hang() -> None:
+def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
     """It is we who hear nothing; the watch goes on."""
-    driver = RunDriver()
-    driver.running()
     driver.exited("worker:0")
     driver.lost("b")
     assert driver.tell(ev.OutputStalled, name("worker:2"), 60.0) == [
@@ -486,9 +490,7 @@ def test_a_restart_by_hand_during_the_pause_does_not_start_twice() -> None:
     assert driver.receipt("b", ["worker:1"]) == []
 
 
-def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does(driver: RunDriver) -> None:
     assert driver.tell(ev.SignalTask, name("worker:2"), "KILL") == [kill("b", "worker:2", 0.0)]
     assert driver.exited("worker:2", None, "KILL") == []
     assert driver.state("worker:2") is TaskState.KILLED
@@ -499,9 +501,7 @@ def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does() -> None:
 # --- kill-all -----------------------------------------------------------------------------------
 
 
-def test_kill_all_is_one_broadcast_and_ends_in_a_receipt() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_kill_all_is_one_broadcast_and_ends_in_a_receipt(driver: RunDriver) -> None:
     out = driver.tell(ev.KillAll)
     assert out == driver.shut_down()
     assert driver.seen.kill_deadline == driver.now + 5
@@ -514,9 +514,7 @@ def test_kill_all_is_one_broadcast_and_ends_in_a_receipt() -> None:
     assert {view.state for view in driver.seen.tasks} == {TaskState.KILLED}
 
 
-def test_a_second_press_kills_now_only_where_something_is_left() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_second_press_kills_now_only_where_something_is_left(driver: RunDriver) -> None:
     driver.tell(ev.KillAll)
     driver.receipt("a")
     assert driver.tell(ev.KillAll) == [KillHost("b", None, 0.0)]
@@ -525,9 +523,7 @@ def test_a_second_press_kills_now_only_where_something_is_left() -> None:
     assert driver.tell(ev.KillAll) == []
 
 
-def test_by_term_the_exit_code_is_another() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_by_term_the_exit_code_is_another(driver: RunDriver) -> None:
     driver.tell(ev.KillAll, by_person=False)
     driver.receipt("a")
     assert driver.receipt("b") == driver.end(Outcome.TERMINATED, 143)
@@ -563,9 +559,7 @@ def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
     assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
 
 
-def test_survivors_are_reported_and_the_exit_code_says_unconfirmed() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_survivors_are_reported_and_the_exit_code_says_unconfirmed(driver: RunDriver) -> None:
     driver.tell(ev.KillAll)
     driver.receipt("a")
     out = driver.receipt("b", survivors=(Survivor(7, "stuck", "D"),))
@@ -573,10 +567,8 @@ def test_survivors_are_reported_and_the_exit_code_says_unconfirmed() -> None:
     assert driver.state("worker:1") is not TaskState.KILLED
 
 
-def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill() -> None:
+def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill(driver: RunDriver) -> None:
     """Its lease had ended while we slept: its receipt is not ours to end the run with."""
-    driver = RunDriver()
-    driver.running()
     assert driver.receipt("a") == [] and driver.receipt("b") == []
     assert driver.phase() is RunPhase.RUNNING
 
@@ -584,10 +576,8 @@ def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill() -> None:
 # --- lost hosts ---------------------------------------------------------------------------------
 
 
-def test_a_lost_host_is_shown_apart_and_comes_back() -> None:
+def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
     """Its tasks are `lost`, not failed, and have their true state again afterwards."""
-    driver = RunDriver()
-    driver.running()
     driver.tell(ev.MetricsSeen, name("worker:1"))
     out = driver.lost("b", lease=60)
     assert timers(out) == {LeaseEnd("b"): pytest.approx(60 + 5 + 8)}
@@ -614,10 +604,8 @@ def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None
     assert driver.up("b", tasks=[held("worker:2")]) == driver.start("worker:1")[:1]
 
 
-def test_a_task_that_a_new_agent_does_not_know_has_ended() -> None:
+def test_a_task_that_a_new_agent_does_not_know_has_ended(driver: RunDriver) -> None:
     """The agent died meanwhile, and its tasks with it."""
-    driver = RunDriver()
-    driver.running()
     driver.lost("b")
     out = driver.up("b", agent_exit="the agent died")
     assert out == driver.shut_down()
@@ -638,9 +626,7 @@ def test_a_cut_while_staging_stages_again() -> None:
     assert driver.up("a") == []
 
 
-def test_a_kill_of_one_task_that_got_lost_is_repeated() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_kill_of_one_task_that_got_lost_is_repeated(driver: RunDriver) -> None:
     driver.lost("b")
     driver.tell(ev.Restart, name("worker:1"))
     out = driver.up("b", tasks=[held("worker:1"), held("worker:2")])
@@ -651,9 +637,9 @@ def test_a_kill_of_one_task_that_got_lost_is_repeated() -> None:
     assert driver.up("b", tasks=[held("worker:1", 2), held("worker:2")]) == []
 
 
-def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed(
+    driver: RunDriver,
+) -> None:
     driver.lost("b")
     out = driver.fired(LeaseEnd("b"))
     assert out == driver.shut_down()
@@ -676,10 +662,8 @@ def test_under_keep_a_lost_host_ends_nothing() -> None:
     assert driver.state("worker:1") is TaskState.LOST
 
 
-def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back() -> None:
+def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back(driver: RunDriver) -> None:
     """With what is left of the grace, and at once after a second press."""
-    driver = RunDriver()
-    driver.running()
     driver.lost("b")
     driver.tell(ev.KillAll)
     driver.receipt("a")
@@ -711,10 +695,8 @@ def looks(out: Sequence[Instruction]) -> list[str]:
     return [i.by for i in out if isinstance(i, LookElsewhere)]
 
 
-def test_another_launcher_that_takes_over_ends_this_one_well() -> None:
+def test_another_launcher_that_takes_over_ends_this_one_well(driver: RunDriver) -> None:
     """When it has all hosts, and the run goes on there."""
-    driver = RunDriver()
-    driver.running()
     assert looks(driver.tell(ev.Superseded, "a", BY)) == []
     assert looks(driver.tell(ev.Superseded, "b", BY)) == [BY]
     assert driver.tell(ev.LookedElsewhere, BY) == driver.end(Outcome.DETACHED, 0, ())
@@ -722,10 +704,8 @@ def test_another_launcher_that_takes_over_ends_this_one_well() -> None:
     assert driver.tell(ev.KillAll) == []
 
 
-def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there() -> None:
+def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there(driver: RunDriver) -> None:
     """With the outcome, the exit code and the receipt of the launcher that ended it."""
-    driver = RunDriver()
-    driver.running()
     driver.tell(ev.Superseded, "a", BY)
     driver.tell(ev.Superseded, "b", BY)
     receipt = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
@@ -735,11 +715,9 @@ def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there() -> None:
     assert driver.state("worker:1") is TaskState.KILLED
 
 
-def test_one_host_that_is_taken_over_leaves_the_others_ours() -> None:
+def test_one_host_that_is_taken_over_leaves_the_others_ours(driver: RunDriver) -> None:
     """The run is not over: the host is lost, the others are still ended, and who did not confirm
     is named."""
-    driver = RunDriver()
-    driver.running()
     out = driver.tell(ev.Superseded, "a", BY)
     assert ends(out) == [] and list(timers(out)) == [TakeoverEnd("a")]
     driver.fired(TakeoverEnd("a"))
@@ -756,9 +734,7 @@ def test_one_host_that_is_taken_over_leaves_the_others_ours() -> None:
     ]
 
 
-def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt(driver: RunDriver) -> None:
     driver.tell(ev.KillAll, by_person=False)
     driver.receipt("a")
     assert looks(driver.tell(ev.Superseded, "b", BY)) == [BY]
@@ -767,9 +743,9 @@ def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt() -> None:
     assert out == driver.end(Outcome.TERMINATED, 143)
 
 
-def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it(
+    driver: RunDriver,
+) -> None:
     driver.tell(ev.Superseded, "a", BY)
     assert looks(driver.tell(ev.Superseded, "b", BY)) == [BY]
     out = driver.tell(ev.KillAll)
@@ -779,18 +755,16 @@ def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it() -> N
     assert out == driver.end(Outcome.KILLED, 130)
 
 
-def test_a_lost_host_whose_lease_ends_under_another_launcher_is_its_business() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_lost_host_whose_lease_ends_under_another_launcher_is_its_business(
+    driver: RunDriver,
+) -> None:
     driver.lost("b")
     driver.tell(ev.Superseded, "a", BY)
     assert looks(driver.fired(LeaseEnd("b"))) == [BY]
 
 
-def test_a_launcher_that_fails_ends_the_run_with_4() -> None:
+def test_a_launcher_that_fails_ends_the_run_with_4(driver: RunDriver) -> None:
     """Everything is killed; hosts that confirm are in the receipt."""
-    driver = RunDriver()
-    driver.running()
     assert kills(driver.tell(ev.LauncherFailed, "files: OSError: boom")) == [
         ("a", None, 5.0),
         ("b", None, 5.0),
@@ -801,9 +775,7 @@ def test_a_launcher_that_fails_ends_the_run_with_4() -> None:
     assert driver.seen.launcher_error == "files: OSError: boom"
 
 
-def test_a_launcher_that_fails_after_the_receipt_keeps_it_and_exits_4() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_launcher_that_fails_after_the_receipt_keeps_it_and_exits_4(driver: RunDriver) -> None:
     driver.tell(ev.KillAll)
     driver.receipt("a")
     driver.receipt("b")
@@ -818,10 +790,8 @@ def attached(driver: RunDriver, *, complete: bool = True) -> RunDriver:
     return driver
 
 
-def test_attach_goes_on_where_the_run_stands() -> None:
+def test_attach_goes_on_where_the_run_stands(driver: RunDriver) -> None:
     """Nothing is started anew, no port is looked at, all rules hold."""
-    driver = RunDriver()
-    driver.running()
     other = attached(driver)
     kept = [held("ps:0"), held("worker:0")]
     assert other.up("a", tasks=kept) == []
@@ -863,9 +833,7 @@ def test_attach_takes_an_attempt_that_the_journal_does_not_know() -> None:
     assert other.task("ps:0").attempt == 2
 
 
-def test_attach_tells_what_ended_meanwhile() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_attach_tells_what_ended_meanwhile(driver: RunDriver) -> None:
     other = attached(driver)
     other.up("a", tasks=[held("ps:0"), held("worker:0")])
     other.up("b", agent_exit="no launcher for 60 s")
@@ -874,18 +842,14 @@ def test_attach_tells_what_ended_meanwhile() -> None:
     assert other.phase() is RunPhase.KILLING
 
 
-def test_attach_waits_for_no_host_that_is_lost() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_attach_waits_for_no_host_that_is_lost(driver: RunDriver) -> None:
     other = attached(driver)
     other.up("a", tasks=[held("ps:0"), held("worker:0")])
     assert CheckHosts(False) in other.lost("b")
     assert other.state("worker:1") is TaskState.LOST
 
 
-def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with(driver: RunDriver) -> None:
     driver.tell(ev.KillAll)
     assert driver.tell(ev.Attached) == driver.shut_down()
     other = driver
@@ -895,9 +859,9 @@ def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with() -> None:
     assert other.receipt("b") == driver.end(Outcome.KILLED, 130)
 
 
-def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success(
+    driver: RunDriver,
+) -> None:
     for task in ("worker:0", "worker:1", "worker:2"):
         driver.exited(task)
     assert driver.phase() is RunPhase.KILLING
@@ -932,10 +896,8 @@ def test_attach_while_a_ps_restarts_leaves_the_running_workers_alone() -> None:
     assert driver.phase() is RunPhase.RUNNING
 
 
-def test_a_task_that_was_killed_and_started_again_may_fail() -> None:
+def test_a_task_that_was_killed_and_started_again_may_fail(driver: RunDriver) -> None:
     """What a person wanted of one attempt says nothing of the next one."""
-    driver = RunDriver()
-    driver.running()
     driver.tell(ev.SignalTask, name("worker:2"), "TERM")
     driver.exited("worker:2", None, "TERM")
     driver.receipt("b", ["worker:2"])
@@ -961,10 +923,10 @@ def test_the_exit_of_an_attempt_that_is_being_replaced_adds_only_its_details() -
     assert len(driver.seen.notes) == 1
 
 
-def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach() -> None:
+def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach(
+    driver: RunDriver,
+) -> None:
     """It stayed lost."""
-    driver = RunDriver()
-    driver.running()
     attached(driver)
     driver.up("a", tasks=[held("ps:0"), held("worker:0")])
     driver.lost("b")
@@ -973,9 +935,7 @@ def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach(
     assert driver.state("worker:1") is TaskState.READY
 
 
-def test_a_host_that_is_still_being_logged_in_to_is_not_given_up() -> None:
-    driver = RunDriver()
-    driver.running()
+def test_a_host_that_is_still_being_logged_in_to_is_not_given_up(driver: RunDriver) -> None:
     other = attached(driver)
     other.tell(ev.KillAll)
     assert timers(other.fired(ShutdownTimeout())) == {ShutdownTimeout(): 1.0}
@@ -984,10 +944,8 @@ def test_a_host_that_is_still_being_logged_in_to_is_not_given_up() -> None:
     assert other.fired(ShutdownTimeout()) == driver.end(Outcome.KILLED, 4, ())
 
 
-def test_a_host_that_never_connects_does_not_hold_a_kill_for_ever() -> None:
+def test_a_host_that_never_connects_does_not_hold_a_kill_for_ever(driver: RunDriver) -> None:
     """It is named as unconfirmed, with the reason; another kill does not put that off."""
-    driver = RunDriver()
-    driver.running()
     attached(driver)
     driver.tell(ev.KillAll)
     driver.receipt("a")

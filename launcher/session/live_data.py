@@ -1,0 +1,138 @@
+"""Data of a run that change all the time, which only the launcher's shell knows and adds to
+snapshots: progress of files, statistics of hosts, forwarded ports."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+
+from ..agent.answers import StatsAnswer
+from ..agent.requests import Stats
+from ..errors import AgentError, HostError
+from ..files.staging import Progress
+from ..hosts.link import Link
+from ..ids import TaskId
+from ..plan.plan import TaskPlan
+from ..run import events as ev
+from ..run.snapshot import HostView, TaskView
+
+STATS_SECONDS = 5.0
+
+
+class Transfers:
+    """Knows how far each host's files and results are; `changed` is called when one gets on."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self._staged: dict[str, Progress] = {}
+        self._collected: dict[str, tuple[int, int]] = {}
+
+    def staged(self, host: str, progress: Progress) -> None:
+        """So many bytes and files, of so many that it lacks, have gone to a host."""
+        self._staged[host] = progress
+        self._changed()
+
+    def collected(self, host: str, done: int, total: int) -> None:
+        """So many bytes of a host's results, of so many, have come back."""
+        self._collected[host] = (done, total)
+        self._changed()
+
+    def added_to(self, view: HostView) -> HostView:
+        """The host with its progress."""
+        staged = self._staged.get(view.name)
+        if staged is not None:
+            view = replace(
+                view,
+                staged_bytes=staged.bytes,
+                staged_total=staged.total_bytes,
+                staged_files=staged.files,
+                staged_total_files=staged.total_files,
+            )
+        if view.name in self._collected:
+            done, total = self._collected[view.name]
+            view = replace(view, collected_bytes=done, collected_total=total)
+        return view
+
+    def describe(self, host: str) -> str:
+        """The host's name, with how much of its files is there."""
+        staged = self._staged.get(host)
+        if staged is None or not staged.total_bytes:
+            return host
+        part = 100 * staged.bytes // staged.total_bytes
+        return f"{host} ({part} % of {staged.total_bytes / 1e6:.1f} MB)"
+
+
+class HostStats:
+    """Asks every connected host in turn, and knows the latest answers."""
+
+    def __init__(self, links: Mapping[str, Link], changed: Callable[[], None]) -> None:
+        self._links = links
+        self._changed = changed
+        self._latest: dict[str, StatsAnswer] = {}
+
+    async def poll(self) -> None:
+        """Never ends by itself."""
+        while True:
+            await asyncio.gather(*(self._ask(host) for host in list(self._links)))
+            self._changed()
+            await asyncio.sleep(STATS_SECONDS)
+
+    async def _ask(self, host: str) -> None:
+        with suppress(AgentError):  # a host that does not answer shows as lost anyway
+            if self._links[host].connected:
+                self._latest[host] = await self._links[host].ask(Stats())
+
+    def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
+        """The host with its latest statistics; of tasks only those that live."""
+        link = self._links.get(view.name)
+        heard = time.time() - (time.monotonic() - link.last_heard) if link else None
+        stats = self._latest.get(view.name)
+        if stats is None:
+            return replace(view, last_heard=heard)
+        return replace(
+            view,
+            last_heard=heard,
+            cpu=stats.cpu,
+            memory_used=stats.memory_used,
+            memory_total=stats.memory_total,
+            gpus=stats.gpus,
+            usage={task: share for task, share in stats.tasks.items() if task in live},
+        )
+
+
+class Forwarding:
+    """Opens ports and knows their addresses."""
+
+    def __init__(
+        self,
+        links: Mapping[str, Link],
+        feed: Callable[[ev.Event], None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._links = links
+        self._feed = feed
+        self._changed = changed
+        self._ports: dict[TaskId, int] = {}
+
+    async def open(self, task: TaskPlan) -> None:
+        """Forwards a task's port, as before where it was forwarded already."""
+        if task.port is None:
+            return
+        wanted = self._ports.get(task.id, 0)
+        try:
+            port = await self._links[task.host].forward(task.port, wanted)
+        except (HostError, OSError) as error:
+            self._feed(ev.NoteAdded(time.time(), f"{task.id} is not forwarded: {error}"))
+            return
+        if port != wanted:
+            self._ports[task.id] = port
+            self._feed(ev.NoteAdded(time.time(), f"{task.id} is at http://127.0.0.1:{port}/"))
+        self._changed()
+
+    def added_to(self, view: TaskView) -> TaskView:
+        """The task with its address on this machine."""
+        port = self._ports.get(view.id)
+        return replace(view, url=f"http://127.0.0.1:{port}/") if port and view.state.live else view
