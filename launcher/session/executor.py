@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ..agent import requests
 from ..ids import tag
@@ -23,12 +23,8 @@ from .outputs import Outputs
 from .teardown import Teardown
 
 END = "end"
-
-
-class Spawn(Protocol):
-    """Starts work that is named, kept and reaped."""
-
-    def __call__(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]: ...
+Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
+"""Starts work that is named, kept and reaped."""
 
 
 @dataclass

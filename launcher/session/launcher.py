@@ -61,7 +61,7 @@ class Launcher:
         )
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, first: socket.socket | None = None, lock: int | None = None) -> Snapshot:
+    def run(self, first: socket.socket, lock: int | None) -> Snapshot:
         """Runs the run to its end, on a loop of its own; returns the last snapshot.
 
         Args:
@@ -111,31 +111,22 @@ class Launcher:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._engine.fail, "events", error)
 
-    async def _main(self, first: socket.socket | None, lock: int | None) -> Snapshot:
+    async def _main(self, first: socket.socket, lock: int | None) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         error: BaseException | None = None
         with launcher_lock.held(self.folder.path, lock, self._disk):
             async with AsyncExitStack() as stack:
-                # Heard once the engine has begun: it may be a kill, or gone already.
-                adding: asyncio.Task[None] | None = None
+                adding = asyncio.create_task(self._socket.add(first), name="first client")
                 try:
                     await stack.enter_async_context(self._socket.listening())
-                    adding = self._add(first)
                     await self._engine.main()
                     await self._finish_writing()
                 except Exception as caught:
                     error = caught
-                await (adding or self._add(first))
+                await adding
                 snapshot = self._engine.final(error)
                 await self._socket.finish(snapshot)
         return snapshot
-
-    def _add(self, first: socket.socket | None) -> asyncio.Task[None]:
-        async def add() -> None:
-            if first is not None:
-                await self._socket.add(first)
-
-        return asyncio.create_task(add(), name="first client")
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
@@ -31,19 +31,16 @@ _LOOK = 1 << 20
 class Found:
     """What has been found since the loop was told last."""
 
-    wrote: dict[TaskId, float]
+    wrote: dict[TaskId, float] = field(default_factory=dict)
     """When each task wrote last."""
-    metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]]
+    metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
+        default_factory=dict
+    )
     """The newest metric line of each task: its time, its figures, the rate."""
-    ready: list[tuple[TaskId, int]]
-    stored: dict[Stored, int]
+    ready: list[tuple[TaskId, int]] = field(default_factory=list)
+    stored: dict[Stored, int] = field(default_factory=dict)
     """Bytes that are on disk now, for whoever gives credit."""
     trouble: str = ""
-
-    @classmethod
-    def nothing(cls) -> Found:
-        """To begin with."""
-        return cls({}, {}, [], {})
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class LogMonitor:
         """How far logs of this machine have grown, where the worker has not looked yet."""
         self._lock = threading.Lock()
         """Guards `_sizes` and `_found`; never held for long."""
-        self._found = Found.nothing()
+        self._found = Found()
         for task in plan.tasks:
             logs.open(task.id)  # takes up what is on disk, while nobody waits for us
 
@@ -151,7 +148,7 @@ class LogMonitor:
     def take(self) -> Found:
         """What has been found since the last call."""
         with self._lock:
-            found, self._found = self._found, Found.nothing()
+            found, self._found = self._found, Found()
         return found
 
     def close(self) -> None:

@@ -23,11 +23,10 @@ from ..run.run import Run
 from ..run.snapshot import TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
-from ..store.metrics_file import NO_METRICS, LatestMetrics
+from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
 from .log_monitor import Found, LogMonitor
 
 METRIC_SECONDS = 1 / 30
-_LARGEST = 1 << 53
 
 
 class Outputs:
@@ -116,7 +115,7 @@ class Outputs:
         for task, (now, values, rate) in metrics.items():
             self._latest[task] = self._latest.get(task, NO_METRICS).updated(now, values, rate)
             self._record(now, task, values, rate)
-            total = _total(values)
+            total = count_of(values, "total")
             news = total is not None and total != self._total_told
             if news or self._run.task(task).state is TaskState.READY:
                 self._total_told = total if news else self._total_told
@@ -201,9 +200,3 @@ class Outputs:
         held = describe_owner(facts.port_owner)
         now, ended = time.time(), (facts.status, facts.signal)
         self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))
-
-
-def _total(values: Mapping[str, float]) -> int | None:
-    """The total of steps among some metrics."""
-    total = values.get("total", -1.0)
-    return int(total) if 0 <= total <= _LARGEST else None

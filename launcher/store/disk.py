@@ -11,38 +11,23 @@ import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 from . import disk_writer
-from .disk_writer import ANSWER, REQUEST
+from .disk_writer import ANSWER, REQUEST, Files
 
 _END_SECONDS = 1.0
 
 
-class Disk(Protocol):
-    """Writes to files, which are made where they are not there yet."""
-
-    def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
-        """Writes at an offset, or (-1) at the end; returns how many bytes were written.
-
-        Raises:
-            OSError: the disk is full or gone.
-        """
-
-    def close(self) -> None:
-        """Closes all files."""
-
-
 class OtherProcess:
-    """Writes by `disk_writer`, started with the first write. For any thread; the calling one
-    waits, but not in the kernel's file system."""
+    """Has files written by `disk_writer`, started with the first write. For any thread; the
+    calling one waits, but not in the kernel's file system."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
     def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
-        """As `Disk` says."""
+        """As `Files.write`."""
         name = os.fsencode(path)
         with self._lock:
             process = self._process = self._process or _start()
@@ -60,7 +45,7 @@ class OtherProcess:
         return int(written)
 
     def close(self) -> None:
-        """As `Disk` says; the process ends."""
+        """Closes all files; the process ends."""
         with self._lock:
             if self._process is not None:
                 self._forget(self._process)
@@ -86,3 +71,6 @@ def _start() -> subprocess.Popen[bytes]:
         bufsize=1 << 18,
         cwd="/",
     )
+
+
+Disk = Files | OtherProcess

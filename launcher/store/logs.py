@@ -15,7 +15,9 @@ import os
 import struct
 import threading
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from ..ids import TaskId
 from .disk import Disk
@@ -28,6 +30,14 @@ _READ = 4 << 20
 _FLOOD = 256 * 1024
 """Bytes at once that are a flood: under one, the launcher spent most of its time counting."""
 _scratch = threading.local()
+
+
+class _Mark(NamedTuple):
+    """A place in a log: its byte, the newlines before it, and when it was received."""
+
+    offset: int
+    lines: int
+    time: float
 
 
 def expect_floods() -> None:
@@ -66,26 +76,16 @@ class LogFile:
         self._read_only = read_only
         self._index_path = path.with_suffix(".idx")
         self._lock = threading.Lock()
-        self._size = 0
-        self._newlines = 0
-        self._offsets: list[int] = []
-        self._lines: list[int] = []
-        self._times: list[float] = []
+        self.size = 0
+        """Bytes that are on disk and counted."""
+        self.newlines = 0
+        """Newline characters in them."""
+        self._marks: list[_Mark] = []
         self._saved = 0
         """Marks that are in the index file."""
         self._read = 0
         """Bytes of the index file that have been read."""
         self._load()
-
-    @property
-    def size(self) -> int:
-        """Bytes that are on disk and counted."""
-        return self._size
-
-    @property
-    def newlines(self) -> int:
-        """Newline characters in the first `size` bytes."""
-        return self._newlines
 
     def read(self, offset: int, limit: int) -> bytes:
         """At most `limit` bytes from `offset`, never beyond `size`; none of a log that somebody
@@ -94,7 +94,7 @@ class LogFile:
         Opened for each read (5 µs): who reads, and until when, nobody knows, least of all at the
         end of a run, so a descriptor that is kept is never closed.
         """
-        limit = min(limit, self._size - offset)
+        limit = min(limit, self.size - offset)
         if limit <= 0:
             return b""
         try:
@@ -110,27 +110,30 @@ class LogFile:
         """The last mark at or before line `line` (counted from 0): its offset, and how many
         newlines stand before that offset. The line begins somewhere after it."""
         with self._lock:
-            at = bisect.bisect_right(self._lines, line) - 1
-            while at > 0 and self._lines[at] == line:
+            at = bisect.bisect_right(self._marks, line, key=attrgetter("lines")) - 1
+            while at > 0 and self._marks[at].lines == line:
                 at -= 1  # the mark may lie inside that line: step back to the line before
-            return (self._offsets[at], self._lines[at]) if at >= 0 else (0, 0)
+            return self._marks[at][:2] if at >= 0 else (0, 0)
 
     def mark_before_offset(self, offset: int) -> tuple[int, int]:
         """The last mark at or before `offset`: its offset and the newlines before it."""
-        with self._lock:
-            at = bisect.bisect_right(self._offsets, offset) - 1
-            return (self._offsets[at], self._lines[at]) if at >= 0 else (0, 0)
+        mark = self._mark_before(offset)
+        return mark[:2] if mark else (0, 0)
 
     def time_at(self, offset: int) -> float | None:
         """When the byte at `offset` was received, to a quarter of a second."""
+        mark = self._mark_before(offset)
+        return mark.time if mark else None
+
+    def _mark_before(self, offset: int) -> _Mark | None:
         with self._lock:
-            at = bisect.bisect_right(self._offsets, offset) - 1
-            return self._times[at] if at >= 0 else None
+            at = bisect.bisect_right(self._marks, offset, key=attrgetter("offset"))
+            return self._marks[at - 1] if at else None
 
     def marks(self, first: int = 0) -> list[tuple[int, float]]:
         """The marks from the one numbered `first`: newlines before it, and time of receipt."""
         with self._lock:
-            return list(zip(self._lines[first:], self._times[first:], strict=True))
+            return [(mark.lines, mark.time) for mark in self._marks[first:]]
 
     def append(self, offset: int, data: bytes, now: float) -> None:
         """Puts a remote task's bytes on disk; what is already there is not written again.
@@ -140,13 +143,13 @@ class LogFile:
                 repeated.
             ValueError: there is a gap between the log's end and `offset`.
         """
-        if offset > self._size:
-            raise ValueError(f"{self.path.name}: bytes {self._size}–{offset} are missing")
-        data = data[self._size - offset :]
+        if offset > self.size:
+            raise ValueError(f"{self.path.name}: bytes {self.size}–{offset} are missing")
+        data = data[self.size - offset :]
         if not data:
             return
         view = memoryview(data)
-        at = self._size
+        at = self.size
         while view:  # at our own count: a write cut short by a full disk is repeated
             written = self._disk.write(self.path, view, at)
             view = view[written:]
@@ -164,7 +167,7 @@ class LogFile:
         return data
 
     def _follow(self, size: int, now: float) -> bytes:
-        if size <= self._size:
+        if size <= self.size:
             return b""
         if not hasattr(_scratch, "buffer"):
             _scratch.buffer = bytearray(_READ)  # a fresh one for each read costs page faults
@@ -172,9 +175,9 @@ class LogFile:
         count = 0
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while self._size < size:
-                part = memoryview(buffer)[: size - self._size]
-                count = os.preadv(fd, [part], self._size)
+            while self.size < size:
+                part = memoryview(buffer)[: size - self.size]
+                count = os.preadv(fd, [part], self.size)
                 if not count:
                     break
                 self._count(buffer, count, now)
@@ -189,11 +192,11 @@ class LogFile:
             info = os.stat(self.path)
         except OSError:
             return  # not there yet, or somebody has removed it
-        if info.st_size > self._size:
+        if info.st_size > self.size:
             with suppress(OSError):
                 self._load_marks(info.st_size)
                 # The writer counts as well: what it has counted next time need not be read here.
-                self._follow(min(info.st_size, self._size + _READ), info.st_mtime)
+                self._follow(min(info.st_size, self.size + _READ), info.st_mtime)
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
@@ -204,32 +207,26 @@ class LogFile:
         counts = _newlines(data, length)
         with self._lock:
             due = (
-                not self._offsets
-                or self._size - self._offsets[-1] >= MARK_BYTES
-                or now - self._times[-1] >= MARK_SECONDS
+                not self._marks
+                or self.size - self._marks[-1].offset >= MARK_BYTES
+                or now - self._marks[-1].time >= MARK_SECONDS
             )
             # A large chunk gets marks of its own.
             for at, newlines in zip(range(0, length, MARK_BYTES), counts, strict=True):
                 if due or at:
-                    self._offsets.append(self._size)
-                    self._lines.append(self._newlines)
-                    self._times.append(now)
-                self._newlines += newlines
-                self._size += min(MARK_BYTES, length - at)
+                    self._marks.append(_Mark(self.size, self.newlines, now))
+                self.newlines += newlines
+                self.size += min(MARK_BYTES, length - at)
 
     def _save_marks(self) -> None:
-        if self._read_only or self._saved == len(self._offsets):
+        if self._read_only or self._saved == len(self._marks):
             return
-        marks = zip(*(each[self._saved :] for each in self._marks()), strict=True)
-        raw = b"".join(_MARK.pack(*mark) for mark in marks)
+        raw = b"".join(_MARK.pack(*mark) for mark in self._marks[self._saved :])
         try:
             written = self._disk.write(self._index_path, raw, self._saved * _MARK.size)
         except OSError:
             return  # a full disk: the marks are kept here, and saved with the next ones
         self._saved += written // _MARK.size
-
-    def _marks(self) -> tuple[list[int], list[int], list[float]]:
-        return self._offsets, self._lines, self._times
 
     def _load(self) -> None:
         """Takes up the log of an earlier launcher: its marks, then a count of what follows."""
@@ -251,21 +248,19 @@ class LogFile:
             os.close(fd)
         raw = raw[: len(raw) // _MARK.size * _MARK.size]
         with self._lock:
-            for offset, lines, time in _MARK.iter_unpack(raw):
-                if offset > on_disk:
+            for mark in map(_Mark._make, _MARK.iter_unpack(raw)):
+                if mark.offset > on_disk:
                     break
-                if self._offsets and offset <= max(self._offsets[-1], self._size):
+                if self._marks and mark.offset <= max(self._marks[-1].offset, self.size):
                     if not self._read_only:
                         break
                     self._read += _MARK.size  # counted here already
                     continue
                 self._read += _MARK.size
-                self._offsets.append(offset)
-                self._lines.append(lines)
-                self._times.append(time)
-            if self._offsets and self._offsets[-1] > self._size:
-                self._size, self._newlines = self._offsets[-1], self._lines[-1]
-        self._saved = len(self._offsets)
+                self._marks.append(mark)
+            if self._marks and self._marks[-1].offset > self.size:
+                self.size, self.newlines = self._marks[-1][:2]
+        self._saved = len(self._marks)
 
 
 class LogStore:

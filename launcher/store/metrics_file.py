@@ -46,7 +46,7 @@ class LatestMetrics:
         """The task with its latest metrics."""
         return replace(
             view,
-            step=step_of(self.values),
+            step=count_of(self.values, "step"),
             loss=self.values.get("loss"),
             rate=self.rate,
             metrics=self.values,
@@ -111,7 +111,7 @@ def encode_metrics(
     return [time, str(task), rate, dict(values)]
 
 
-def step_of(values: Mapping[str, float]) -> int | None:
-    """The global step among some metrics."""
-    step = values.get("step", math.nan)
-    return int(step) if 0 <= step <= _LARGEST else None
+def count_of(values: Mapping[str, float], name: str) -> int | None:
+    """The global step, or the total of steps, among some metrics."""
+    count = values.get(name, math.nan)
+    return int(count) if 0 <= count <= _LARGEST else None

@@ -79,16 +79,16 @@ def metric_record(
     return {**head, **known, "values": finite}
 
 
-def log_tail(log: LogFile, lines: int = TAIL_LINES) -> tuple[str, ...]:
+def log_tail(log: LogFile) -> tuple[str, ...]:
     """The last lines of a log, printable, each of at most 500 characters."""
-    return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES), lines)
+    return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES))
 
 
-def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
+def tail_lines(raw: bytes) -> tuple[str, ...]:
     """The last lines of some bytes, as `log_tail` has them."""
     text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
-    return tuple([line for line in found if line.strip()][-lines:])
+    return tuple([line for line in found if line.strip()][-TAIL_LINES:])
 
 
 def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:

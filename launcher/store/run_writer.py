@@ -23,6 +23,7 @@ from .worker import Worker
 
 _AGAIN_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
+"""Records that wait for the disk; where there are more, those of metrics are not kept."""
 
 
 class RunWriter:
@@ -42,8 +43,6 @@ class RunWriter:
         """Files in which an earlier launcher, when it was killed, may have cut its last line."""
         self.unwritten = 0
         """Records that are not in their file yet."""
-        self.dropped = 0
-        """Metric records that were not kept while the disk did not take them."""
         self._worker = Worker("records", failed)
 
     def journal(self, event: Event, *, after: int | None = None) -> None:
@@ -57,14 +56,14 @@ class RunWriter:
 
     def public(self, record: Mapping[str, Any]) -> None:
         """Adds a public event."""
-        if record.get("event") != "metric" or self._has_room():
+        if record.get("event") != "metric" or self.unwritten <= _MOST_UNWRITTEN:
             self._put(self._folder.public_events, record)
 
     def metrics(
         self, time: float, task: TaskId, values: Mapping[str, float], rate: float | None
     ) -> None:
         """Adds what a metric line named."""
-        if self._has_room():
+        if self.unwritten <= _MOST_UNWRITTEN:
             self._put(self._folder.metrics, encode_metrics(time, task, values, rate))
 
     @property
@@ -82,12 +81,6 @@ class RunWriter:
     def close(self) -> None:
         """Takes no more; returns at once."""
         self._worker.stop()
-
-    def _has_room(self) -> bool:
-        if self.unwritten > _MOST_UNWRITTEN:
-            self.dropped += 1
-            return False
-        return True
 
     def _put(self, path: Path, record: object) -> None:
         self.unwritten += 1
