@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..run import events as ev
 from ..store.run_writer import RunWriter
@@ -14,39 +15,37 @@ _PACE = 0.25
 _SAY_AGAIN_SECONDS = 30.0
 
 
+@dataclass
 class DiskWatch:
     """Knows whether logs and records are being stored."""
 
-    def __init__(
-        self, outputs: Outputs, writer: RunWriter, feed: Callable[[ev.Event], None]
-    ) -> None:
-        self._outputs = outputs
-        self._writer = writer
-        self._feed = feed
-        self._said = 0.0
-        self._said_unrecorded = False
+    outputs: Outputs
+    writer: RunWriter
+    feed: Callable[[ev.Event], None]
+    _said: float | None = None
+    _said_unrecorded: bool = False
 
     @property
     def stalled(self) -> bool:
         """Our disk is full, or does not answer."""
-        return self._outputs.monitor.stalled or bool(self._writer.trouble)
+        return self.outputs.monitor.stalled or bool(self.writer.trouble)
 
     async def watch(self) -> None:
         """Never ends by itself."""
         while True:
             await asyncio.sleep(_PACE)
-            if self._outputs.monitor.stalled:
+            if self.outputs.monitor.stalled:
                 self.complain("the disk does not answer")
-                self._outputs.tell_exits()
-            trouble = self._writer.trouble
+                self.outputs.tell_exits()
+            trouble = self.writer.trouble
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"
-                self._feed(ev.NoteAdded(time.time(), text))
+                self.feed(ev.NoteAdded(time.time(), text))
             self._said_unrecorded = bool(trouble)
 
     def complain(self, reason: str) -> None:
         """Says that logs are not stored, but not all the time."""
         now = time.monotonic()
-        if not self._said or now - self._said > _SAY_AGAIN_SECONDS:
+        if self._said is None or now - self._said > _SAY_AGAIN_SECONDS:
             self._said = now
-            self._feed(ev.NoteAdded(time.time(), f"log not stored here for now: {reason}"))
+            self.feed(ev.NoteAdded(time.time(), f"log not stored here for now: {reason}"))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +17,6 @@ from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import read_journal
 from ..store.runs import RunFolder
-from ..store.worker import Worker
 
 GOING_ON_SECONDS = 1.0
 """A run that is being killed is seen to be within so many seconds of the takeover."""
@@ -48,26 +49,20 @@ async def _read(
 ) -> Snapshot | None:
     """The state in the journal; None when the disk does not answer in time, or no other launcher
     has written there."""
-    loop = asyncio.get_running_loop()
-    read: asyncio.Future[Snapshot | None] = loop.create_future()
-
-    def done(snapshot: Snapshot | None) -> None:
-        if not read.done():
-            read.set_result(snapshot)
+    read: Future[Snapshot | None] = Future()
+    read.set_running_or_notify_cancel()  # from now on nobody can cancel it but by not waiting
 
     def work() -> None:
-        journal = read_journal(RunFolder(folder).journal)
-        theirs = journal.launcher not in ("", launcher)
-        seen = journal.replay(cluster, plan.run_id).snapshot() if theirs else None
-        loop.call_soon_threadsafe(done, seen)
+        try:
+            journal = read_journal(RunFolder(folder).journal)
+            theirs = journal.launcher not in ("", launcher)
+            read.set_result(journal.replay(cluster, plan.run_id).snapshot() if theirs else None)
+        except Exception as error:
+            read.set_exception(error)
 
-    def failed(_: BaseException) -> None:
-        loop.call_soon_threadsafe(done, None)
-
-    worker = Worker("elsewhere", failed)
-    worker.put(work)
-    worker.stop()
-    with suppress(TimeoutError):
+    # A daemon thread: one that waits for a disk must not hold up the end of the process.
+    threading.Thread(target=work, name="elsewhere", daemon=True).start()
+    with suppress(Exception):
         async with asyncio.timeout(max(0.0, seconds)):
-            return await read
+            return await asyncio.wrap_future(read)
     return None

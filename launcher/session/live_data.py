@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from ..agent.answers import StatsAnswer
 from ..agent.requests import Stats
@@ -22,23 +22,23 @@ from ..run.snapshot import HostView, TaskView
 STATS_SECONDS = 5.0
 
 
+@dataclass
 class Transfers:
     """Knows how far each host's files and results are; `changed` is called when one gets on."""
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self._staged: dict[str, Progress] = {}
-        self._collected: dict[str, tuple[int, int]] = {}
+    changed: Callable[[], None]
+    _staged: dict[str, Progress] = field(default_factory=dict)
+    _collected: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def staged(self, host: str, progress: Progress) -> None:
         """So many bytes and files, of so many that it lacks, have gone to a host."""
         self._staged[host] = progress
-        self._changed()
+        self.changed()
 
     def collected(self, host: str, done: int, total: int) -> None:
         """So many bytes of a host's results, of so many, have come back."""
         self._collected[host] = (done, total)
-        self._changed()
+        self.changed()
 
     def added_to(self, view: HostView) -> HostView:
         """The host with its progress."""
@@ -65,31 +65,31 @@ class Transfers:
         return f"{host} ({part} % of {staged.total_bytes / 1e6:.1f} MB)"
 
 
+@dataclass
 class HostStats:
     """Asks every connected host in turn, and knows the latest answers."""
 
-    def __init__(self, links: Mapping[str, Link], changed: Callable[[], None]) -> None:
-        self._links = links
-        self._changed = changed
-        self._latest: dict[str, StatsAnswer] = {}
+    links: Mapping[str, Link]
+    changed: Callable[[], None]
+    latest: dict[str, StatsAnswer] = field(default_factory=dict)
 
     async def poll(self) -> None:
         """Never ends by itself."""
         while True:
-            await asyncio.gather(*(self._ask(host) for host in list(self._links)))
-            self._changed()
+            await asyncio.gather(*(self._ask(host) for host in list(self.links)))
+            self.changed()
             await asyncio.sleep(STATS_SECONDS)
 
     async def _ask(self, host: str) -> None:
         with suppress(AgentError):  # a host that does not answer shows as lost anyway
-            if self._links[host].connected:
-                self._latest[host] = await self._links[host].ask(Stats())
+            if self.links[host].connected:
+                self.latest[host] = await self.links[host].ask(Stats())
 
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
         """The host with its latest statistics; of tasks only those that live."""
-        link = self._links.get(view.name)
+        link = self.links.get(view.name)
         heard = time.time() - (time.monotonic() - link.last_heard) if link else None
-        stats = self._latest.get(view.name)
+        stats = self.latest.get(view.name)
         if stats is None:
             return replace(view, last_heard=heard)
         return replace(
@@ -103,36 +103,31 @@ class HostStats:
         )
 
 
+@dataclass
 class Forwarding:
-    """Opens ports and knows their addresses."""
+    """Opens ports of this machine's loopback that lead to tasks, and knows their addresses."""
 
-    def __init__(
-        self,
-        links: Mapping[str, Link],
-        feed: Callable[[ev.Event], None],
-        changed: Callable[[], None],
-    ) -> None:
-        self._links = links
-        self._feed = feed
-        self._changed = changed
-        self._ports: dict[TaskId, int] = {}
+    links: Mapping[str, Link]
+    feed: Callable[[ev.Event], None]
+    changed: Callable[[], None]
+    ports: dict[TaskId, int] = field(default_factory=dict)
 
     async def open(self, task: TaskPlan) -> None:
         """Forwards a task's port, as before where it was forwarded already."""
         if task.port is None:
             return
-        wanted = self._ports.get(task.id, 0)
+        wanted = self.ports.get(task.id, 0)
         try:
-            port = await self._links[task.host].forward(task.port, wanted)
+            port = await self.links[task.host].forward(task.port, wanted)
         except (HostError, OSError) as error:
-            self._feed(ev.NoteAdded(time.time(), f"{task.id} is not forwarded: {error}"))
+            self.feed(ev.NoteAdded(time.time(), f"{task.id} is not forwarded: {error}"))
             return
         if port != wanted:
-            self._ports[task.id] = port
-            self._feed(ev.NoteAdded(time.time(), f"{task.id} is at http://127.0.0.1:{port}/"))
-        self._changed()
+            self.ports[task.id] = port
+            self.feed(ev.NoteAdded(time.time(), f"{task.id} is at http://127.0.0.1:{port}/"))
+        self.changed()
 
     def added_to(self, view: TaskView) -> TaskView:
         """The task with its address on this machine."""
-        port = self._ports.get(view.id)
+        port = self.ports.get(view.id)
         return replace(view, url=f"http://127.0.0.1:{port}/") if port and view.state.live else view

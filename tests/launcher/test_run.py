@@ -153,6 +153,10 @@ class RunDriver:
         named = None if tasks is None else tuple(name(t) for t in tasks)
         return self.tell(ev.ReceiptReceived, HostReceipt(host, confirmed=True, **fields), named)
 
+    def confirmed(self) -> Any:
+        """Both hosts confirm that nothing is left, one after the other."""
+        return self.receipt("a") + self.receipt("b")
+
     def fired(self, timer: Timer) -> list[Instruction]:
         return self.tell(ev.TimerFired, timer)
 
@@ -309,7 +313,7 @@ def test_success_all_waits_for_everybody() -> None:
     assert driver.phase() is RunPhase.RUNNING
     driver.exited("worker:2")
     assert kills(driver.exited("worker:1"))
-    assert driver.receipt("a") + driver.receipt("b") == driver.end(Outcome.SUCCESS, 0)
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriver) -> None:
@@ -319,7 +323,7 @@ def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriv
     assert out == [kill("b", "worker:2", 5.0)]
     assert "hangs at its end" in driver.task("worker:2").reason
     assert driver.exited("worker:2", None, "TERM") == driver.shut_down()
-    assert driver.receipt("a") + driver.receipt("b") == driver.end(Outcome.FAILED, 1)
+    assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
 
 
 def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
@@ -335,7 +339,7 @@ def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
         out = driver.exited(worker, None, "TERM")
         assert driver.state(worker) is TaskState.STOPPED
     assert out == driver.shut_down()
-    assert driver.receipt("a") + driver.receipt("b") == driver.end(Outcome.SUCCESS, 0)
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
@@ -376,7 +380,7 @@ def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
     assert driver.exited("worker:1", 1) == []
     driver.exited("worker:0")
     assert kills(driver.exited("worker:2"))
-    assert driver.receipt("a") + driver.receipt("b") == driver.end(Outcome.FAILED, 1)
+    assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
 
 
 def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
@@ -406,7 +410,7 @@ def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:
     driver.exited("worker:0")
     driver.exited("worker:1")
     assert kills(driver.exited("worker:2"))
-    assert driver.receipt("a") + driver.receipt("b") == driver.end(Outcome.SUCCESS, 0)
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_the_end_of_an_earlier_attempt_says_nothing_of_the_present_one() -> None:
@@ -525,8 +529,7 @@ def test_a_second_press_kills_now_only_where_something_is_left(driver: RunDriver
 
 def test_by_term_the_exit_code_is_another(driver: RunDriver) -> None:
     driver.tell(ev.KillAll, by_person=False)
-    driver.receipt("a")
-    assert driver.receipt("b") == driver.end(Outcome.TERMINATED, 143)
+    assert driver.confirmed() == driver.end(Outcome.TERMINATED, 143)
 
 
 def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
@@ -537,8 +540,7 @@ def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
     assert driver.tell(ev.TaskReady, name("ps:0"), 1) == []
     assert driver.exited("ps:0", 1) == []
     assert driver.fired(RestartDelay(name("ps:0"), 1)) == []
-    assert driver.receipt("a") == []
-    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
     assert driver.state("worker:1") is TaskState.PENDING
 
 
@@ -555,8 +557,7 @@ def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
     driver.tell(ev.HostsChecked, FACTS)
     assert driver.tell(ev.KillAll) == driver.shut_down()
     assert driver.tell(ev.Staged, "a") == []
-    driver.receipt("a")
-    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
 
 
 def test_survivors_are_reported_and_the_exit_code_says_unconfirmed(driver: RunDriver) -> None:
@@ -769,8 +770,7 @@ def test_a_launcher_that_fails_ends_the_run_with_4(driver: RunDriver) -> None:
         ("a", None, 5.0),
         ("b", None, 5.0),
     ]
-    driver.receipt("a")
-    assert driver.receipt("b") == driver.end(Outcome.FAILED, 4)
+    assert driver.confirmed() == driver.end(Outcome.FAILED, 4)
     assert driver.seen.receipt is not None and driver.seen.receipt.clean
     assert driver.seen.launcher_error == "files: OSError: boom"
 
@@ -801,7 +801,7 @@ def test_attach_goes_on_where_the_run_stands(driver: RunDriver) -> None:
     other.exited("worker:0")
     other.exited("worker:1")
     assert other.exited("worker:2") == driver.shut_down()
-    assert other.receipt("a") + other.receipt("b") == driver.end(Outcome.SUCCESS, 0)
+    assert other.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_attach_goes_on_with_the_start() -> None:
@@ -855,8 +855,7 @@ def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with(driver: RunDri
     other = driver
     (kill,) = kills(other.up("a", tasks=[held("ps:0")]))
     assert kill[:2] == ("a", None)
-    other.receipt("a")
-    assert other.receipt("b") == driver.end(Outcome.KILLED, 130)
+    assert other.confirmed() == driver.end(Outcome.KILLED, 130)
 
 
 def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success(
@@ -866,8 +865,7 @@ def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success(
         driver.exited(task)
     assert driver.phase() is RunPhase.KILLING
     other = attached(driver)
-    other.receipt("a")
-    assert other.receipt("b") == driver.end(Outcome.SUCCESS, 0)
+    assert other.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
 def test_a_host_that_was_never_contacted_owes_no_receipt() -> None:
