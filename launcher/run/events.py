@@ -54,7 +54,7 @@ class HostUp(Event):
     host: str
     tasks: tuple[HeldTask, ...] = ()
     previous_agent_exit: str = ""
-    """How an earlier agent of this run ended by itself, if one did."""
+    """End of an earlier agent of this run that ended by itself."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Superseded(Event):
 
 @dataclass(frozen=True)
 class LookedElsewhere(Event):
-    """What became of the run under the launcher that took it over; `outcome` is None while it
-    goes on there."""
+    """Fate of the run under the launcher that took it over; `outcome` is None while it goes on
+    there."""
 
     by: str
     outcome: Outcome | None = None
@@ -125,7 +125,7 @@ class TaskStarted(Event):
     """The byte of the log where this attempt begins."""
     error: str = ""
     port_holder: str = ""
-    """Who holds the task's port, if somebody does."""
+    """Holder of the task's port, if there is one."""
 
 
 @dataclass(frozen=True)

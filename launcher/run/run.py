@@ -93,12 +93,12 @@ class Run:
 
     @property
     def plan(self) -> Plan:
-        """What is run; final once the hosts have been looked at."""
+        """Plan of the run; final once the hosts have been looked at."""
         return self._data.plan
 
     @property
     def phase(self) -> RunPhase:
-        """Where the run stands."""
+        """Phase of the run."""
         return self._data.phase
 
     @property

@@ -13,7 +13,7 @@ KILL_PATIENCE = 8.0
 """Seconds beyond the grace that a lost host has to come back before its receipt is given up:
 the agent's own patience with KILL, and a reconnect."""
 CONNECT_SECONDS = 60.0
-"""How much longer a host has that is still being connected to: somebody may be typing a password
+"""Further seconds for a host that is still being connected to: somebody may be typing a password
 for it. Then the kill ends without it, or a link that never connects would hold it for ever."""
 
 

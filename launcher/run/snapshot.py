@@ -97,7 +97,7 @@ class Survivor:
 
 @dataclass(frozen=True)
 class HostReceipt:
-    """What one host saw after a kill; `confirmed` means that its agent looked and found none."""
+    """Receipt of one host after a kill; `confirmed` means that its agent looked and found none."""
 
     host: str
     signalled: fields.Count = 0
@@ -145,17 +145,17 @@ class Snapshot:
     started: fields.Time
     ended: fields.Time | None = None
     waiting: str = ""
-    """What is being waited for, such as `ps:0 on tf1:2222`."""
+    """Tasks or hosts that are waited for, such as `ps:0 on tf1:2222`."""
     waiting_since: fields.Time | None = None
     total_steps: fields.Count | None = None
     first_failure: Failure | None = None
     kill_deadline: fields.Time | None = None
-    """When TERM becomes KILL, while the run is being killed."""
+    """Time at which TERM becomes KILL, while the run is being killed."""
     receipt: Receipt | None = None
     outcome: Outcome | None = None
     exit_code: fields.ExitCode | None = None
     launcher_error: str = ""
-    """What is broken in the launcher itself, so that it had to end the run."""
+    """Failure of the launcher itself, which had to end the run."""
     notes: tuple[str, ...] = ()
     """Things said once, newest last (a full disk, a takeover, a reconnect)."""
     results_missing: tuple[str, ...] = ()

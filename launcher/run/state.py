@@ -49,11 +49,11 @@ class HostRecord:
 
 @dataclass
 class ShutdownRecord:
-    """How far the end of the run has come."""
+    """Progress of the run's end."""
 
     cause: Cause | None = None
     deadline: float | None = None
-    """When the grace ends."""
+    """End of the grace."""
     forced: bool = False
     """Kill-all was given twice: nothing is waited for."""
     launcher_error: str = ""
@@ -185,7 +185,7 @@ class RunData:
         return [self.view(task.id) for task in self.plan.tasks if task.role in roles]
 
     def waiting(self) -> str:
-        """What the run waits for now, in words."""
+        """Hosts or tasks that the run waits for now, in words."""
         if self.phase is RunPhase.CONNECTING:
             hosts = [record.view for record in self.hosts.values()]
             return ", ".join(view.name for view in hosts if view.state is HostState.CONNECTING)

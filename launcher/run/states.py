@@ -38,7 +38,7 @@ _ENDED = frozenset({TaskState.EXITED, TaskState.FAILED, TaskState.STOPPED, TaskS
 
 
 class HostState(StrEnum):
-    """What the launcher knows of a host's link."""
+    """State of a host's link, as the launcher knows it."""
 
     CONNECTING = "connecting"
     UP = "up"
@@ -60,7 +60,7 @@ class RunPhase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a run ended."""
+    """End of a run."""
 
     SUCCESS = "success"
     FAILED = "failed"
@@ -83,7 +83,7 @@ class Cause(Enum):
 
 
 class Intent(Enum):
-    """What the next exit of a task was meant to be."""
+    """Meaning of the next exit of a task."""
 
     NONE = auto()
     RESTART = auto()

@@ -33,12 +33,12 @@ class StoredRun:
         journal = read_journal(folder.journal)
         self.run: Run = journal.replay(self.cluster, folder.run_id)
         self.damage = journal.damage
-        """What of the journal could not be read."""
+        """Parts of the journal that could not be read."""
         self.last = journal.last
-        """When the last event came."""
+        """Time of the last event."""
         self.metrics = MetricsFile(folder.metrics)
         self.events = len(journal.events)
-        """How many events of the journal `run` has handled."""
+        """Number of the journal's events that `run` has handled."""
         self.complete = journal.complete
         """The journal was there and all of it could be read."""
         self._final = journal.final

@@ -45,7 +45,7 @@ Events = queue.SimpleQueue[dict[str, Any] | None]
 _PACE = 0.1
 _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
-"""How long the state of a run that has a launcher is waited for."""
+"""Longest wait for the state of a run that has a launcher."""
 _MOST_NOTES = 100
 
 
@@ -88,7 +88,7 @@ class RunClient:
         self._alone = False
         """No launcher says anything any more."""
         self._notes: tuple[str, ...] = ()
-        """What this client has to say, behind the launcher's own notes."""
+        """This client's own notes, behind those of the launcher."""
         self._snapshot = snapshot
         """All of that together, and `unsupervised` with it."""
         self._unsupervised = False
@@ -245,7 +245,7 @@ class RunClient:
             self.detach()
 
     def stay_alive(self) -> None:
-        """Whatever becomes of this client, the run goes on."""
+        """Lets the run go on, whatever becomes of this client."""
         self._launcher.subscription["on_close"] = "nothing"
         self._launcher.send({"command": "detach"})
 

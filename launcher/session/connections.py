@@ -55,7 +55,7 @@ class Connections:
         self.links: dict[str, Link] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.welcomes: dict[str, Welcome] = {}
-        """What each host's agent said when it greeted us."""
+        """Greeting of each host's agent."""
         self.receipts: dict[str, HostReceipt] = {}
         """The last receipt of each host for everything, whatever the run makes of it."""
         self._run = run
@@ -163,7 +163,7 @@ class Connections:
                         self._note(f"{text} ({why})")
 
     def _add_facts(self, facts: TaskFacts) -> None:
-        """What an agent holds after a cut, as if it had just said so."""
+        """Handles what an agent holds after a cut as if it had just said so."""
         if facts.pid:
             self._started(facts)
         if facts.listening:

@@ -1,4 +1,4 @@
-"""What a front end holds of a run: look, listen, and say what shall happen.
+"""Interface of a run for front ends: look, listen, and say what shall happen.
 
 `client.RunClient` implements it for a run that has a launcher process, `history.FinishedRun` for
 one that has ended. Every method returns at once and is safe from any thread: kill-all must never
@@ -40,7 +40,7 @@ class RunControl(Protocol):
         over. Bursts are collapsed to about 30 a second."""
 
     def series(self, task: TaskId) -> Series:
-        """What the task's metric lines said over time."""
+        """Figures of the task's metric lines over time."""
 
     def kill_all(self, *, by_person: bool = True) -> None:
         """TERM to everything on all hosts at once, KILL after the grace; a second call kills

@@ -93,7 +93,7 @@ class ControlSocket:
         """The state that clients have which are not behind."""
         self._due = False
         self._not_before = 0.0
-        """When the next state may be sent, by the loop's clock."""
+        """Time before which no state is sent, by the loop's clock."""
         self._finished = False
         self._backlog: list[bytes] | None = []
         """Events until the first client has subscribed: those of the run's beginning."""

@@ -40,7 +40,7 @@ class ActiveRun:
     """The pid of the launcher that supervises it; None = unsupervised."""
     hosts: tuple[ActiveHost, ...]
     problem: str = ""
-    """What of its record could not be read."""
+    """Parts of its record that could not be read."""
 
     @property
     def alive(self) -> bool:
@@ -52,7 +52,7 @@ class ActiveRun:
 
 @dataclass(frozen=True)
 class ActiveRuns:
-    """What was found among the runs of this machine."""
+    """Active runs of this machine."""
 
     runs: tuple[ActiveRun, ...]
     unreadable: tuple[UnreadableRun, ...]

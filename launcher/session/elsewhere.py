@@ -1,4 +1,4 @@
-"""What became of a run that another launcher on this machine has taken over, by its journal."""
+"""Journal of a run that another launcher on this machine has taken over: what became of it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _PACE = 0.1
 async def look_elsewhere(
     plan: Plan, cluster: Cluster, folder: Path, by: str, launcher: str
 ) -> ev.LookedElsewhere:
-    """How the run has ended under a launcher other than `launcher`, which is we, or (no outcome)
-    that it goes on; while it is being killed, that is waited for."""
+    """End of the run under a launcher other than `launcher`, which is we, or (no outcome) that
+    it goes on; while it is being killed, that is waited for."""
     began = time.monotonic()
     patience = plan.settings.grace + KILL_PATIENCE
     while True:

@@ -67,7 +67,7 @@ class Engine:
         begin = ev.Attached(time.time(), past.complete) if past else ev.Begin(time.time(), resume)
         self._first = as_stored(begin)
         self._recorded = replace(self.run.snapshot(), hosts=(), tasks=()) if past else None
-        """What the public events say; at first, what they have said under an earlier launcher."""
+        """State that the public events tell; at first, that of an earlier launcher's."""
         self._first_instructions = self.run.handle(self._first)
         self._cluster = cluster
         self._past = past
@@ -118,7 +118,7 @@ class Engine:
         self._failure = ""
         self._over = asyncio.Event()
         self._final: tuple[object, ...] | None = None
-        """What the last record of the journal says."""
+        """End of the run in the last record of the journal."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Engine:
             self._over.set()
 
     def _on_receipt(self) -> None:
-        """Where nothing decides any more, it is over when every host has given its receipt."""
+        """Ends when every host has given its receipt, where nothing decides any more."""
         if self._failure and self.run.phase not in (RunPhase.KILLING, RunPhase.ENDED):
             if self.connections.receipts.keys() >= set(self.connections.contacted):
                 self._over.set()

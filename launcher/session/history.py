@@ -32,14 +32,14 @@ class RunSummary:
     step: int | None = None
     loss: float | None = None
     last: float = 0.0
-    """When the last event came."""
+    """Time of the last event."""
     first_failure: str = ""
     clean: bool = True
     """No receipt says that something may be left."""
     proven: bool = False
     """A receipt says that nothing is left."""
     problem: str = ""
-    """What could not be read."""
+    """Parts that could not be read."""
 
     @property
     def over(self) -> bool:
@@ -48,7 +48,7 @@ class RunSummary:
 
 
 def summary(folder: RunFolder) -> RunSummary:
-    """What the end of a run's journal tells; where it breaks off, what all of it does."""
+    """Summary by the end of a run's journal; where it breaks off, by all of it."""
     final = read_final(folder.journal)
     if final is not None:
         return _summary(folder, final, final.ended or 0.0)
@@ -61,7 +61,7 @@ def summary(folder: RunFolder) -> RunSummary:
 
 
 def unreadable_summary(run: UnreadableRun) -> RunSummary:
-    """What is known of a run that cannot be looked at."""
+    """Summary of a run that cannot be looked at."""
     folder = RunFolder(runs_home() / run.run_id)
     return RunSummary(run.run_id, folder, 0.0, None, problem=f"could not be read: {run.reason}")
 
@@ -120,7 +120,7 @@ class FinishedRun:
 
 
 def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
-    """What its record says; where that breaks off, it says so instead of showing tasks alive."""
+    """State in its record; where that breaks off, it says so instead of showing tasks alive."""
     if snapshot.state is RunPhase.ENDED:
         return snapshot
     why = "the record ends here"

@@ -26,7 +26,7 @@ from .engine import Engine
 from .prompts import PromptQueue
 
 WRITE_SECONDS = 3.0
-"""How long the end waits for the disk."""
+"""Longest wait for the disk at the end."""
 _END_SECONDS = 1.0
 
 
@@ -76,7 +76,7 @@ class Launcher:
             self._close_files()
 
     def _command(self, event: ev.Event) -> None:
-        """What a client wants.
+        """Carries out what a client wants.
 
         Raises:
             KeyError: the run has no such task.

@@ -24,9 +24,9 @@ from .control_connection import ControlConnection, connect
 from .launcher_process import LauncherProcess
 
 HEARD_SECONDS = 3.0
-"""How long a launcher may take to act on a kill before another one takes the run over."""
+"""Time for a launcher to act on a kill before another one takes the run over."""
 _KILL_SECONDS = 20.0
-"""How long beyond its deadline a kill may last before another launcher takes the run over."""
+"""Time for a kill beyond its deadline before another launcher takes the run over."""
 _ALONE_SECONDS = 1.0
 """Without a launcher for so long, the run counts as unsupervised."""
 

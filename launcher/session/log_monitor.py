@@ -29,10 +29,10 @@ _LOOK = 1 << 20
 
 @dataclass
 class Found:
-    """What has been found since the loop was told last."""
+    """Findings since the loop was told last."""
 
     wrote: dict[TaskId, float] = field(default_factory=dict)
-    """When each task wrote last."""
+    """Time of each task's last output."""
     metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
         default_factory=dict
     )
@@ -74,7 +74,7 @@ class LogMonitor:
         self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
         self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
         self._sizes: dict[TaskId, int] = {}
-        """How far logs of this machine have grown, where the worker has not looked yet."""
+        """Sizes of logs of this machine at which the worker has not looked yet."""
         self._lock = threading.Lock()
         """Guards `_sizes` and `_found`; never held for long."""
         self._found = Found()
@@ -92,7 +92,7 @@ class LogMonitor:
         self._worker.put(_Store(self, task, offset, data, stored))
 
     def forget(self, stored: Stored) -> None:
-        """What was handed over with `stored` and is not on disk yet will come again."""
+        """Drops what was handed over with `stored` and is not on disk yet: it will come again."""
         self._worker.drop(lambda job: isinstance(job, _Store) and job.stored == stored)
 
     def grown(self, task: TaskId, size: int) -> None:
@@ -146,7 +146,7 @@ class LogMonitor:
         return sum(len(job.data) for job in self._worker.jobs() if isinstance(job, _Store))
 
     def take(self) -> Found:
-        """What has been found since the last call."""
+        """Findings since the last call."""
         with self._lock:
             found, self._found = self._found, Found()
         return found

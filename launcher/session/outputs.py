@@ -65,7 +65,7 @@ class Outputs:
         """Tasks whose last lines are being read."""
         self._ends: dict[TaskId, TaskFacts] = {}
         self.last: dict[TaskId, float] = {}
-        """When each task last wrote."""
+        """Time of each task's last output."""
 
     def begin(self) -> None:
         """The loop runs."""

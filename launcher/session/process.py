@@ -92,7 +92,7 @@ def _folder(order: dict[str, Any]) -> RunFolder:
 
 
 def _log_to(folder: RunFolder) -> None:
-    """What goes wrong here is said in the run's folder; a full disk is no reason not to begin."""
+    """Sends standard error to the run's folder; a full disk is no reason not to begin."""
     try:
         fd = os.open(folder.path / "launcher.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..hosts.auth_prompt import AuthPrompt, PromptHandler
 
 UNATTENDED_SECONDS = 30.0
-"""How long a prompt waits while no client is connected: a browser page that is being reloaded."""
+"""Time for a prompt while no client is connected: a browser page that is being reloaded."""
 
 
 @dataclass(frozen=True)

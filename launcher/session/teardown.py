@@ -20,7 +20,7 @@ from .outputs import Outputs
 
 COLLECT_STALL = 10.0
 STALLED_SECONDS = 2.0
-"""How much longer a disk is waited for that takes nothing."""
+"""Longest wait for a disk that takes nothing."""
 LEAVE_SECONDS = 5.0
 _SHORT_LEAVE_SECONDS = 1.0
 _PACE = 0.02

@@ -1,1 +1,1 @@
-"""What stays on disk of a run: logs, events, figures; and reading it again."""
+"""Files of a run: logs, events, metrics; written and read again."""

@@ -1,4 +1,4 @@
-"""What a log line of a failing cluster means, in words, and what to do about it.
+"""Explanations of log lines of a failing cluster: what they mean, and what to do.
 
 The table holds the messages that people who run ps/worker clusters ask about again and again.
 It knows lines alone; which task a line speaks of is handed back, so that who shows the hint can
@@ -21,7 +21,7 @@ MAX_LINE = 8 * 1024
 
 @dataclass(frozen=True)
 class Hint:
-    """What a line means. `about` is the other task that the line names, `port` the port."""
+    """Meaning of a line. `about` is the other task that the line names, `port` the port."""
 
     kind: str
     text: str
@@ -35,7 +35,7 @@ class _Signature:
     pattern: Any
     text: str
     unless: Any = None
-    """What else stands in lines where the pattern means nothing."""
+    """Further text of lines in which the pattern means nothing."""
 
 
 def _sign(kind: str, pattern: str, text: str, unless: str | None = None) -> _Signature:
@@ -152,7 +152,7 @@ _NEEDLES = (
 
 
 def hint_for(line: str) -> Hint | None:
-    """What the line means; None for the lines that need no words."""
+    """Meaning of a line; None for the lines that need no words."""
     line = line[:MAX_LINE]
     if not any(needle in line for needle in _NEEDLES):
         return None

@@ -90,15 +90,15 @@ def final_record(snapshot: Snapshot) -> dict[str, Any]:
 
 @dataclass
 class Journal:
-    """What stands in a journal."""
+    """Contents of a journal."""
 
     events: list[ev.Event] = field(default_factory=list)
     launcher: str = ""
-    """Who began the last of its lives."""
+    """Launcher that began the last of its lives."""
     final: Snapshot | None = None
     """The run at its end, when nobody has taken it up since."""
     last: float = 0.0
-    """When the last event came."""
+    """Time of the last event."""
     damage: Damage = field(default_factory=Damage)
 
     @property

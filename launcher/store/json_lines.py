@@ -27,7 +27,7 @@ _BUFFER = 1 << 18
 
 @dataclass
 class Damage:
-    """What of a run's record could not be read."""
+    """Parts of a run's record that could not be read."""
 
     records: int = 0
     reason: str = ""

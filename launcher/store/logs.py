@@ -121,7 +121,7 @@ class LogFile:
         return mark[:2] if mark else (0, 0)
 
     def time_at(self, offset: int) -> float | None:
-        """When the byte at `offset` was received, to a quarter of a second."""
+        """Time of receipt of the byte at `offset`, to a quarter of a second."""
         mark = self._mark_before(offset)
         return mark.time if mark else None
 

@@ -29,7 +29,7 @@ _ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
 
 @dataclass(frozen=True)
 class LatestMetrics:
-    """What the metric lines of a task named last."""
+    """Figures that the metric lines of a task named last."""
 
     time: float = 0.0
     values: Mapping[str, float] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class LatestMetrics:
 
 
 class MetricsFile:
-    """What a run's metrics file holds; `read` takes in what has been added."""
+    """Contents of a run's metrics file; `read` takes in what has been added."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -65,7 +65,7 @@ class MetricsFile:
         self.latest: dict[TaskId, LatestMetrics] = {}
 
     def series(self, task: TaskId) -> Series:
-        """What the task's metric lines said over time."""
+        """Figures of the task's metric lines over time."""
         return self._series.setdefault(task, Series())
 
     def read(self) -> bool:

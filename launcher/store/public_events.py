@@ -92,7 +92,7 @@ def tail_lines(raw: bytes) -> tuple[str, ...]:
 
 
 def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:
-    """How many of the notes were there before; the oldest ones may have been dropped."""
+    """Number of the notes that were there before; the oldest ones may have been dropped."""
     for dropped in range(len(before) + 1):
         rest = before[dropped:]
         if after[: len(rest)] == rest:

@@ -111,7 +111,7 @@ class RunFolder:
 
     @property
     def origin(self) -> Path:
-        """Where the cluster file's relative paths start from."""
+        """Folder from which the cluster file's relative paths start."""
         with suppress(OSError):
             return Path((self.path / "origin").read_text())
         return self.path
@@ -128,7 +128,7 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """What metric lines named (`metrics_file`)."""
+        """Figures of metric lines (`metrics_file`)."""
         return self.path / "metrics.jsonl"
 
     def records(self, damage: Damage | None = None) -> Iterator[dict[str, Any]]:

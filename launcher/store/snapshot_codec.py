@@ -38,7 +38,7 @@ def decode(raw: Any) -> Snapshot:
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
-    """What makes `after` of `before`, or of nothing; empty where they are equal."""
+    """Difference between `before`, or nothing, and `after`; empty where they are equal."""
     found: dict[str, Any] = {}
     tasks = _differing(before.tasks if before else (), after.tasks)
     hosts = _differing(before.hosts if before else (), after.hosts)
