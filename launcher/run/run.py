@@ -79,7 +79,7 @@ class Run:
             ev.Restart: self._tasks.on_restart,
             ev.SignalTask: self._tasks.on_signal,
             ev.NoteAdded: self._note_added,
-            ev.ResultsMissing: self._results_missing,
+            ev.ResultsMissing: self._shutdown.on_results_missing,
         }
 
     def __eq__(self, other: object) -> bool:
@@ -271,13 +271,6 @@ class Run:
                 return self._tasks.on_ready(task, attempt)
             case RestartDelay():
                 return self._tasks.on_restart_delay(timer)
-
-    def _results_missing(self, event: ev.ResultsMissing) -> list[Instruction]:
-        text = f"results of {event.host} were not brought back: {event.reason}"
-        text += f"; they stay on the host in {', '.join(event.paths)}"
-        self._data.note(text)
-        self._shutdown.add_missing_results(text)
-        return []
 
     def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:
         self._data.note(event.text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .events import LookedElsewhere
+from .events import LookedElsewhere, ResultsMissing
 from .instructions import End, Instruction, KillHost, LookElsewhere, ReleaseHost, SetTimer
 from .snapshot import HostReceipt, Receipt
 from .state import RunData
@@ -139,13 +139,17 @@ class Shutdown:
         record.outcome, record.exit_code, record.ended = outcome, exit_code, data.now
         return [End(outcome, exit_code)]
 
-    def add_missing_results(self, text: str) -> None:
+    def on_results_missing(self, event: ResultsMissing) -> list[Instruction]:
         """Records results that were not brought: the tasks did what they should, and yet it is
         no success."""
+        text = f"results of {event.host} were not brought back: {event.reason}"
+        text += f"; they stay on the host in {', '.join(event.paths)}"
+        self._data.note(text)
         record = self._data.shutdown
         record.results_missing += (text,)
         if record.exit_code is not None:
             record.exit_code = record.exit_code or 1
+        return []
 
     def _end_tasks(self, state: TaskState, host: str) -> None:
         data = self._data

@@ -7,7 +7,7 @@ the state machine leaves them empty. Log text is not in here: it is read from th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ids import TaskId
 from . import fields
@@ -178,6 +178,14 @@ class Snapshot:
         rates = [t for t in self.tasks if t.rate is not None and t.state.live]
         chief = next((t.rate for t in rates if t.is_chief), None)
         return chief if chief is not None else max((t.rate or 0.0 for t in rates), default=None)
+
+    def with_lost_tasks(self, reason: str) -> Snapshot:
+        """The run with every task that has not ended shown as lost."""
+        tasks = tuple(
+            view if view.state.ended else replace(view, state=TaskState.LOST, reason=reason)
+            for view in self.tasks
+        )
+        return replace(self, tasks=tasks)
 
     def task(self, task: TaskId) -> TaskView:
         """The view of one task.

@@ -123,7 +123,6 @@ class RunData:
         return record.view
 
     def update_host(self, host: str, **changes: Any) -> None:
-        """Changes a host."""
         record = self.hosts[host]
         record.view = replace(record.view, **changes)
 

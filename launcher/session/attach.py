@@ -76,7 +76,6 @@ class StoredRun:
         return replace(now, tasks=tuple(tasks))
 
     def logs(self) -> LogStore:
-        """The run's logs, for reading."""
         return LogStore(self.folder.path, read_only=True)
 
 

@@ -25,7 +25,7 @@ from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..run.run import Run
 from ..run.snapshot import Snapshot
-from ..run.states import Outcome, RunPhase, TaskState
+from ..run.states import Outcome, RunPhase
 from ..store import snapshot_codec
 from ..store.launcher_lock import acquire
 from ..store.logs import LogStore
@@ -338,15 +338,9 @@ class RunClient:
             return
         self._stale = False  # before it is read: another thread may add a note
         told, alone = self._told, self._alone
-        tasks = told.tasks
         if alone and told.state is not RunPhase.ENDED:
-            tasks = tuple(
-                view
-                if view.state.ended
-                else replace(view, state=TaskState.LOST, reason=_UNSUPERVISED)
-                for view in tasks
-            )
-        self._snapshot = replace(told, tasks=tasks, notes=(*told.notes, *self._notes))
+            told = told.with_lost_tasks(_UNSUPERVISED)
+        self._snapshot = replace(told, notes=(*told.notes, *self._notes))
         self._unsupervised = alone
         for listener in self._listeners:
             listener(self._snapshot)

@@ -74,5 +74,4 @@ class ControlConnection:
         return messages
 
     def close(self) -> None:
-        """Closes the connection."""
         self._link.close()

@@ -130,7 +130,6 @@ class ControlSocket:
             loop.call_at(max(loop.time() + _MERGE_SECONDS, self._not_before), self._send_changes)
 
     def record(self, event: dict[str, Any]) -> None:
-        """Sends a public event to the clients that want it."""
         wanting = [client for client in self._clients if client.events]
         if wanting or self._backlog is not None:
             line = _line({"event": event})

@@ -10,7 +10,7 @@ from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import runs_home
 from ..run.snapshot import Snapshot
-from ..run.states import Outcome, RunPhase, TaskState
+from ..run.states import Outcome, RunPhase
 from ..store.journal import read_final
 from ..store.logs import LogStore
 from ..store.metrics import Series
@@ -123,19 +123,13 @@ def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
     """State in its record; where that breaks off, it says so instead of showing tasks alive."""
     if snapshot.state is RunPhase.ENDED:
         return snapshot
-    why = "the record ends here"
-    tasks = tuple(
-        replace(view, state=TaskState.LOST, reason=why) if not view.state.ended else view
-        for view in snapshot.tasks
-    )
     times = [view.last_output or view.started or 0.0 for view in snapshot.tasks]
-    paths = [logs.open(view.id).path for view in tasks]
+    paths = [logs.open(view.id).path for view in snapshot.tasks]
     times += [path.stat().st_mtime for path in paths if path.exists()]
     note = "its launcher died before it could write down how the run ended"
     return replace(
-        snapshot,
+        snapshot.with_lost_tasks("the record ends here"),
         state=RunPhase.ENDED,
-        tasks=tasks,
         ended=max([*times, snapshot.started]),
         waiting="",
         notes=(*snapshot.notes, note),

@@ -162,7 +162,6 @@ class LauncherLink:
         return f"\n{text[-500:]}" if text else ""
 
     def close(self) -> None:
-        """Closes the connection."""
         link, self._link = self._link, None
         if link is not None:
             link.close()

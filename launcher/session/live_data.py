@@ -41,7 +41,6 @@ class Transfers:
         self.changed()
 
     def added_to(self, view: HostView) -> HostView:
-        """The host with its progress."""
         staged = self._staged.get(view.name)
         if staged is not None:
             view = replace(
@@ -86,7 +85,6 @@ class HostStats:
                 self.latest[host] = await self.links[host].ask(Stats())
 
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
-        """The host with its latest statistics; of tasks only those that live."""
         link = self.links.get(view.name)
         heard = time.time() - (time.monotonic() - link.last_heard) if link else None
         stats = self.latest.get(view.name)
@@ -128,6 +126,5 @@ class Forwarding:
         self.changed()
 
     def added_to(self, view: TaskView) -> TaskView:
-        """The task with its address on this machine."""
         port = self.ports.get(view.id)
         return replace(view, url=f"http://127.0.0.1:{port}/") if port and view.state.live else view

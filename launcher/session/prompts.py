@@ -67,7 +67,6 @@ class PromptQueue:
 
     @property
     def pending(self) -> tuple[PendingPrompt, ...]:
-        """The prompts without an answer, oldest first."""
         return tuple(self._pending)
 
     def answer(self, ident: int, text: str | None) -> None:

@@ -38,13 +38,11 @@ class Files:
         return os.write(file, data) if offset < 0 else os.pwrite(file, data, offset)
 
     def close(self) -> None:
-        """Closes all files."""
         while self._open:
             os.close(self._open.popitem()[1])
 
 
 def main() -> None:
-    """Serves until stdin ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     files = Files()
     while len(head := source.read(REQUEST.size)) == REQUEST.size:

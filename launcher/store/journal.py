@@ -16,11 +16,8 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from ..cluster.spec import Cluster
 from ..errors import TfmuxError
@@ -29,7 +26,7 @@ from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import InvalidTransition
 from . import snapshot_codec
-from .json_lines import LONGEST, Damage, open_regular, printable_values, stored_records
+from .json_lines import LONGEST, Damage, form, open_regular, printable_values, stored_records
 
 _FINAL = "final"
 _UNSHOWN = ("facts",)
@@ -42,18 +39,13 @@ def _kind(event: type[ev.Event]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.__name__).lower()
 
 
-_KINDS: dict[str, type[ev.Event]] = {_kind(one): one for one in ev.Event.__subclasses__()}
-
-
-@cache
-def _form(event: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(event)
+_KINDS: dict[str, Any] = {_kind(one): one for one in ev.Event.__subclasses__()}
 
 
 def encode(event: ev.Event) -> dict[str, Any]:
     """The event as a record, but for its launcher."""
     kind: Any = type(event)
-    fields = _form(kind).dump_python(event, mode="json")
+    fields = form(kind).dump_python(event, mode="json")
     return {"event": _kind(kind), **fields}
 
 
@@ -69,8 +61,7 @@ def decode(record: dict[str, Any]) -> ev.Event:
         raise ValueError(f"no event is called {kind!r}")
     shown = {key: value for key, value in record.items() if key not in _UNSHOWN}
     kept = {key: value for key, value in record.items() if key in _UNSHOWN}
-    form: Any = _KINDS[kind]
-    event: ev.Event = _form(form).validate_python(printable_values(shown) | kept)
+    event: ev.Event = form(_KINDS[kind]).validate_python(printable_values(shown) | kept)
     return event
 
 

@@ -13,8 +13,11 @@ import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from pydantic import TypeAdapter
 
 from ..printable import printable
 
@@ -92,6 +95,12 @@ def stored_records(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:
         return
     except OSError as error:
         damage.reason = error.strerror or str(error)
+
+
+@cache
+def form(kind: Any) -> TypeAdapter[Any]:
+    """Reader and writer of a kind of value, made once."""
+    return TypeAdapter(kind)
 
 
 def _parsed(line: bytes) -> Any:

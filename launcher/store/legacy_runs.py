@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Annotated, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from ..ids import TaskId
 from ..plan.plan import Plan
@@ -20,7 +19,7 @@ from ..run.fields import Count, ExitCode, Status, Time
 from ..run.snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from ..run.state import task_view
 from ..run.states import HostState, Outcome, RunPhase, TaskState
-from .json_lines import Damage, printable_values
+from .json_lines import Damage, form, printable_values
 from .metrics import Point
 from .metrics_file import NO_METRICS, MetricsFile
 from .runs import RunFolder
@@ -163,15 +162,10 @@ def _replaced(view: TaskView, **changes: Any) -> TaskView:
     return replace(view, **changes)
 
 
-@cache
-def _form(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def _field(kind: Any, value: object) -> Any:
     """A value of a record.
 
     Raises:
         ValueError: it is of another kind, or out of its range.
     """
-    return _form(kind).validate_python(value)
+    return form(kind).validate_python(value)

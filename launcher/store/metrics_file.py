@@ -43,7 +43,6 @@ class LatestMetrics:
         return LatestMetrics(time, {**self.values, **values}, rate)
 
     def added_to(self, view: TaskView) -> TaskView:
-        """The task with its latest metrics."""
         return replace(
             view,
             step=count_of(self.values, "step"),
@@ -65,7 +64,6 @@ class MetricsFile:
         self.latest: dict[TaskId, LatestMetrics] = {}
 
     def series(self, task: TaskId) -> Series:
-        """Figures of the task's metric lines over time."""
         return self._series.setdefault(task, Series())
 
     def read(self) -> bool:

@@ -57,7 +57,6 @@ def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[di
 
 
 def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
-    """A receipt as a record."""
     hosts = [asdict(host) for host in receipt.hosts]
     return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
 

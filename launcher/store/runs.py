@@ -34,6 +34,12 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run_id = path.name
+        self.cluster_file = path / "cluster.toml"
+        """The cluster file as run."""
+        self.journal = path / "journal.jsonl"
+        """Events of the run's state machine; runs of the 0.1 form have none."""
+        self.public_events = path / "events.jsonl"
+        self.metrics = path / "metrics.jsonl"
 
     @classmethod
     def create(cls, run_id: str, text: str, cluster: Cluster) -> RunFolder:
@@ -54,11 +60,12 @@ class RunFolder:
             # A file without a name has that of the file, and this copy is called otherwise.
             text = f'name = "{cluster.name}"\n' + text.removeprefix("\ufeff")
         try:
-            (path / "cluster.toml").write_text(text)
+            folder = cls(path)
+            folder.cluster_file.write_text(text)
             (path / "origin").write_text(str(cluster.base))
         except OSError as error:
             raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
-        return cls(path)
+        return folder
 
     @classmethod
     def find(cls, run_id: str) -> RunFolder:
@@ -105,31 +112,11 @@ class RunFolder:
         return [folder for _, folder in found], unreadable
 
     @property
-    def cluster_file(self) -> Path:
-        """The cluster file as run."""
-        return self.path / "cluster.toml"
-
-    @property
     def origin(self) -> Path:
         """Folder from which the cluster file's relative paths start."""
         with suppress(OSError):
             return Path((self.path / "origin").read_text())
         return self.path
-
-    @property
-    def journal(self) -> Path:
-        """The events of the run's state machine (`journal`); runs of the 0.1 form have none."""
-        return self.path / "journal.jsonl"
-
-    @property
-    def public_events(self) -> Path:
-        """The run's public events (`public_events`)."""
-        return self.path / "events.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        """Figures of metric lines (`metrics_file`)."""
-        return self.path / "metrics.jsonl"
 
     def records(self, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
         """The public events so far; `damage` gets what could not be read."""

@@ -23,7 +23,6 @@ View = TypeVar("View", TaskView, HostView)
 
 
 def encode(snapshot: Snapshot) -> dict[str, Any]:
-    """The snapshot as a JSON object."""
     encoded: dict[str, Any] = _RUN.dump_python(snapshot, mode="json")
     return encoded
 

@@ -27,7 +27,7 @@ from launcher.run.instructions import (
 )
 from launcher.run.run import Run
 from launcher.run.shutdown import CONNECT_SECONDS, KILL_PATIENCE
-from launcher.run.snapshot import HostReceipt, Receipt, Snapshot, Survivor, TaskView
+from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, Survivor, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.tasks import MAX_BACKOFF
 from launcher.run.timers import (
@@ -102,6 +102,11 @@ class RunDriver:
     def seen(self) -> Snapshot:
         return self.run.snapshot()
 
+    @property
+    def failure(self) -> Failure:
+        assert self.seen.first_failure is not None
+        return self.seen.first_failure
+
     def phase(self) -> RunPhase:
         return self.seen.state
 
@@ -117,11 +122,15 @@ class RunDriver:
     def lost(self, host: str, lease: float = 60.0) -> list[Instruction]:
         return self.tell(ev.HostLost, host, "silence", self.now + 1 + lease)
 
-    def staged(self) -> list[Instruction]:
-        """All hosts up, checked and staged; the first stage starts."""
+    def checked(self) -> None:
+        """All hosts up and checked."""
         self.tell(ev.Begin)
         self.up("a", "b")
         self.tell(ev.HostsChecked, FACTS)
+
+    def staged(self) -> list[Instruction]:
+        """All hosts up, checked and staged; the first stage starts."""
+        self.checked()
         return [i for host in ("a", "b") for i in self.tell(ev.Staged, host)]
 
     def begun(self, *tasks: str, attempt: int = 1) -> list[Instruction]:
@@ -238,8 +247,7 @@ def test_a_task_that_is_not_ready_in_time_has_failed() -> None:
         ("b", None, 5.0),
     ]
     assert driver.state("worker:0") is TaskState.FAILED
-    failure = driver.seen.first_failure
-    assert failure is not None and failure.how == "not ready after 7 s"
+    assert driver.failure.how == "not ready after 7 s"
 
 
 def test_a_port_that_somebody_holds_is_the_reason() -> None:
@@ -247,8 +255,7 @@ def test_a_port_that_somebody_holds_is_the_reason() -> None:
     driver.staged()
     driver.tell(ev.TaskStarted, name("ps:0"), 1, 99, port_holder="pid 7 of other/ps:0/1 (python)")
     driver.tell(ev.TaskExited, name("ps:0"), 1, 1, None, "pid 7 of other/ps:0/1 (python)")
-    failure = driver.seen.first_failure
-    assert failure is not None
+    failure = driver.failure
     assert "exit 1, its port is held by pid 7 of other/ps:0/1 (python)" in failure.how
 
 
@@ -370,8 +377,7 @@ def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:
     driver = RunDriver(settings='on_failure = "keep"')
     driver.running()
     assert driver.exited("ps:0", 3) == driver.shut_down()
-    failure = driver.seen.first_failure
-    assert failure is not None and (str(failure.task), failure.how) == ("ps:0", "exit 3")
+    assert (str(driver.failure.task), driver.failure.how) == ("ps:0", "exit 3")
 
 
 def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
@@ -388,8 +394,7 @@ def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
     driver.running()
     driver.tell(ev.TaskExited, name("worker:2"), 1, None, "SEGV", "", ("last words",))
     driver.exited("worker:1", 1)
-    failure = driver.seen.first_failure
-    assert failure is not None
+    failure = driver.failure
     assert (str(failure.task), failure.how, failure.tail) == (
         "worker:2",
         "killed by SEGV",
@@ -552,9 +557,7 @@ def test_kill_before_any_host_was_contacted_ends_at_once() -> None:
 
 def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
     driver = RunDriver()
-    driver.tell(ev.Begin)
-    driver.up("a", "b")
-    driver.tell(ev.HostsChecked, FACTS)
+    driver.checked()
     assert driver.tell(ev.KillAll) == driver.shut_down()
     assert driver.tell(ev.Staged, "a") == []
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
@@ -610,16 +613,13 @@ def test_a_task_that_a_new_agent_does_not_know_has_ended(driver: RunDriver) -> N
     driver.lost("b")
     out = driver.up("b", agent_exit="the agent died")
     assert out == driver.shut_down()
-    failure = driver.seen.first_failure
-    assert failure is not None and failure.how == "ended unseen, the agent died"
+    assert driver.failure.how == "ended unseen, the agent died"
     assert any("meanwhile: the agent died" in note for note in driver.seen.notes)
 
 
 def test_a_cut_while_staging_stages_again() -> None:
     driver = RunDriver()
-    driver.tell(ev.Begin)
-    driver.up("a", "b")
-    driver.tell(ev.HostsChecked, FACTS)
+    driver.checked()
     driver.tell(ev.Staged, "a")
     driver.lost("b")
     assert driver.up("b") == [StageHost("b")]
@@ -651,8 +651,7 @@ def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed(
     away = receipt.hosts[1]
     assert (away.host, away.confirmed) == ("b", False)
     assert away.unreachable_until is not None
-    failure = driver.seen.first_failure
-    assert failure is not None and failure.how == "lost"
+    assert driver.failure.how == "lost"
 
 
 def test_under_keep_a_lost_host_ends_nothing() -> None:
