@@ -149,8 +149,7 @@ class LauncherLink:
             if self._resuming or (self.alone and kill is not None):
                 self._start()
         elif kill is not None and not kill.forced and self._is_late(kill, told):
-            kill.forced = True
-            self._start(force=True)
+            kill.forced = self._start(force=True)
 
     def last_words(self) -> str:
         """The end of what the launcher process wrote on standard error."""
@@ -196,7 +195,7 @@ class LauncherLink:
         deadline = told.kill_deadline or time.time()
         return waited > patience and time.time() > deadline + patience
 
-    def _start(self, *, force: bool = False) -> None:
+    def _start(self, *, force: bool = False) -> bool:
         """Starts a launcher process that takes the run up; `force`: although one that stands still
         holds the lock. Where another one has just been started, that is connected to."""
         lock = process = None
@@ -209,9 +208,10 @@ class LauncherLink:
                 os.close(lock)
             self._resuming = False
             self._note(f"no launcher process can be started: {error}")
-            return
+            return False
         self.close()
         self._expect()
         if process is not None:
             self._starting, self._process = True, process
             self._begin(process.order({"attach": self._folder.run_id}, lock))
+        return True
