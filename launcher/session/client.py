@@ -47,6 +47,7 @@ _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
 _MOST_NOTES = 100
+_NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 class RunClient:
@@ -289,7 +290,7 @@ class RunClient:
     def _receive(self) -> None:
         try:
             self._handle(self._launcher.receive(_PACE))
-        except (ValueError, KeyError, TypeError) as error:  # a launcher of another version
+        except _NOT_UNDERSTOOD as error:  # a launcher of another version
             self._note(f"the launcher process sends what this program does not know: {error}")
             self._launcher.close()
 
@@ -306,7 +307,7 @@ class RunClient:
             elif "disconnected" in message:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
             elif "error" in message:
-                self._tell(_failed(self._told, message["error"]), self._done)
+                self._tell(_failed(self._told, str(message["error"])), self._done)
             elif "finished" in message:
                 self._tell(self._told, self._done)
 

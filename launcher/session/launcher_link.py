@@ -117,15 +117,11 @@ class LauncherLink:
         """The messages that came within `timeout` seconds.
 
         Raises:
-            ValueError: what came is no message; the connection has been closed.
+            ValueError: what came is no message.
         """
         if self._link is None:
             return []
-        try:
-            messages = self._link.receive(timeout)
-        except ValueError:
-            self.close()
-            raise
+        messages = self._link.receive(timeout)
         if messages is None:
             self.close()
             return []

@@ -390,3 +390,15 @@ def test_a_launcher_that_sends_a_line_without_end_is_left(
                 theirs.sendall(b"x" * (1 << 16))
         seen = wait(client, lambda s: s.notes, "a note")
         assert "longer than 1048576 bytes" in seen.notes[0]
+
+
+@pytest.mark.parametrize(
+    "line", [b"null", b'{"changes": []}', b'{"changes": {"tasks": {"7": {}}}}', b"[" * 100_000]
+)
+def test_a_launcher_that_sends_no_message_is_left(tmp_path: Path, line: bytes) -> None:
+    """The client goes on, and says so."""
+    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
+        theirs.sendall(line + b"\n")
+        seen = wait(client, lambda s: s.notes, "a note")
+        assert "sends what this program does not know" in seen.notes[0]
+        wait(client, lambda _: client.unsupervised, "unsupervised")
