@@ -6,43 +6,45 @@ The launcher checks besides whether a host may say what it says at this time
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Mapping
+from typing import ClassVar
 
 from . import wire
 from .answers import PortOwner
 from .fields import (
-    ABSOLUTE_PATH,
-    ATTEMPT,
-    COUNT,
-    EXIT_STATUS,
-    FLAG,
-    PID,
-    SECONDS,
-    SIGNAL,
-    SIZE,
-    SOME_TASKS,
-    TASK,
-    TEXT,
-    VARIABLES,
+    AbsolutePath,
+    Annotated,
+    AttemptNumber,
+    Number,
+    Pid,
     Record,
-    enum_rule,
-    items,
-    meta,
-    optional,
-    record,
+    Seconds,
+    Size,
+    Text,
+    Variables,
+    Version,
+    pattern,
     shown_text,
-    task_rule,
     whole,
 )
 from .task_id import TaskId
+
+ErrorCode = Annotated[str, shown_text(40)]
+ExitStatus = Annotated[int, whole(0, 255)]
+Signal = Annotated[str, pattern("[A-Z0-9]{1,16}", "not the name of a signal")]
+
+MESSAGES: dict[int, type[Message]] = {}
 
 
 class Message(Record):
     """Base of all of them."""
 
     TYPE: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "TYPE" in vars(cls):
+            MESSAGES[cls.TYPE] = cls
 
     def encode(self) -> bytes:
         """The frame."""
@@ -62,32 +64,30 @@ class ExitReason(Enum):
     """It was killed, or crashed; its successor says so."""
 
 
-@dataclass(frozen=True)
 class AgentExit(Record):
     """The end of an agent: why, and the same in words."""
 
-    reason: ExitReason = field(metadata=meta(enum_rule(ExitReason)))
-    text: str = field(metadata=TEXT)
+    reason: ExitReason
+    text: Text
 
 
-@dataclass(frozen=True)
 class TaskFacts(Message):
     """What an agent knows of one attempt of a task."""
 
-    task: TaskId = field(metadata=TASK)
-    attempt: int = field(metadata=ATTEMPT)
-    pid: int = field(metadata=PID)
-    error: str = field(metadata=TEXT)
-    ended: bool = field(metadata=FLAG)
-    status: int | None = field(metadata=EXIT_STATUS)
-    signal: str | None = field(metadata=SIGNAL)
-    listening: bool = field(metadata=FLAG)
-    size: int = field(metadata=SIZE)
-    began_at: int = field(metadata=SIZE)
-    eof: bool = field(metadata=FLAG)
-    lost: int = field(metadata=COUNT)
-    cut: int = field(metadata=COUNT)
-    port_owner: PortOwner | None = field(default=None, metadata=meta(optional(record(PortOwner))))
+    task: TaskId
+    attempt: AttemptNumber
+    pid: Pid
+    error: Text
+    ended: bool
+    status: ExitStatus | None
+    signal: Signal | None
+    listening: bool
+    size: Size
+    began_at: Size
+    eof: bool
+    lost: Number
+    cut: Number
+    port_owner: PortOwner | None = None
 
 
 class Started(TaskFacts):
@@ -117,29 +117,25 @@ class OutputEnded(TaskFacts):
     TYPE = wire.EOF
 
 
-@dataclass(frozen=True)
 class Welcome(Message):
     """The answer to a hello: what the agent holds, and how an earlier agent of the run ended."""
 
     TYPE = wire.WELCOME
-    version: int = field(metadata=meta(whole(0, 1 << 31)))
-    pid: int = field(metadata=PID)
-    home: str = field(metadata=ABSOLUTE_PATH)
-    stage: str = field(metadata=ABSOLUTE_PATH)
-    environ: Mapping[str, str] = field(metadata=VARIABLES)
-    tasks: tuple[TaskFacts, ...] = field(metadata=meta(items(record(TaskFacts))))
-    previous_exit: AgentExit | None = field(
-        default=None, metadata=meta(optional(record(AgentExit)))
-    )
+    version: Version
+    pid: Pid
+    home: AbsolutePath
+    stage: AbsolutePath
+    environ: Variables
+    tasks: tuple[TaskFacts, ...]
+    previous_exit: AgentExit | None = None
 
 
-@dataclass(frozen=True)
 class LogSize(Message):
     """How far a log has grown that lies on the launching machine."""
 
     TYPE = wire.LOG_SIZE
-    task: TaskId = field(metadata=TASK)
-    size: int = field(metadata=SIZE)
+    task: TaskId
+    size: Size
 
 
 class Pong(Message):
@@ -148,57 +144,51 @@ class Pong(Message):
     TYPE = wire.PONG
 
 
-@dataclass(frozen=True)
 class Survivor(Record):
     """A process that could not be ended."""
 
-    pid: int = field(metadata=PID)
-    command: str = field(metadata=TEXT)
-    state: str = field(metadata=TEXT)
+    pid: Pid
+    command: Text
+    state: Text
 
 
-@dataclass(frozen=True)
 class KillReceipt(Message):
     """What a kill of some tasks, or of everything (`tasks` is None), has come to. Without `ids`
     nobody asked: the agent has acted by itself. `doubt` says why nothing was found and yet
     something may be left."""
 
     TYPE = wire.RECEIPT
-    ids: tuple[int, ...] = field(metadata=meta(items(whole(0, 1 << 62))))
-    tasks: tuple[TaskId, ...] | None = field(metadata=SOME_TASKS)
-    signalled: int = field(metadata=COUNT)
-    survivors: tuple[Survivor, ...] = field(metadata=meta(items(record(Survivor))))
-    seconds: float = field(metadata=SECONDS)
-    confirmed: bool = field(default=True, metadata=FLAG)
-    doubt: str = field(default="", metadata=TEXT)
+    ids: tuple[Number, ...]
+    tasks: tuple[TaskId, ...] | None
+    signalled: Number
+    survivors: tuple[Survivor, ...]
+    seconds: Seconds
+    confirmed: bool = True
+    doubt: Text = ""
 
 
-@dataclass(frozen=True)
 class Note(Message):
     """A sentence for the person at the terminal."""
 
     TYPE = wire.NOTE
-    text: str = field(metadata=TEXT)
+    text: Text
 
 
-@dataclass(frozen=True)
 class Refusal(Message):
     """The agent, or its bridge, cannot go on; `code` is that of the launcher's `HostError`."""
 
     TYPE = wire.ERROR
-    text: str = field(metadata=TEXT)
-    code: str = field(default="", metadata=meta(shown_text(40)))
+    text: Text
+    code: ErrorCode = ""
 
 
-@dataclass(frozen=True)
 class StageFailed(Message):
     """Staged contents could not be kept."""
 
     TYPE = wire.STAGE_ERROR
-    text: str = field(metadata=TEXT)
+    text: Text
 
 
-@dataclass(frozen=True)
 class Gone(Message):
     """The agent lets go of a launcher: because that asked (`by` is empty), or another one came.
 
@@ -207,24 +197,5 @@ class Gone(Message):
     """
 
     TYPE = wire.GONE
-    by: str = field(metadata=TEXT)
-    left: tuple[TaskId | None, ...] = field(default=(), metadata=meta(items(optional(task_rule))))
-
-
-MESSAGES: dict[int, type[Message]] = {
-    kind.TYPE: kind
-    for kind in (
-        Welcome,
-        Started,
-        Listening,
-        Exited,
-        OutputEnded,
-        LogSize,
-        Pong,
-        KillReceipt,
-        Note,
-        Refusal,
-        StageFailed,
-        Gone,
-    )
-}
+    by: Text
+    left: tuple[TaskId | None, ...] = ()

@@ -5,42 +5,54 @@ An agent imports this module when the first one comes: most are never asked any.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Mapping
+from typing import Any, ClassVar, Mapping, Tuple
 
 from . import wire
 from .answers import Answer
 from .fields import (
-    ANSWER_ID,
-    FIGURE,
-    FLAG,
-    PORT,
-    RAW_TEXT,
-    SECONDS,
-    TEXT,
-    VARIABLES,
+    Annotated,
+    AnyNumber,
+    Figure,
+    FileName,
     Json,
+    Pid,
+    Port,
+    RawText,
+    Seconds,
+    ShortRawText,
+    Text,
+    Variables,
     choice,
-    figure_rule,
-    file_name_rule,
     items,
-    meta,
     number,
-    optional,
-    pid_rule,
-    port_rule,
-    port_text_rule,
+    pattern,
     raw_text,
     row,
-    shown_text,
-    signed_rule,
     table,
     whole,
 )
-from .requests import A, Question
+from .requests import A, CheckedPorts, Question
 
-_PATH = meta(raw_text(1 << 16))
-_TOKEN = meta(raw_text(1000))
+PathText = Annotated[str, raw_text(1 << 16)]
+Paths = Annotated[Tuple[str, ...], items(RawText, 100)]
+Texts = Annotated[Mapping[str, str], table(Text, Text)]
+Gpu = Annotated[Tuple[str, str, str, str], row(Text, Text, Text, Text)]
+Disks = Annotated[
+    Tuple[Tuple[str, str, int, int], ...], items(row(Text, Text, AnyNumber, AnyNumber), fewest=1)
+]
+Memory = Annotated[Tuple[int, int], row(AnyNumber, AnyNumber)]
+Levels = Annotated[int, whole(0, 4096)]
+Checkpoint = Annotated[Tuple[str, float], row(Text, Figure)]
+Leftover = Annotated[Tuple[str, str, int, str], row(Text, Text, Pid, Text)]
+Failures = Annotated[
+    Mapping[str, str], table(pattern("[0-9]{1,5}", "not the number of a port"), Text)
+]
+Outcome = Annotated[
+    str, choice("ok", "refused", "filtered", "no-route", "failed", "stranger", "unresolved")
+]
+Patience = Annotated[float, number(0, 3600)]
+
+PROBES: dict[str, type[Probe[Any]]] = {}
 
 
 class Probe(Question[A]):
@@ -49,232 +61,169 @@ class Probe(Question[A]):
     TYPE = wire.PROBE
     KIND: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        PROBES[cls.KIND] = cls
+
     def to_json(self) -> Json:
         return {"kind": self.KIND, **super().to_json()}
 
 
-@dataclass(frozen=True)
 class ClockAnswer(Answer):
     """The host's time."""
 
-    time: float = field(metadata=FIGURE)
+    time: Figure
 
 
-@dataclass(frozen=True)
 class ClockProbe(Probe[ClockAnswer]):
     """What time it is there."""
 
     KIND = "clock"
-    ANSWER = ClockAnswer
-    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
-@dataclass(frozen=True)
 class AccountAnswer(Answer):
     """The user, the login shell, proxies of the environment, and the agent's Python."""
 
-    user: str = field(metadata=TEXT)
-    shell: str = field(metadata=TEXT)
-    proxies: Mapping[str, str] = field(metadata=meta(table(shown_text(), shown_text())))
-    python: str = field(metadata=TEXT)
-    executable: str = field(metadata=TEXT)
+    user: Text
+    shell: Text
+    proxies: Texts
+    python: Text
+    executable: Text
 
 
-@dataclass(frozen=True)
 class AccountProbe(Probe[AccountAnswer]):
     """Who we are there, and the login shell."""
 
     KIND = "account"
-    ANSWER = AccountAnswer
-    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
-@dataclass(frozen=True)
 class PythonAnswer(Answer):
     """`failed` says why nothing is known; else the rest is known."""
 
-    failed: str | None = field(default=None, metadata=meta(optional(shown_text())))
-    version: str = field(default="", metadata=TEXT)
-    executable: str = field(default="", metadata=TEXT)
-    tensorflow: str = field(default="", metadata=TEXT)
-    there: bool = field(default=False, metadata=FLAG)
+    failed: Text | None = None
+    version: Text = ""
+    executable: Text = ""
+    tensorflow: Text = ""
+    there: bool = False
 
     def problem(self) -> str:
         return "no version" if self.failed is None and not self.version else ""
 
 
-@dataclass(frozen=True)
 class PythonProbe(Probe[PythonAnswer]):
     """The version of an interpreter and of its TensorFlow."""
 
     KIND = "python"
-    ANSWER = PythonAnswer
-    python: str = field(metadata=RAW_TEXT)
-    env: Mapping[str, str] = field(metadata=VARIABLES)
-    setup: str = field(metadata=RAW_TEXT)
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    python: RawText
+    env: Variables
+    setup: RawText
 
 
-@dataclass(frozen=True)
 class GpusAnswer(Answer):
     """Of each GPU index, name, driver and memory, as nvidia-smi prints them; `why` says why
     nvidia-smi lists none."""
 
-    gpus: tuple[tuple[str, str, str, str], ...] = field(
-        metadata=meta(items(row(shown_text(), shown_text(), shown_text(), shown_text())))
-    )
-    why: str = field(default="", metadata=TEXT)
+    gpus: tuple[Gpu, ...]
+    why: Text = ""
 
 
-@dataclass(frozen=True)
 class GpusProbe(Probe[GpusAnswer]):
     """Which GPUs nvidia-smi lists."""
 
     KIND = "gpus"
-    ANSWER = GpusAnswer
-    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
-@dataclass(frozen=True)
 class DiskSpaceAnswer(Answer):
     """Of each place what it is for, its path, its free bytes and its device; free and total
     memory."""
 
-    disks: tuple[tuple[str, str, int, int], ...] = field(
-        metadata=meta(items(row(shown_text(), shown_text(), signed_rule, signed_rule), fewest=1))
-    )
-    memory: tuple[int, int] = field(metadata=meta(row(signed_rule, signed_rule)))
+    disks: Disks
+    memory: Memory
 
 
-@dataclass(frozen=True)
 class DiskSpaceProbe(Probe[DiskSpaceAnswer]):
     """The free space where these paths and the run's folder lie, and the free memory."""
 
     KIND = "disk_space"
-    ANSWER = DiskSpaceAnswer
-    paths: tuple[str, ...] = field(metadata=meta(items(raw_text(), 100)))
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    paths: Paths
 
 
-@dataclass(frozen=True)
 class LogdirAnswer(Answer):
     """The log directory, and the folder that exists so many levels `above` it; `why` says why
     it cannot be written; the newest checkpoint (`old`) and its age in seconds."""
 
-    path: str = field(metadata=_PATH)
-    base: str = field(metadata=_PATH)
-    above: int = field(metadata=meta(whole(0, 4096)))
-    why: str = field(metadata=TEXT)
-    old: tuple[str, float] | None = field(metadata=meta(optional(row(shown_text(), figure_rule))))
+    path: PathText
+    base: PathText
+    above: Levels
+    why: Text
+    old: Checkpoint | None
 
 
-@dataclass(frozen=True)
 class LogdirProbe(Probe[LogdirAnswer]):
     """Whether a log directory can be written: makes the file `mark` in it, which stays until the
     agent leaves when it is to `keep` it."""
 
     KIND = "logdir"
-    ANSWER = LogdirAnswer
-    path: str = field(metadata=RAW_TEXT)
-    mark: str = field(metadata=meta(file_name_rule))
-    keep: bool = field(metadata=FLAG)
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    path: RawText
+    mark: FileName
+    keep: bool
 
 
-@dataclass(frozen=True)
 class PathAnswer(Answer):
     """Whether a path exists."""
 
-    exists: bool = field(metadata=FLAG)
+    exists: bool
 
 
-@dataclass(frozen=True)
 class PathProbe(Probe[PathAnswer]):
     """Whether a path exists."""
 
     KIND = "path"
-    ANSWER = PathAnswer
-    path: str = field(metadata=RAW_TEXT)
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    path: RawText
 
 
-@dataclass(frozen=True)
 class LeftoversAnswer(Answer):
     """Of each process left over its run, task, pid and command line."""
 
-    found: tuple[tuple[str, str, int, str], ...] = field(
-        metadata=meta(items(row(shown_text(), shown_text(), pid_rule, shown_text())))
-    )
+    found: tuple[Leftover, ...]
 
 
-@dataclass(frozen=True)
 class LeftoversProbe(Probe[LeftoversAnswer]):
     """Which processes dead runs have left."""
 
     KIND = "leftovers"
-    ANSWER = LeftoversAnswer
-    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
-@dataclass(frozen=True)
 class ListenAnswer(Answer):
     """Ports on which it cannot listen, and why; those which only root may use."""
 
-    failed: Mapping[str, str] = field(metadata=meta(table(port_text_rule, shown_text())))
-    forbidden: tuple[int, ...] = field(metadata=meta(items(port_rule)))
+    failed: Failures
+    forbidden: tuple[Port, ...]
 
 
-@dataclass(frozen=True)
 class ListenProbe(Probe[ListenAnswer]):
     """Listens on ports as the tasks would, and says `token` to whoever connects."""
 
     KIND = "listen"
-    ANSWER = ListenAnswer
-    ports: tuple[int, ...] = field(metadata=meta(items(port_rule, 4096)))
-    token: str = field(metadata=_TOKEN)
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    ports: CheckedPorts
+    token: ShortRawText
 
 
-@dataclass(frozen=True)
 class ConnectAnswer(Answer):
     """How a connection went, to which address, and how long the name and the connection took."""
 
-    outcome: str = field(
-        metadata=meta(
-            choice("ok", "refused", "filtered", "no-route", "failed", "stranger", "unresolved")
-        )
-    )
-    text: str = field(metadata=TEXT)
-    address: str = field(metadata=TEXT)
-    resolved: float = field(metadata=SECONDS)
-    connected: float = field(default=0.0, metadata=SECONDS)
+    outcome: Outcome
+    text: Text
+    address: Text
+    resolved: Seconds
+    connected: Seconds = 0.0
 
 
-@dataclass(frozen=True)
 class ConnectProbe(Probe[ConnectAnswer]):
     """Connects as a task would, by name, and waits for the token."""
 
     KIND = "connect"
-    ANSWER = ConnectAnswer
-    host: str = field(metadata=meta(raw_text(1000)))
-    port: int = field(metadata=PORT)
-    token: str = field(metadata=_TOKEN)
-    seconds: float = field(metadata=meta(number(0, 3600)))
-    id: int | None = field(default=None, metadata=ANSWER_ID)
-
-
-PROBES: dict[str, type[Probe[Any]]] = {
-    kind.KIND: kind
-    for kind in (
-        ClockProbe,
-        AccountProbe,
-        PythonProbe,
-        GpusProbe,
-        DiskSpaceProbe,
-        LogdirProbe,
-        PathProbe,
-        LeftoversProbe,
-        ListenProbe,
-        ConnectProbe,
-    )
-}
+    host: ShortRawText
+    port: Port
+    token: ShortRawText
+    seconds: Patience

@@ -7,37 +7,32 @@ back: it costs the channel on which it came and nothing else.
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Mapping, TypeVar
+import re
+from typing import Any, ClassVar, Generic, Tuple, TypeVar, get_args
 
 from . import answers, wire
 from .config import Rules
 from .fields import (
-    ANSWER_ID,
-    ATTEMPT,
-    FLAG,
-    LOG_NUMBER,
-    RAW_TEXT,
-    SIZE,
-    SOME_PORT,
-    SOME_TASKS,
-    TASK,
-    VARIABLES,
+    Annotated,
+    AttemptNumber,
     Clean,
     FieldError,
+    FileName,
+    LogNumber,
+    Number,
+    Port,
+    RawText,
     Record,
     Rule,
+    ShortRawText,
+    Size,
+    Variables,
+    Version,
     choice,
-    digest,
-    file_name_rule,
+    field,
     items,
-    meta,
     number,
-    optional,
-    port_rule,
     raw_text,
-    record,
     row,
     whole,
 )
@@ -45,17 +40,30 @@ from .task_id import TaskId
 from .tree import Entry
 
 A = TypeVar("A", bound=answers.Answer)
-Q = TypeVar("Q", bound="Question[Any]")
 
-_MOST_PORTS = 4096
-_PORTS = meta(items(port_rule, _MOST_PORTS))
-_WORDS = meta(items(raw_text(), fewest=1))
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+AnswerId = Annotated[int, whole(1, 1 << 62)]
+Grace = Annotated[float, number(-1e9, 1e9)]
+Names = Annotated[Tuple[str, ...], items(ShortRawText, 100)]
+Words = Annotated[Tuple[str, ...], items(RawText, fewest=1)]
+Token = Annotated[str, raw_text(100)]
+PortCount = Annotated[int, whole(0, 4096)]
+CheckedPorts = Annotated[Tuple[int, ...], items(Port, 4096)]
+NamedPaths = Annotated[Tuple[Tuple[str, str], ...], items(row(FileName, RawText))]
+
+REQUESTS: dict[int, type[Request]] = {}
 
 
 class Request(Record):
     """Base of all frames of a launcher."""
 
     TYPE: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "TYPE" in vars(cls):
+            REQUESTS[cls.TYPE] = cls
 
     def encode(self) -> bytes:
         """The frame."""
@@ -66,47 +74,73 @@ class Question(Request, Generic[A]):
     """A frame that gets an `ANSWER`. Without an `id` nobody waits for it, and none is sent."""
 
     ANSWER: ClassVar[type[Any]]
-    id: int | None
+    id: AnswerId | None = field(default=None, kw_only=True)
 
-    def numbered(self: Q, ident: int) -> Q:
-        """The same question under a number."""
-        return dataclasses.replace(self, id=ident)  # type: ignore[call-arg]
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        (cls.ANSWER,) = get_args(vars(cls)["__orig_bases__"][0])
 
     def accepts(self, answer: A) -> bool:
         """The answer is one to this question."""
         return True
 
 
+def parse_request(frame: wire.Frame) -> Request:
+    """The request in a launcher's frame.
+
+    Raises:
+        WireError: no launcher sends such a frame.
+    """
+    name = wire.NAMES[frame.type]
+    if frame.type not in REQUESTS and frame.type != wire.PROBE:
+        raise wire.WireError(f"unexpected {name}")
+    body = frame.json()
+    if frame.type == wire.HELLO and body.get("version") != wire.VERSION:
+        version = str(body.get("version"))[:20]
+        raise wire.WireError(
+            f"this agent speaks protocol version {wire.VERSION}, the launcher {version}"
+        )
+    try:
+        if frame.type != wire.PROBE:
+            return REQUESTS[frame.type].from_json(body)
+        from .probes import PROBES
+
+        kind = body.get("kind")
+        if not isinstance(kind, str) or kind not in PROBES:
+            raise FieldError("unknown question", "kind")
+        return PROBES[kind].from_json(body)
+    except FieldError as error:
+        raise wire.WireError(f"{name}: {error}") from None
+
+
 # --- the run ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Hello(Request):
     """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
     not replaced, and no lease is renewed. `launcher` names who greets, for the one that is
     replaced; `variables` are those of the host whose values the welcome shall hold."""
 
     TYPE = wire.HELLO
-    version: int = field(metadata=meta(whole(0, 1 << 31)))
-    token: str = field(metadata=meta(raw_text(100)))
-    launcher: str = field(metadata=meta(raw_text(1000)))
-    variables: tuple[str, ...] = field(metadata=meta(items(raw_text(1000), 100)))
-    rules: Rules | None = field(default=None, metadata=meta(optional(record(Rules))))
+    version: Version
+    token: Token
+    launcher: ShortRawText
+    variables: Names
+    rules: Rules | None = None
 
 
-@dataclass(frozen=True)
 class Start(Request):
     """Starts an attempt of a task."""
 
     TYPE = wire.START
-    task: TaskId = field(metadata=TASK)
-    attempt: int = field(metadata=ATTEMPT)
-    argv: tuple[str, ...] = field(metadata=_WORDS)
-    env: Mapping[str, str] = field(metadata=VARIABLES)
-    cwd: str = field(metadata=RAW_TEXT)
-    log_limit: int = field(metadata=SIZE)
-    port: int | None = field(default=None, metadata=SOME_PORT)
-    pty: bool = field(default=False, metadata=FLAG)
+    task: TaskId
+    attempt: AttemptNumber
+    argv: Words
+    env: Variables
+    cwd: RawText
+    log_limit: Size
+    port: Port | None = None
+    pty: bool = False
 
 
 class Beat(Request):
@@ -115,59 +149,52 @@ class Beat(Request):
     TYPE = wire.BEAT
 
 
-@dataclass(frozen=True)
 class Kill(Request):
     """Ends some tasks, or everything (`tasks` is None). The receipt names the `id`."""
 
     TYPE = wire.KILL
-    id: int = field(metadata=meta(whole(0, 1 << 62)))
-    tasks: tuple[TaskId, ...] | None = field(metadata=SOME_TASKS)
-    grace: float = field(metadata=meta(number(-1e9, 1e9)))
+    id: Number
+    tasks: tuple[TaskId, ...] | None
+    grace: Grace
 
 
-@dataclass(frozen=True)
 class Leave(Request):
     """The launcher leaves: the run is over, and its folder is removed or not."""
 
     TYPE = wire.LEAVE
-    remove: bool = field(default=False, metadata=FLAG)
+    remove: bool = False
 
 
 # --- logs ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class ReadLog(Request):
     """Sends a task's log from a byte on, under a number; `log_limit` as in `Start`."""
 
     TYPE = wire.READ_LOG
-    task: TaskId = field(metadata=TASK)
-    number: int = field(metadata=LOG_NUMBER)
-    offset: int = field(metadata=SIZE)
-    log_limit: int = field(default=1 << 62, metadata=SIZE)
+    task: TaskId
+    number: LogNumber
+    offset: Size
+    log_limit: Size = 1 << 62
 
 
-@dataclass(frozen=True)
 class Credit(Request):
     """So many bytes of logs and results in all may be sent on this channel."""
 
     TYPE = wire.CREDIT
-    up_to: int = field(metadata=SIZE)
+    up_to: Size
 
 
 # --- the host -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Ports(Question[answers.PortsAnswer]):
     """Who listens on these ports, and `pick` free ones, none of `avoid`."""
 
     TYPE = wire.PORTS
-    ANSWER = answers.PortsAnswer
-    check: tuple[int, ...] = field(metadata=_PORTS)
-    pick: int = field(metadata=meta(whole(0, _MOST_PORTS)))
-    avoid: tuple[int, ...] = field(metadata=meta(items(port_rule)))
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    check: CheckedPorts
+    pick: PortCount
+    avoid: tuple[Port, ...]
 
     def accepts(self, answer: answers.PortsAnswer) -> bool:
         picked = set(answer.picked)
@@ -178,89 +205,68 @@ class Ports(Question[answers.PortsAnswer]):
         )
 
 
-@dataclass(frozen=True)
 class Stats(Question[answers.StatsAnswer]):
     """CPU, memory and GPUs, of the host and of each task."""
 
     TYPE = wire.STATS
-    ANSWER = answers.StatsAnswer
-    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
 # --- files --------------------------------------------------------------------------------
 
 
 def _read_entry(value: Any, clean: Clean) -> Entry:
-    fields = _ENTRY_FIELDS.read(value, clean)
-    if fields[2] == "f" and not digest(fields[5]):
+    entry = Entry(*_ENTRY_FIELDS.read(value, clean))
+    if entry.kind == "f" and not _SHA256.fullmatch(entry.content):
         raise FieldError("not a SHA-256", 5)
-    return Entry(*fields)
+    return entry
 
 
-_ENTRY_FIELDS = row(
-    raw_text(), raw_text(), choice("d", "f", "l"), whole(0, 0o7777), whole(0, 1 << 62), raw_text()
-)
-_ENTRY = Rule(_read_entry, list)
+_ENTRY_FIELDS = row(RawText, RawText, choice("d", "f", "l"), whole(0, 0o7777), Size, RawText)
+Entries = Annotated[Tuple[Entry, ...], items(Rule(_read_entry, list))]
 
 
-@dataclass(frozen=True)
 class StageManifest(Question[answers.StageAnswer]):
     """Part of a list of files that the host shall have. The `first` part begins a new list, whose
     `key` names the trees that follow each other from launch to launch; the `last` one is answered
     with what is missing."""
 
     TYPE = wire.STAGE_MANIFEST
-    ANSWER = answers.StageAnswer
-    entries: tuple[Entry, ...] = field(metadata=meta(items(_ENTRY)))
-    first: bool = field(default=False, metadata=FLAG)
-    last: bool = field(default=False, metadata=FLAG)
-    key: str = field(default="", metadata=meta(raw_text(1000)))
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    entries: Entries
+    first: bool = False
+    last: bool = False
+    key: ShortRawText = ""
 
 
-@dataclass(frozen=True)
 class StageBuild(Question[answers.Done]):
     """The missing contents have been sent: builds the trees."""
 
     TYPE = wire.STAGE_BUILD
-    ANSWER = answers.Done
-    id: int | None = field(default=None, metadata=ANSWER_ID)
 
 
-@dataclass(frozen=True)
 class Collect(Question[answers.ArchiveAnswer]):
     """Makes an archive of paths of the host, each under a name."""
 
     TYPE = wire.COLLECT
-    ANSWER = answers.ArchiveAnswer
-    paths: tuple[tuple[str, str], ...] = field(
-        metadata=meta(items(row(file_name_rule, raw_text())))
-    )
-    id: int | None = field(default=None, metadata=ANSWER_ID)
+    paths: NamedPaths
 
 
-@dataclass(frozen=True)
 class CollectOpen(Request):
     """Sends the archive from a byte on, under a number, up to another byte."""
 
     TYPE = wire.COLLECT_OPEN
-    number: int = field(metadata=LOG_NUMBER)
-    offset: int = field(metadata=SIZE)
-    up_to: int = field(metadata=SIZE)
+    number: LogNumber
+    offset: Size
+    up_to: Size
 
 
-@dataclass(frozen=True)
 class CollectCredit(Request):
     """Sends more of the archive, up to a byte."""
 
     TYPE = wire.COLLECT_CREDIT
-    up_to: int = field(metadata=SIZE)
+    up_to: Size
 
 
-@dataclass(frozen=True)
 class CollectEnd(Question[answers.CollectedAnswer]):
     """Sends no more of the archive, and closes it."""
 
     TYPE = wire.COLLECT_END
-    ANSWER = answers.CollectedAnswer
-    id: int | None = field(default=None, metadata=ANSWER_ID)

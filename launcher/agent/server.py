@@ -14,10 +14,9 @@ import socket
 import sys
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import parsing, ports, proc, requests, stage, state, stats, wire
+from . import ports, proc, requests, stage, state, stats, wire
 from .answers import Answer, PortsAnswer
 from .attempts import Attempts
 from .channel import Channel
@@ -300,7 +299,7 @@ class Agent:
             return
         if channel.queued > _MOST_QUEUED:
             raise wire.WireError("the launcher does not read its answers")
-        request = parsing.parse_request(frame)
+        request = requests.parse_request(frame)
         if isinstance(request, requests.Question) and request.TYPE == wire.PROBE:
             self._answer_probe(channel, request)
         else:
@@ -423,7 +422,7 @@ class Agent:
             self._attempts.poll()
             if kill.tasks is None:
                 self._signalled += receipt.signalled
-                receipt = replace(receipt, signalled=self._signalled)
+                receipt = receipt.replace(signalled=self._signalled)
             if kill.ids or kill.tasks is None:
                 self._channels.send(receipt)
 

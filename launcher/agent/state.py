@@ -10,54 +10,38 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from typing import Tuple
 
 from .drain import Log
-from .fields import (
-    RAW_TEXT,
-    SIZE,
-    SOME_PORT,
-    FieldError,
-    Record,
-    items,
-    meta,
-    optional,
-    pid_rule,
-    raw_text,
-    record,
-    row,
-    size_rule,
-)
+from .fields import Annotated, FieldError, Pid, Port, RawText, Record, Size, row
 from .folders import Folders
 from .log import log_line
 from .messages import AgentExit, ExitReason, TaskFacts
 from .process_tracker import ProcessTracker
 from .tasks import Attempt
 
+KnownProcess = Annotated[Tuple[int, int, str], row(Pid, Size, RawText)]
+
 DIED = AgentExit(ExitReason.DIED, "the agent died")
 """How an agent ended that could not write it down."""
 
 
-@dataclass(frozen=True)
 class SavedAttempt(Record):
     """An attempt; `start` is when its process was born."""
 
-    facts: TaskFacts = field(metadata=meta(record(TaskFacts)))
-    start: int = field(metadata=SIZE)
-    port: int | None = field(default=None, metadata=SOME_PORT)
+    facts: TaskFacts
+    start: Size
+    port: Port | None = None
 
 
-@dataclass(frozen=True)
 class SavedState(Record):
     """What is in the file. `known_processes` are pid, start time and task ("" for one of no task
     that is known)."""
 
-    boot: str = field(metadata=RAW_TEXT)
-    attempts: tuple[SavedAttempt, ...] = field(metadata=meta(items(record(SavedAttempt))))
-    known_processes: tuple[tuple[int, int, str], ...] = field(
-        metadata=meta(items(row(pid_rule, size_rule, raw_text())))
-    )
-    exit: AgentExit | None = field(default=None, metadata=meta(optional(record(AgentExit))))
+    boot: RawText
+    attempts: tuple[SavedAttempt, ...]
+    known_processes: tuple[KnownProcess, ...]
+    exit: AgentExit | None = None
 
 
 def boot_id() -> str:

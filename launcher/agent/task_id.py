@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _FRAME_FORM = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
 
 
-@dataclass(frozen=True, order=True)
-class TaskId:
+class TaskId(NamedTuple):
     """One task of a job, `worker:0`, as TensorFlow writes it."""
 
     job: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides the method of tuples
 
     def __str__(self) -> str:
         return f"{self.job}:{self.index}"

@@ -9,7 +9,7 @@ else is a `ProtocolError`. Text is made printable here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ..agent import requests, wire
@@ -136,7 +136,7 @@ class FrameChecker:
                 self._size(message)
             case Gone():
                 known = (task if task in self._limits else None for task in message.left)
-                return replace(message, left=tuple(known))
+                return message.replace(left=tuple(known))
             case KillReceipt() if not self._asked_for(message):
                 if not self._adopts:
                     raise self._broken("RECEIPT of a kill that was not requested")
@@ -219,7 +219,7 @@ class FrameChecker:
         if isinstance(answer, StatsAnswer):
             # Two host names may be one machine: another's task is left out, and is no lie.
             own = {task: share for task, share in answer.tasks.items() if task in self._limits}
-            answer = replace(answer, tasks=own)
+            answer = answer.replace(tasks=own)
         return Reply(ident, answer)
 
     def _log_bytes(self, frame: wire.Frame) -> LogBytes:

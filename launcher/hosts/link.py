@@ -168,7 +168,7 @@ class Link:
         self._replies[ident] = future
         self._checker.expect(ident, question)
         try:
-            if not self.send(question.numbered(ident)):
+            if not self.send(question.replace(id=ident)):
                 raise AgentError(self.settings.host, "the host cannot be reached")
             async with asyncio.timeout(timeout):
                 reply = await future

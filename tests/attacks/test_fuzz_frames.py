@@ -20,9 +20,8 @@ from hypothesis import strategies as st
 from launcher.agent import requests, wire
 from launcher.agent.fields import FieldError
 from launcher.agent.messages import MESSAGES, KillReceipt, Message, TaskFacts
-from launcher.agent.parsing import parse_request
 from launcher.agent.probes import PROBES
-from launcher.agent.requests import Question
+from launcher.agent.requests import Question, parse_request
 from launcher.agent.wire import Decoder, Frame, WireError
 from launcher.errors import ProtocolError
 from launcher.hosts.frame_checks import FrameChecker, LogBytes
