@@ -19,11 +19,12 @@ from typing import Callable
 from . import children, ports, reaper
 from .channels import Channels
 from .log import error_text
-from .messages import Exited, OutputEnded, Started
+from .messages import Exited, Listening, OutputEnded, Started
 from .outputs import Outputs
 from .process_tracker import ProcessTracker
+from .reaper import Report
 from .requests import Start
-from .tasks import Attempt, Program, open_output
+from .tasks import Attempt, Program, open_output, start_error
 
 _WAIT_FOR_OUTPUT = 1.0
 _BEING_ENDED = "the run is being ended"
@@ -123,7 +124,7 @@ class Attempts:
             attempt.reaper = started.reaper
             self._tracker.reapers[started.reaper.pid] = attempt.task
             self._selector.register(started.reaper.link, selectors.EVENT_READ, attempt)
-            self._outputs.drain(started.output, attempt.log)
+            self._outputs.drain.add(started.output, attempt.log)
             if attempt.cancelled:
                 started.reaper.kill()
             self._read_reports(attempt)
@@ -165,16 +166,16 @@ class Attempts:
         its = attempt.reaper
         assert its is not None
         exited = its.poll()
-        for report in its.reports():  # read after that: the last report is among them
-            if isinstance(report, reaper.Failed):
-                self._refuse(attempt, error_text(report.error))
-            elif isinstance(report, reaper.Forked):
-                attempt.pid, attempt.start = report.pid, report.start
+        for report, values in its.reports():  # read after that: the last report is among them
+            if report is Report.FAILED:
+                self._refuse(attempt, error_text(start_error(*values)))
+            elif report is Report.FORKED:
+                attempt.pid, attempt.start = values
                 self._tracker.roots[(attempt.pid, attempt.start)] = attempt.task
-            elif isinstance(report, reaper.Executed):
+            elif report is Report.EXECUTED:
                 self._announce(attempt)
             elif not attempt.ended:
-                attempt.end(report.status)
+                attempt.end(*values)
         if exited:
             self._selector.unregister(its.link)
             its.link.close()
@@ -191,12 +192,13 @@ class Attempts:
         exit are the ones that matter. A grandchild that holds the pipe delays it no longer
         than a second."""
         changed = False
+        drain = self._outputs.drain
         for attempt in self.all:
             if not attempt.ended or attempt.eof:
                 continue
-            attempt.eof = self._outputs.ended(attempt.log)
+            attempt.eof = not drain.draining(attempt.log)
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if not attempt.end_sent and (attempt.eof or late or self._outputs.settled(attempt.log)):
+            if not attempt.end_sent and (attempt.eof or late or drain.idle(attempt.log)):
                 attempt.end_sent = changed = True
                 owner = None
                 if attempt.port and not attempt.listening:
@@ -207,6 +209,23 @@ class Attempts:
                 self._channels.send(attempt.facts(OutputEnded))
         if changed:
             self._on_change()
+
+    @property
+    def not_listening(self) -> list[Attempt]:
+        """Those that live and are to listen on a port, and do not do so yet."""
+        return [a for a in self.all if a.port and not a.ended and not a.listening]
+
+    def find_listeners(self) -> None:
+        """Tells the launcher of those that listen by now."""
+        waiting = self.not_listening
+        sockets = ports.listeners() if waiting else {}
+        heard = [(attempt, sockets[attempt.port]) for attempt in waiting if attempt.port in sockets]
+        members = self._tracker.scan() if heard else {}
+        for attempt, inodes in heard:
+            pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
+            if ports.holds(pids, inodes) is not None:
+                attempt.listening = True
+                self._channels.send(attempt.facts(Listening))
 
     # --- kills ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ import socket
 import struct
 import sys
 import time
+from contextlib import suppress
 
 from . import state
 from .config import AgentConfig
@@ -140,12 +141,10 @@ def _reach(config: AgentConfig, umask: int, folders: Folders) -> socket.socket |
 def _connect(folders: Folders) -> socket.socket | None:
     for address in (folders.socket, folders.name):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        with suppress(OSError):  # nobody listens there
             link.connect(address)
             if _peer(link)[1] == os.getuid():  # the second address anybody could have taken
                 return link
-        except OSError:
-            pass  # nobody listens there
         link.close()
     return None
 
@@ -168,10 +167,8 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
     second, link = _claim(folders)
     if link is not None:
         return link
-    try:
+    with suppress(FileNotFoundError):  # the usual case: no agent was here before
         os.unlink(folders.socket)
-    except FileNotFoundError:
-        pass  # the usual case: no agent was here before
     listeners = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
     old = os.umask(0o177)
     listeners[0].bind(folders.socket)

@@ -10,21 +10,62 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import threading
 from collections import deque
+from typing import Callable
 
 from . import wire
-from .answers import Answer
-from .log_reader import LogReader, OpenLog
-from .messages import Message
+from .collect import Archive
+from .drain import Log
+from .folders import FolderError
+from .log import error_text, log_line
+from .messages import Answer, Message
+from .workers import Later, Worker
 
+FAILURES = (FolderError, OSError, LookupError, ValueError)
+"""Errors of a question, for whoever asked it."""
 _AHEAD = 4
 """Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
 
 
-class Channel:
-    """Descriptors that a bridge has handed over, and what is on its way through them."""
+class OpenLog:
+    """A log (or an archive of results) that the launcher reads: `position` is the next byte to
+    be read."""
 
-    def __init__(self, link: socket.socket, source: int, sink: int, reader: LogReader) -> None:
+    def __init__(self, number: int, log: Log | Archive, position: int) -> None:
+        self.number = number
+        self.log = log
+        self.position = position
+        self.failed = False
+        self.reading = False
+        """The thread has it; nobody else touches `position` meanwhile."""
+
+    def read(self, limit: int) -> list[bytes]:
+        """Reads the next `DATA` frames, `limit` bytes or fewer."""
+        frames: list[bytes] = []
+        end = self.position + limit
+        try:
+            while self.position < end:
+                some = min(wire.DATA_BYTES, end - self.position)
+                chunk = self.log.pread(some, self.position)
+                if not chunk:
+                    break
+                frames.append(wire.encode_data(self.number, self.position, chunk))
+                self.position += len(chunk)
+        except OSError as error:  # not tried again: it would fail without end
+            log_line(f"log {self.number}: {error_text(error)}")
+            self.failed = True
+        return frames
+
+
+class Channel:
+    """Descriptors that a bridge has handed over, and what is on its way through them. Logs are
+    read by `reader`, since a disk that hangs must not hold up control frames; `later` runs
+    something in the agent's loop."""
+
+    def __init__(
+        self, link: socket.socket, source: int, sink: int, reader: Worker, later: Later
+    ) -> None:
         self.link = link
         self.source = source
         self.sink = sink
@@ -43,6 +84,7 @@ class Channel:
         self._partial = memoryview(b"")
         self._turn = 0
         self._reader = reader
+        self._later = later
         self._reading = 0
         self._data: deque[tuple[OpenLog, bytes]] = deque()
 
@@ -59,6 +101,25 @@ class Channel:
         """Queues an error in the place of an answer, unless nobody waits for one."""
         if ident is not None:
             self._control.append(wire.encode(wire.REPLY, {"id": ident, "error": error}))
+
+    def answer_in_thread(self, ident: int | None, work: Callable[[], Answer]) -> None:
+        """Does what may block (a disk, a name server) in a thread of its own, and queues its
+        answer."""
+
+        def act() -> None:
+            try:
+                answer = work()
+            except FAILURES as error:
+                text = error_text(error)
+                self._later(lambda: self.refuse(ident, text))
+            else:
+                self._later(lambda: self.answer(ident, answer))
+
+        threading.Thread(target=act, name="answer", daemon=True).start()
+
+    def allow(self, credit: int) -> None:
+        """Lets so many bytes of logs and results in all be sent."""
+        self.credit = max(self.credit, credit)
 
     @property
     def queued(self) -> int:
@@ -120,19 +181,28 @@ class Channel:
         return b""
 
     def _read_ahead(self) -> None:
-        while len(self._data) + self._reading < _AHEAD:
-            log = self._next_log()
-            if log is None:
-                return
-            self._reading += 1
-            self.sent += self._reader.read(log, self.credit - self.sent, self._take)
+        while len(self._data) + self._reading < _AHEAD and (log := self._next_log()):
+            self._read(log, min(self.credit - self.sent, log.log.size - log.position))
 
-    def _take(self, log: OpenLog, frames: list[bytes], unread: int) -> None:
-        """What has been read; `unread` bytes of the credit were not needed for it."""
-        self._reading -= 1
-        self.sent -= unread
-        if not self.closed:
-            self._data.extend((log, frame) for frame in frames)
+    def _read(self, log: OpenLog, limit: int) -> None:
+        limit = min(limit, _AHEAD * wire.DATA_BYTES)
+        begin = log.position
+        log.reading = True
+        self._reading += 1
+        self.sent += limit
+
+        def read() -> None:
+            frames = log.read(limit)
+            self._later(lambda: take(frames))
+
+        def take(frames: list[bytes]) -> None:
+            log.reading = False
+            self._reading -= 1
+            self.sent -= limit - (log.position - begin)  # what was not needed of the credit
+            if not self.closed:
+                self._data.extend((log, frame) for frame in frames)
+
+        self._reader.do(read)
 
     def _next_log(self) -> OpenLog | None:
         if self.sent >= self.credit:

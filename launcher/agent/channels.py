@@ -12,8 +12,8 @@ from typing import Callable
 from . import wire
 from .channel import Channel
 from .log import log_line
-from .log_reader import LogReader
 from .messages import Gone, Message, Refusal
+from .workers import Later, Worker
 
 
 class Channels:
@@ -26,14 +26,15 @@ class Channels:
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        reader: LogReader,
         handle: Callable[[Channel, wire.Frame], None],
         lost: Callable[[], None],
+        later: Later,
     ) -> None:
         self._selector = selector
-        self._reader = reader
+        self._reader = Worker("log reader")
         self._handle = handle
         self._lost = lost
+        self._later = later
         self._all: list[Channel] = []
         self._replaced: dict[str, str] = {}
         """Launchers that another one has replaced, by their token, and by whom."""
@@ -69,7 +70,7 @@ class Channels:
                     descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
             source, sink = descriptors
             link.send(b"k")
-            channel = Channel(link, source, sink, self._reader)
+            channel = Channel(link, source, sink, self._reader, self._later)
             self._selector.register(source, selectors.EVENT_READ, channel)
         except (OSError, ValueError) as error:
             log_line(f"a channel could not be opened: {error}")
@@ -156,9 +157,7 @@ class Channels:
     def read(self) -> None:
         """Handles what has come."""
         for channel in list(self._all):
-            if (
-                not channel.closed and not channel.paused
-            ):  # one launcher's hello closes the other's channel
+            if not (channel.closed or channel.paused):  # another's hello may have closed it
                 self._read(channel)
 
     def _read(self, channel: Channel) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Iterable
 
 from .proc import read_process
@@ -78,10 +79,8 @@ class Killer:
     def _kill(pids: Iterable[int]) -> None:
         for pid in pids:
             if is_child(pid):
-                try:
+                with suppress(PermissionError):  # it has become another user's
                     os.kill(pid, signal.SIGKILL)
-                except PermissionError:
-                    continue  # it has become another user's
 
 
 def _newest_pid() -> int:

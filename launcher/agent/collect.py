@@ -18,7 +18,7 @@ import stat
 import struct
 from typing import Any, Callable, Iterator, Sequence
 
-from .answers import ArchiveAnswer
+from .messages import ArchiveAnswer
 
 LENGTH = struct.Struct(">I")
 _MOST_PROBLEMS = 100

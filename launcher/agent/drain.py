@@ -14,6 +14,7 @@ import select
 import termios
 import threading
 import time
+from contextlib import suppress
 from typing import Any, Callable
 
 _CHUNK = 256 * 1024
@@ -63,10 +64,8 @@ class Log:
         The kernel copies them once, where Python, file system and limit let it; else they are
         read into `buffer` and written, and what finds no room is counted.
         """
-        try:
+        with suppress(OSError):  # tried again at each write; who must know why has called `open`
             self.open()
-        except OSError:
-            pass  # tried again at each write; who must know why has called `open`
         if self._splices and self.fd >= 0 and self.limit - self.size >= _CHUNK:
             try:
                 moved = int(_splice(fd, self.fd, _CHUNK, offset_dst=self.size))

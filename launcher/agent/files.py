@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Callable, Optional, Sequence
+from typing import Sequence
 
 from . import collect, stage
-from .answers import Answer, ArchiveAnswer, CollectedAnswer, Done
-from .channel import Channel
+from .channel import FAILURES, Channel, OpenLog
 from .channels import Channels
-from .folders import FolderError, Folders
+from .folders import Folders
 from .log import error_text
-from .log_reader import OpenLog
-from .messages import StageFailed
+from .messages import Answer, ArchiveAnswer, CollectedAnswer, Done, StageFailed
 from .requests import (
     Collect,
     CollectCredit,
@@ -21,16 +19,12 @@ from .requests import (
     StageBuild,
     StageManifest,
 )
-from .workers import Worker
-
-RunInThread = Callable[[Channel, Optional[int], Callable[[], Answer]], None]
-"""Does what may block (a disk, a name server) in a thread, and sends its answer."""
+from .workers import Later, Worker
 
 _MOST_WAITING = 16 << 20
 _FEW_WAITING = 4 << 20
 """Bytes of staged files that wait for the disk: beyond the first no more are read from the
 channel until it is less than the second."""
-_STAGE_ERRORS = (stage.StageError, FolderError, OSError, LookupError, ValueError)
 
 
 class Files:
@@ -39,16 +33,9 @@ class Files:
     Staging is done by a thread, in the order in which its frames have come.
     """
 
-    def __init__(
-        self,
-        folders: Folders,
-        channels: Channels,
-        run_in_thread: RunInThread,
-        later: Callable[[Callable[[], None]], None],
-    ) -> None:
+    def __init__(self, folders: Folders, channels: Channels, later: Later) -> None:
         self._folders = folders
         self._channels = channels
-        self._run_in_thread = run_in_thread
         self._later = later
         self._staging = Worker("staging")
         self._waiting = 0
@@ -81,7 +68,7 @@ class Files:
                 work.entries.append(entry)
             if part.last:
                 self._answer(channel, part.id, work.begin())
-        except _STAGE_ERRORS as error:
+        except FAILURES as error:
             self._stage = None
             self._fail(channel, part.id, error_text(error))
 
@@ -95,7 +82,7 @@ class Files:
                 raise stage.StageError("there is no manifest")
             self._stage.build()
             self._answer(channel, wanted.id, Done())
-        except _STAGE_ERRORS as error:
+        except FAILURES as error:
             self._fail(channel, wanted.id, error_text(error))
 
     def contents(self, channel: Channel, data: bytes) -> None:
@@ -130,7 +117,7 @@ class Files:
 
     def collect(self, channel: Channel, wanted: Collect) -> None:
         """Makes the archive of some paths."""
-        self._run_in_thread(channel, wanted.id, lambda: self._archived(wanted.paths))
+        channel.answer_in_thread(wanted.id, lambda: self._archived(wanted.paths))
 
     def collect_open(self, channel: Channel, wanted: CollectOpen) -> None:
         """Sends the archive from a byte on."""
@@ -149,7 +136,7 @@ class Files:
         archive = self._archive
         for number in [n for n, o in channel.open_logs.items() if o.log is archive]:
             del channel.open_logs[number]
-        self._run_in_thread(channel, wanted.id, lambda: _closed(archive))
+        channel.answer_in_thread(wanted.id, lambda: _closed(archive))
 
     def _archived(self, paths: Sequence[tuple[str, str]]) -> ArchiveAnswer:
         """The archive of these paths; asked again after a cut it is the same one."""

@@ -10,19 +10,74 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Iterator
 
+from . import requests
 from .attempts import Attempts
+from .channels import Channels
 from .messages import KillReceipt, Survivor
 from .proc import Key, Process, command_lines, send, table
-from .process_tracker import ProcessTracker
+from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .task_id import TaskId
 
 TERM_SCAN = 0.02
 KILL_SCAN = 0.005
 KILL_PATIENCE = 5.0
-STRANGER_SECONDS = 0.25
-"""How long looks must find nothing when there was something that an earlier agent had started:
-not being our descendants, the kernel has no word for those."""
+
+
+class Kills:
+    """The kills that are under way."""
+
+    def __init__(self, tracker: ProcessTracker, attempts: Attempts, channels: Channels) -> None:
+        self._tracker = tracker
+        self._attempts = attempts
+        self._channels = channels
+        self._all: list[Kill] = []
+        self.ended_at = 0.0
+        """When the last one that is over ended."""
+        self._signalled = 0
+        """Processes signalled by kills of everything: who asks again, after a cut, has not heard
+        the receipt of the first."""
+
+    def __iter__(self) -> Iterator[Kill]:
+        return iter(self._all)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def request(self, wanted: requests.Kill) -> None:
+        """Begins a kill, or joins a request to one that is under way."""
+        tasks = None if wanted.tasks is None else set(map(str, wanted.tasks))
+        for kill in self._all:
+            if kill.tasks == tasks or kill.tasks is None:  # pressed again
+                kill.ids.append(wanted.id)
+                if wanted.grace <= 0:
+                    kill.force()
+                return
+        self.begin([wanted.id], tasks, wanted.grace)
+        self.step()  # the signal goes out in this very turn
+
+    def begin(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
+        """Begins a kill; the next `step` sends the first signals."""
+        self._all.append(Kill(ids, tasks, grace, self._tracker, self._attempts))
+
+    def step(self) -> None:
+        """Goes on with those that are due, and sends receipts."""
+        for kill in [kill for kill in self._all if kill.is_due(time.monotonic())]:
+            receipt = kill.step()
+            if receipt is None:
+                continue
+            self._all.remove(kill)
+            self.ended_at = time.monotonic()
+            if not self._all:
+                self._attempts.kills_ended()
+            self._attempts.end_unreported(kill.tasks)
+            self._attempts.poll()
+            if kill.tasks is None:
+                self._signalled += receipt.signalled
+                receipt = receipt.replace(signalled=self._signalled)
+            if kill.ids or kill.tasks is None:
+                self._channels.send(receipt)
 
 
 class Kill:

@@ -6,6 +6,7 @@ import queue
 import threading
 import time
 import traceback
+from contextlib import suppress
 
 _MOST_WAITING = 1000
 
@@ -31,10 +32,8 @@ def log_line(text: str) -> None:
     if _waiting is None:
         _print(text)
         return
-    try:
+    with suppress(queue.Full):  # the disk has been hanging for long
         _waiting.put_nowait(text)
-    except queue.Full:
-        return  # the disk has been hanging for long
 
 
 def log_traceback(patience: float = 1.0) -> None:
@@ -53,7 +52,5 @@ def error_text(error: Exception) -> str:
 
 
 def _print(text: str) -> None:
-    try:
+    with suppress(OSError):  # agent.log lies on the disk that is full
         print(text, flush=True)
-    except OSError:
-        return  # agent.log lies on the disk that is full

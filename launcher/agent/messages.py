@@ -1,4 +1,4 @@
-"""Frames of an agent: what it says to a launcher, but for answers and bytes of logs.
+"""Frames of an agent: what it says to a launcher, but for bytes of logs.
 
 The launcher checks besides whether a host may say what it says at this time
 (`hosts.frame_checks`).
@@ -7,16 +7,18 @@ The launcher checks besides whether a host may say what it says at this time
 from __future__ import annotations
 
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Mapping, Tuple
 
 from . import wire
-from .answers import PortOwner
 from .fields import (
     AbsolutePath,
     Annotated,
+    AnyNumber,
     AttemptNumber,
+    Figure,
     Number,
     Pid,
+    Port,
     Record,
     Seconds,
     Size,
@@ -24,11 +26,17 @@ from .fields import (
     Variables,
     Version,
     pattern,
+    raw_text,
+    row,
     shown_text,
+    table,
     whole,
 )
 from .task_id import TaskId
 
+Line = Annotated[str, shown_text(1000)]
+ContentHash = Annotated[str, raw_text(128)]
+Shares = Annotated[Mapping[TaskId, Tuple[float, int]], table(TaskId, row(Figure, AnyNumber))]
 ErrorCode = Annotated[str, shown_text(40)]
 ExitStatus = Annotated[int, whole(0, 255)]
 Signal = Annotated[str, pattern("[A-Z0-9]{1,16}", "not the name of a signal")]
@@ -69,6 +77,16 @@ class AgentExit(Record):
 
     reason: ExitReason
     text: Text
+
+
+class PortOwner(Record):
+    """A process that listens on a port: pid 0 where we may not see whose it is. `task` is the
+    tag of a run's process."""
+
+    port: Port
+    pid: Pid
+    command: Text
+    task: Text = ""
 
 
 class TaskFacts(Message):
@@ -199,3 +217,53 @@ class Gone(Message):
     TYPE = wire.GONE
     by: Text
     left: tuple[TaskId | None, ...] = ()
+
+
+# --- answers to questions (`requests`, `probes`) --------------------------------------------
+
+
+class Answer(Record):
+    """Base of all answers."""
+
+
+class Done(Answer):
+    """It has been done, and there is nothing to say about it."""
+
+
+class PortsAnswer(Answer):
+    """Free ports that were picked, and who listens on those that were checked."""
+
+    picked: tuple[Port, ...]
+    owners: tuple[PortOwner, ...]
+
+
+class StatsAnswer(Answer):
+    """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes."""
+
+    cpu: Figure | None
+    memory_total: AnyNumber
+    memory_used: AnyNumber
+    gpus: tuple[Line, ...]
+    tasks: Shares
+
+
+class StageAnswer(Answer):
+    """Contents that the host lacks; nothing was missing and the trees are `built`."""
+
+    missing: tuple[ContentHash, ...]
+    built: bool
+
+
+class ArchiveAnswer(Answer):
+    """How many bytes of results wait, how many files and links, and which paths are not there."""
+
+    size: Number
+    files: Number
+    links: Number
+    absent: tuple[Line, ...]
+
+
+class CollectedAnswer(Answer):
+    """What could not be read of the results."""
+
+    problems: tuple[Line, ...]

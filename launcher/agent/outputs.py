@@ -5,12 +5,11 @@ from __future__ import annotations
 import errno
 from typing import Callable
 
-from .channel import Channel
+from .channel import Channel, OpenLog
 from .channels import Channels
 from .drain import Drain, Log
 from .folders import Folders
 from .log import error_text, log_line
-from .log_reader import OpenLog
 from .messages import LogSize, Note
 from .requests import ReadLog
 from .task_id import TaskId
@@ -38,14 +37,10 @@ class Outputs:
         self._logs = logs
         self._local = local
         self._on_change = on_change
-        self._drain = Drain(on_change)
+        self.drain = Drain(on_change)
         self._opener = Worker("log opener")
         self._sent_sizes: dict[str, int] = {}
         self._sent_losses: set[tuple[str, str]] = set()
-
-    def start(self) -> None:
-        """Begins to drain."""
-        self._drain.start()
 
     def log(self, task: str, limit: int) -> Log:
         """The log of a task, with the limit that holds from now on."""
@@ -70,18 +65,6 @@ class Outputs:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise
-
-    def drain(self, pipe: int, log: Log) -> None:
-        """Writes to the log what comes through the pipe from now on."""
-        self._drain.add(pipe, log)
-
-    def ended(self, log: Log) -> bool:
-        """Nobody holds a pipe to this log open."""
-        return not self._drain.draining(log)
-
-    def settled(self, log: Log) -> bool:
-        """What was written so far is in the file."""
-        return self._drain.idle(log)
 
     def open(self, channel: Channel, wanted: ReadLog) -> None:
         """Opens a log for a launcher, from some byte on."""

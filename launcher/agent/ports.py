@@ -16,7 +16,7 @@ import socket
 import struct
 from typing import Iterable, TextIO
 
-from .answers import PortOwner
+from .messages import PortOwner
 from .proc import TAG, bounded, command_line, read_process, short_name, variable
 
 _NETLINK_SOCK_DIAG = 4

@@ -14,13 +14,14 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import Any, Callable, Mapping, Sequence
 
 from . import proc, reach, state
-from .answers import Answer
 from .fields import FieldError
 from .folders import Folders
 from .log import log_line
+from .messages import Answer
 from .probes import (
     AccountAnswer,
     AccountProbe,
@@ -258,14 +259,12 @@ def _checkpoint(folder: str) -> tuple[str, float] | None:
     except OSError:
         return None
     for place in [folder, *sorted(below)[:_CHECKPOINT_FOLDERS]]:
-        try:
+        with suppress(OSError):
             for entry in os.scandir(place):
                 if _CHECKPOINT.fullmatch(entry.name):
                     age = time.time() - entry.stat().st_mtime
                     if newest is None or age < newest[1]:
                         newest = (entry.path, age)
-        except OSError:
-            continue
     return newest
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, Mapping, Tuple
 
 from . import wire
-from .answers import Answer
 from .fields import (
     Annotated,
     AnyNumber,
@@ -31,6 +30,7 @@ from .fields import (
     table,
     whole,
 )
+from .messages import Answer
 from .requests import A, CheckedPorts, Question
 
 PathText = Annotated[str, raw_text(1 << 16)]

@@ -12,6 +12,10 @@ from typing import Optional, Tuple
 
 from .proc import AGENT_TAG, TAG, Key, Process, bounded, table, variables
 
+STRANGER_SECONDS = 0.25
+"""How long looks must find nothing when there was something that an earlier agent had started:
+not being our descendants, the kernel has no word for those."""
+
 _Mark = Tuple[Optional[str], bool]
 
 

@@ -16,53 +16,29 @@ import os
 import select
 import signal
 import socket
-from typing import NamedTuple, Union
+from contextlib import suppress
+from enum import Enum
+from typing import Any, Iterator, NamedTuple
 
 from . import children
 from .proc import read_process
-from .tasks import Program, become_subreaper, set_parent_death_signal, start_error
+from .tasks import Program, become_subreaper, set_parent_death_signal
 
 NONE_LEFT = 86
 _KILL = b"kill"
 _ROUND = 0.005
 
 
-class Forked(NamedTuple):
-    """The task's first process has been made; it waits for us to know it."""
+class Report(Enum):
+    """What a reaper tells the agent, with some values."""
 
-    pid: int
-    start: int
-
-
-class Executed(NamedTuple):
-    """It executes the program."""
-
-
-class Failed(NamedTuple):
-    """The program could not be started; `fault` is what `Program.execute` wrote."""
-
-    fault: str
-
-    @property
-    def error(self) -> OSError:
-        """Why."""
-        return start_error(self.fault)
-
-
-class Ended(NamedTuple):
-    """The task's first process has ended."""
-
-    status: int
-
-
-Report = Union[Forked, Executed, Failed, Ended]
-_REPORTS = {kind.__name__: kind for kind in (Forked, Executed, Failed, Ended)}
-
-
-def _decode(data: bytes) -> Report:
-    kind, *values = json.loads(data)
-    report: Report = _REPORTS[kind](*values)
-    return report
+    FORKED = "forked"
+    """The task's first process has been made (pid, start); it waits for us to know it."""
+    EXECUTED = "executed"
+    FAILED = "failed"
+    """The program could not be started (what `Program.execute` wrote)."""
+    ENDED = "ended"
+    """The task's first process has ended (wait status)."""
 
 
 class Reaper:
@@ -75,27 +51,20 @@ class Reaper:
         self.none_left = False
         """It has said so by its exit status; else somebody killed it."""
 
-    def reports(self) -> list[Report]:
-        """Its reports that have come since the last call."""
-        found: list[Report] = []
-        while True:
-            try:
-                data = self.link.recv(1 << 16)
-            except OSError:
-                return found
-            if not data:
-                return found
-            found.append(_decode(data))
+    def reports(self) -> Iterator[tuple[Report, Any]]:
+        """Its reports that have come since the last call, with their values."""
+        with suppress(OSError):
+            while data := self.link.recv(1 << 16):
+                kind, *values = json.loads(data)
+                yield Report(kind), values
 
     def kill(self) -> None:
         """Has it kill everything below it, until nothing is left."""
         if self.exited:
             return
-        try:
+        with suppress(OSError):  # it has just gone
             os.kill(self.pid, signal.SIGCONT)  # the pid is its own until we have reaped it
             self.link.send(_KILL)
-        except OSError:
-            return  # it has just gone
 
     def poll(self) -> bool:
         """Whether it has exited."""
@@ -166,7 +135,7 @@ class _Process:
         try:
             self._first = os.fork()
         except OSError as error:  # too many processes
-            self._send(Failed(f"{error.errno}:{program.argv[0]}"))
+            self._send(Report.FAILED, f"{error.errno}:{program.argv[0]}")
             os._exit(NONE_LEFT)
         if self._first == 0:
             os.close(go)
@@ -176,7 +145,7 @@ class _Process:
         os.close(fault)
         os.close(wait)
         process = read_process(self._first)
-        self._send(Forked(self._first, process.start if process else 0))
+        self._send(Report.FORKED, self._first, process.start if process else 0)
         os.close(go)
 
     def run(self) -> None:
@@ -198,7 +167,7 @@ class _Process:
                 if pid == self._first:
                     if not self._start_reported:
                         self._report_start()
-                    self._send(Ended(status))
+                    self._send(Report.ENDED, status)
             if none_left:
                 os._exit(NONE_LEFT)
             if self._killer:
@@ -207,7 +176,10 @@ class _Process:
     def _report_start(self) -> None:
         self._start_reported = True
         fault = os.read(self._fault, 4096).decode(errors="replace")
-        self._send(Failed(fault) if fault else Executed())
+        if fault:
+            self._send(Report.FAILED, fault)
+        else:
+            self._send(Report.EXECUTED)
 
     def _handle_command(self) -> None:
         if not self._link.recv(64):
@@ -217,9 +189,9 @@ class _Process:
             if children.is_child(self._first):
                 os.kill(self._first, signal.SIGKILL)
 
-    def _send(self, report: Report) -> None:
+    def _send(self, report: Report, *values: object) -> None:
         try:
-            self._link.send(json.dumps([type(report).__name__, *report]).encode())
+            self._link.send(json.dumps([report.value, *values]).encode())
         except OSError:
             os._exit(1)
 
@@ -228,7 +200,5 @@ def close_others(keep: tuple[int, ...]) -> None:
     """Closes all descriptors but these."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in keep:
-            try:
+            with suppress(OSError):  # the listing's own descriptor
                 os.close(int(name))
-            except OSError:
-                continue  # the listing's own descriptor

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, Generic, Tuple, TypeVar, get_args
 
-from . import answers, wire
+from . import messages, wire
 from .config import Rules
 from .fields import (
     Annotated,
@@ -39,7 +39,7 @@ from .fields import (
 from .task_id import TaskId
 from .tree import Entry
 
-A = TypeVar("A", bound=answers.Answer)
+A = TypeVar("A", bound=messages.Answer)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -188,7 +188,7 @@ class Credit(Request):
 # --- the host -----------------------------------------------------------------------------
 
 
-class Ports(Question[answers.PortsAnswer]):
+class Ports(Question[messages.PortsAnswer]):
     """Who listens on these ports, and `pick` free ones, none of `avoid`."""
 
     TYPE = wire.PORTS
@@ -196,7 +196,7 @@ class Ports(Question[answers.PortsAnswer]):
     pick: PortCount
     avoid: tuple[Port, ...]
 
-    def accepts(self, answer: answers.PortsAnswer) -> bool:
+    def accepts(self, answer: messages.PortsAnswer) -> bool:
         picked = set(answer.picked)
         return (
             len(answer.picked) == len(picked) == self.pick
@@ -205,7 +205,7 @@ class Ports(Question[answers.PortsAnswer]):
         )
 
 
-class Stats(Question[answers.StatsAnswer]):
+class Stats(Question[messages.StatsAnswer]):
     """CPU, memory and GPUs, of the host and of each task."""
 
     TYPE = wire.STATS
@@ -225,7 +225,7 @@ _ENTRY_FIELDS = row(RawText, RawText, choice("d", "f", "l"), whole(0, 0o7777), S
 Entries = Annotated[Tuple[Entry, ...], items(Rule(_read_entry, list))]
 
 
-class StageManifest(Question[answers.StageAnswer]):
+class StageManifest(Question[messages.StageAnswer]):
     """Part of a list of files that the host shall have. The `first` part begins a new list, whose
     `key` names the trees that follow each other from launch to launch; the `last` one is answered
     with what is missing."""
@@ -237,13 +237,13 @@ class StageManifest(Question[answers.StageAnswer]):
     key: ShortRawText = ""
 
 
-class StageBuild(Question[answers.Done]):
+class StageBuild(Question[messages.Done]):
     """The missing contents have been sent: builds the trees."""
 
     TYPE = wire.STAGE_BUILD
 
 
-class Collect(Question[answers.ArchiveAnswer]):
+class Collect(Question[messages.ArchiveAnswer]):
     """Makes an archive of paths of the host, each under a name."""
 
     TYPE = wire.COLLECT
@@ -266,7 +266,7 @@ class CollectCredit(Request):
     up_to: Size
 
 
-class CollectEnd(Question[answers.CollectedAnswer]):
+class CollectEnd(Question[messages.CollectedAnswer]):
     """Sends no more of the archive, and closes it."""
 
     TYPE = wire.COLLECT_END

@@ -14,33 +14,24 @@ import socket
 import sys
 import threading
 import time
+from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable
 
-from . import ports, proc, requests, stage, state, stats, wire
-from .answers import Answer, PortsAnswer
+from . import ports, proc, requests, state, stats, wire
 from .attempts import Attempts
 from .channel import Channel
 from .channels import Channels
 from .config import AgentConfig
 from .files import Files
-from .folders import FolderError, Folders
-from .kills import Kill
-from .log import error_text, log_line, write_in_background
-from .log_reader import LogReader
-from .messages import (
-    AgentExit,
-    ExitReason,
-    Gone,
-    Listening,
-    Note,
-    Pong,
-    TaskFacts,
-    Welcome,
-)
+from .folders import Folders
+from .kills import Kills
+from .log import log_line, write_in_background
+from .messages import AgentExit, ExitReason, Gone, Note, Pong, PortsAnswer, TaskFacts, Welcome
 from .outputs import Outputs
 from .process_tracker import ProcessTracker
 from .tasks import Attempt
-from .workers import Newest, Worker
+from .workers import Wakeups, Worker
 
 if TYPE_CHECKING:
     from .prober import Prober
@@ -83,27 +74,25 @@ class Agent:
         self._umask = umask
         self._tracker = ProcessTracker(config.run_id, agent_session=os.getsid(0))
         known, self._previous_exit = state.load(folders, self._tracker)
-        self._kills: list[Kill] = []
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.Stats()
         self._prober: Prober | None = None
         self._selector = selectors.DefaultSelector()
+        self._wakeups = Wakeups()
         self._channels = Channels(
             self._selector,
-            LogReader(self._do_later),
             self._handle,
             self._launcher_died,
+            self._wakeups.do_later,
         )
-        self._files = Files(folders, self._channels, self._run_in_thread, self._do_later)
+        self._files = Files(folders, self._channels, self._wakeups.do_later)
         self._keeper = Worker("keeper")
-        self._state = Newest[state.SavedState]("state", lambda saved: state.write(folders, saved))
-        self._wake_read, self._wake_write = os.pipe()
-        self._later: list[Callable[[], None]] = []
+        self._unsaved: deque[state.SavedState] = deque(maxlen=1)
         self._outputs = Outputs(
             folders,
             self._channels,
             {attempt.task: attempt.log for attempt in known},
-            self._wake,
+            self._wakeups.wake,
             local=config.local,
         )
         self._attempts = Attempts(
@@ -112,18 +101,19 @@ class Agent:
             self._channels,
             self._outputs,
             self._tracker,
-            self._do_later,
+            self._wakeups.do_later,
             self._reaper_killed,
             self._save,
         )
+        self._kills = Kills(self._tracker, self._attempts, self._channels)
         self._handlers: dict[type, Callable[[Channel, Any], None]] = {
             requests.Hello: self._hello,
-            requests.Beat: self._beat,
+            requests.Beat: lambda channel, _: channel.send(Pong()),
             requests.Start: self._start,
-            requests.Kill: self._kill,
+            requests.Kill: lambda _, wanted: self._kills.request(wanted),
             requests.Leave: self._leave,
             requests.ReadLog: self._outputs.open,
-            requests.Credit: self._credit,
+            requests.Credit: lambda channel, granted: channel.allow(granted.up_to),
             requests.Ports: self._ports,
             requests.Stats: self._answer_stats,
             requests.StageManifest: self._files.manifest,
@@ -134,9 +124,6 @@ class Agent:
             requests.CollectEnd: self._files.collect_end,
         }
         self._woken = 0.0
-        self._signalled = 0
-        """Processes signalled by kills of everything: who asks again, after a cut, has not heard
-        the receipt of the first."""
         self._next = {
             "listening": 0.0,
             "processes": 0.0,
@@ -155,16 +142,14 @@ class Agent:
 
     def run(self) -> None:
         """Runs until the run is over here."""
-        for fd in (self._wake_read, self._wake_write):
-            os.set_blocking(fd, False)
-        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._wakeups.write_fd, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_term)
-        self._selector.register(self._wake_read, selectors.EVENT_READ, None)
+        self._selector.register(self._wakeups.read_fd, selectors.EVENT_READ, None)
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ, None)
         write_in_background()
-        self._outputs.start()
+        self._outputs.drain.start()
         self._attempts.begin()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
@@ -184,20 +169,21 @@ class Agent:
         for key, _ in self._selector.select(self._patience()):
             if key.fileobj in self._listeners:
                 self._channels.accept(key.fileobj)
-            elif key.fd == self._wake_read:
-                self._drain_wakeups()
+            elif key.fd == self._wakeups.read_fd:
+                self._woken = time.monotonic()
+                self._attempts.reports_pending |= signal.SIGCHLD in self._wakeups.drain()
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
             elif isinstance(key.data, Attempt):
                 self._attempts.reports_pending = True
         self._channels.read()
-        for work in self._take_later():
+        for work in self._wakeups.take():
             work()
         self._attempts.poll()
-        self._step_kills()
+        self._kills.step()
         now = time.monotonic()
         if self._due("listening", now, _LOOK_LISTENING):
-            self._find_listeners()
+            self._attempts.find_listeners()
         if self._due("processes", now, _KNOWN_PROCESSES):
             self._scan_processes()
         if self._due("watchdog", now, _BEAT_WATCHDOG):
@@ -214,7 +200,7 @@ class Agent:
         now = time.monotonic()
         waits = [self._next["watchdog"] - now, self._next["processes"] - now]
         waits += [kill.next_look - now for kill in self._kills]
-        if any(a.port and not a.ended and not a.listening for a in self._attempts.all):
+        if self._attempts.not_listening:
             waits.append(self._next["listening"] - now)
         if any(a.ended and not a.end_sent for a in self._attempts.all) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
@@ -235,7 +221,8 @@ class Agent:
         is one, has been told."""
         if self._kills or not self._ending:
             return False
-        if time.monotonic() - self._ending_since > _WAIT_FOR_OUTPUT:
+        since = max(self._ending_since, self._kills.ended_at)
+        if time.monotonic() - since > _WAIT_FOR_OUTPUT:
             return True  # a launcher that does not read, a survivor that holds its output open
         if any(not attempt.eof for attempt in self._attempts.all):
             return False
@@ -255,36 +242,13 @@ class Agent:
                 state.write(self._folders, saved)
                 self._folders.unlink_socket()
         finally:
-            self._wake()
+            self._wakeups.wake()
 
     def _beat_watchdog(self, word: bytes) -> None:
         try:
             os.write(self._watchdog, word)
         except OSError:
             self._unguarded = True  # it is dead, and its death has sent us TERM
-
-    def _wake(self) -> None:
-        try:
-            os.write(self._wake_write, b"\0")
-        except BlockingIOError:
-            return  # the loop is awake already
-
-    def _drain_wakeups(self) -> None:
-        self._woken = time.monotonic()
-        try:
-            while data := os.read(self._wake_read, 4096):
-                self._attempts.reports_pending |= signal.SIGCHLD in data
-        except BlockingIOError:
-            return
-
-    def _do_later(self, work: Callable[[], None]) -> None:
-        """Has the loop do it; called by threads."""
-        self._later.append(work)
-        self._wake()
-
-    def _take_later(self) -> list[Callable[[], None]]:
-        later, self._later = self._later, []
-        return later
 
     def _on_term(self, *_: object) -> None:
         self._term = True
@@ -304,10 +268,6 @@ class Agent:
             self._answer_probe(channel, request)
         else:
             self._handlers[type(request)](channel, request)
-
-    @staticmethod
-    def _beat(channel: Channel, _: requests.Beat) -> None:
-        channel.send(Pong())
 
     def _hello(self, channel: Channel, hello: requests.Hello) -> None:
         if channel.admitted:
@@ -341,29 +301,11 @@ class Agent:
         killed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
         self._attempts.start(wanted, self._umask, killed or self._ending is not None)
 
-    @staticmethod
-    def _credit(channel: Channel, granted: requests.Credit) -> None:
-        channel.credit = max(channel.credit, granted.up_to)
-
-    def _kill(self, _: Channel, wanted: requests.Kill) -> None:
-        tasks = None if wanted.tasks is None else set(map(str, wanted.tasks))
-        for kill in self._kills:
-            if kill.tasks == tasks or kill.tasks is None:  # pressed again
-                kill.ids.append(wanted.id)
-                if wanted.grace <= 0:
-                    kill.force()
-                return
-        self._begin_kill([wanted.id], tasks, wanted.grace)
-
-    def _begin_kill(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
-        self._kills.append(Kill(ids, tasks, grace, self._tracker, self._attempts))
-        self._step_kills()  # the signal goes out in this very turn
-
     def _reaper_killed(self, attempt: Attempt) -> None:
         """A task may kill its parent. The kernel has ended its first process with the reaper; what
         else it had is ours now, and ends, too: nobody could say any more whose it is."""
         log_line(f"the reaper of {attempt.task} was killed")
-        self._kills.append(Kill([], {attempt.task}, 0.0, self._tracker, self._attempts))
+        self._kills.begin([], {attempt.task}, 0.0)
 
     def _ports(self, channel: Channel, asked: requests.Ports) -> None:
         def look() -> PortsAnswer:
@@ -371,7 +313,7 @@ class Agent:
             picked = self._picker.pick(asked.pick, asked.avoid)
             return PortsAnswer(tuple(picked), tuple(owner for owner in owners if owner))
 
-        self._run_in_thread(channel, asked.id, look)
+        channel.answer_in_thread(asked.id, look)
 
     def _answer_stats(self, channel: Channel, asked: requests.Stats) -> None:
         channel.answer(asked.id, self._stats.sample(self._tracker.scan()))
@@ -380,67 +322,14 @@ class Agent:
         from .prober import Prober
 
         prober = self._prober = self._prober or Prober(self._folders)
-        self._run_in_thread(channel, asked.id, lambda: prober.answer(asked))
+        channel.answer_in_thread(asked.id, lambda: prober.answer(asked))
 
     def _leave(self, channel: Channel, wanted: requests.Leave) -> None:
         self._end(AgentExit(ExitReason.LAUNCHER_LEFT, "the launcher has left"))
         self._remove = wanted.remove
         channel.send(Gone(by=""))
 
-    def _run_in_thread(
-        self, channel: Channel, ident: int | None, work: Callable[[], Answer]
-    ) -> None:
-        """Does what may block (a disk, a name server) in a thread of its own, and sends its
-        answer."""
-
-        def act() -> None:
-            try:
-                answer = work()
-            except (stage.StageError, FolderError, OSError, LookupError, ValueError) as error:
-                text = error_text(error)
-                self._do_later(lambda: channel.refuse(ident, text))
-            else:
-                self._do_later(lambda: channel.answer(ident, answer))
-
-        threading.Thread(target=act, name="answer", daemon=True).start()
-
     # --- what happens by itself -----------------------------------------------------------
-
-    def _step_kills(self) -> None:
-        now = time.monotonic()
-        for kill in list(self._kills):
-            if not kill.is_due(now):
-                continue
-            receipt = kill.step()
-            if receipt is None:
-                continue
-            self._kills.remove(kill)
-            if not self._kills:
-                self._attempts.kills_ended()
-            self._ending_since = now
-            self._attempts.end_unreported(kill.tasks)
-            self._attempts.poll()
-            if kill.tasks is None:
-                self._signalled += receipt.signalled
-                receipt = receipt.replace(signalled=self._signalled)
-            if kill.ids or kill.tasks is None:
-                self._channels.send(receipt)
-
-    def _find_listeners(self) -> None:
-        waiting = [a for a in self._attempts.all if a.port and not a.ended and not a.listening]
-        if not waiting:
-            return
-        sockets = ports.listeners()
-        heard = [a for a in waiting if a.port in sockets]
-        if not heard:
-            return
-        members = self._tracker.scan()
-        for attempt in heard:
-            assert attempt.port is not None
-            pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
-            if ports.holds(pids, sockets[attempt.port]) is not None:
-                attempt.listening = True
-                self._channels.send(attempt.facts(Listening))
 
     def _scan_processes(self) -> None:
         self._tracker.scan()
@@ -449,7 +338,12 @@ class Agent:
 
     def _save(self) -> None:
         self._saved_processes = set(self._tracker.known_processes)
-        self._state.put(state.snapshot(self._attempts.all, self._tracker, self._ending))
+        self._unsaved.append(state.snapshot(self._attempts.all, self._tracker, self._ending))
+        self._keeper.do(self._write_state)
+
+    def _write_state(self) -> None:
+        with suppress(IndexError):  # the call before has written this state already
+            state.write(self._folders, self._unsaved.pop())
 
     def _check_lease(self, now: float) -> None:
         if self._term:
@@ -476,7 +370,8 @@ class Agent:
         self._channels.send(Note(f"the agent ends everything: {text}"))
         self._previous_exit = AgentExit(reason, text)
         self._end(self._previous_exit)
-        self._begin_kill([], None, self._rules.grace)
+        self._kills.begin([], None, self._rules.grace)
+        self._kills.step()
 
     def _launcher_died(self) -> None:
         if self._local and not self._ending:

@@ -12,11 +12,12 @@ import os
 import shutil
 import threading
 import time
+from contextlib import suppress
 
 from . import tree
-from .answers import StageAnswer
 from .folders import private
 from .log import log_line
+from .messages import StageAnswer
 from .tree import Entry
 
 _KEEP_SECONDS = 30 * 24 * 3600.0
@@ -27,7 +28,7 @@ _BUILDING = threading.Lock()
 """After a cut the launcher begins again while the first build may still be under way."""
 
 
-class StageError(Exception):
+class StageError(ValueError):
     """An entry that must not be staged, or contents that are not what was announced."""
 
 
@@ -199,11 +200,9 @@ class Stage:
         """Forgets, once a day, what no launch has used for thirty days."""
         now = time.time()
         stamp = os.path.join(self._cache, "pruned")
-        try:
+        with suppress(FileNotFoundError):  # never pruned before
             if now - os.stat(stamp).st_mtime < _PRUNE_SECONDS:
                 return
-        except FileNotFoundError:
-            pass  # never pruned before
         with open(stamp, "w"):
             os.utime(stamp, (now, now))
         trees = os.path.join(self._cache, "trees")
@@ -226,8 +225,6 @@ def _older(path: str, horizon: float) -> bool:
 
 
 def _unlink_older(path: str, horizon: float) -> None:
-    try:
+    with suppress(FileNotFoundError):  # another launch's agent was faster
         if _older(path, horizon):
             os.unlink(path)
-    except FileNotFoundError:
-        return  # another launch's agent was faster

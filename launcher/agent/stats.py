@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Mapping
 
-from .answers import StatsAnswer
+from .messages import StatsAnswer
 from .proc import Process
 from .task_id import TaskId
 

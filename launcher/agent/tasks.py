@@ -13,11 +13,11 @@ import pty
 import signal
 import termios
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping, NamedTuple, Sequence, TypeVar
 
-from .answers import PortOwner
 from .drain import Log
-from .messages import TaskFacts
+from .messages import PortOwner, TaskFacts
 from .task_id import TaskId
 
 if TYPE_CHECKING:
@@ -134,10 +134,8 @@ def open_output(terminal: bool) -> tuple[int, int]:
         fcntl.ioctl(ours, termios.TIOCSWINSZ, b"\x32\0\xc8\0\0\0\0\0")  # 50 rows, 200 columns
         return ours, theirs
     ours, theirs = os.pipe()
-    try:
+    with suppress(OSError):  # the user's pipe quota is used up: the default size is only slower
         fcntl.fcntl(ours, 1031, _PIPE_BYTES)  # F_SETPIPE_SZ
-    except OSError:
-        pass  # the user's pipe quota is used up: the default size is only slower
     return ours, theirs
 
 

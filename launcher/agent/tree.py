@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import shutil
+from contextlib import suppress
 from typing import Any, Callable, Dict, NamedTuple
 
 from .log import log_line
@@ -64,10 +65,8 @@ def build(folder: str, cached_tree: str, entries: list[Entry], blob: Callable[[s
         os.makedirs(folder, 0o700, exist_ok=True)
         index = {}
     for place in sorted(folders):
-        try:
+        with suppress(FileExistsError):  # from the launch before
             os.mkdir(os.path.join(folder, place), 0o755)
-        except FileExistsError:
-            continue  # from the launch before
     for place, entry in wanted.items():
         if entry.kind != "d" and place not in index:
             index[place] = _make(os.path.join(folder, place), entry, blob)

@@ -17,11 +17,10 @@ from typing import Callable
 from .children import Killer, reap
 from .log import log_line
 from .proc import send
-from .process_tracker import ProcessTracker
+from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .tasks import become_subreaper, set_parent_death_signal
 
 FROZEN = 8.0
-STRANGER_SECONDS = 0.25
 _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 

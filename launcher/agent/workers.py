@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
-from typing import Callable, Generic, TypeVar
+from contextlib import suppress
+from typing import Callable
 
 from .log import log_line
 
-_Item = TypeVar("_Item")
+Later = Callable[[Callable[[], None]], None]
+"""Runs something in the agent's loop; called by threads."""
+
+
+class Wakeups:
+    """Pipe that wakes the agent's loop, and what threads have it do."""
+
+    def __init__(self) -> None:
+        self.read_fd, self.write_fd = os.pipe()
+        for fd in (self.read_fd, self.write_fd):
+            os.set_blocking(fd, False)
+        self._later: list[Callable[[], None]] = []
+
+    def wake(self) -> None:
+        """Ends the loop's waiting."""
+        with suppress(BlockingIOError):  # the loop is awake already
+            os.write(self.write_fd, b"\0")
+
+    def do_later(self, work: Callable[[], None]) -> None:
+        """Has the loop do it; called by threads."""
+        self._later.append(work)
+        self.wake()
+
+    def drain(self) -> bytes:
+        """Empties the pipe; returns the numbers of the signals that have come, and zeros."""
+        data = b""
+        with suppress(BlockingIOError):  # it is empty
+            while more := os.read(self.read_fd, 4096):
+                data += more
+        return data
+
+    def take(self) -> list[Callable[[], None]]:
+        """What is to be done by now."""
+        later, self._later = self._later, []
+        return later
 
 
 class Worker:
@@ -33,27 +69,3 @@ class Worker:
                 work()
             except Exception as error:  # its thread must go on; whoever waits has a deadline
                 log_line(f"{self._name}: {type(error).__name__}: {error}")
-
-
-class Newest(Generic[_Item]):
-    """Writes the newest of what it is given; what came while one was being written is skipped."""
-
-    def __init__(self, name: str, write: Callable[[_Item], None]) -> None:
-        self._write = write
-        self._worker = Worker(name)
-        self._lock = threading.Lock()
-        self._newest: _Item | None = None
-
-    def put(self, item: _Item) -> None:
-        """Has it written, unless there is a newer one until then."""
-        with self._lock:
-            due = self._newest is None
-            self._newest = item
-        if due:
-            self._worker.do(self._write_newest)
-
-    def _write_newest(self) -> None:
-        with self._lock:
-            item, self._newest = self._newest, None
-        if item is not None:
-            self._write(item)

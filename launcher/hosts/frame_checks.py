@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent import requests, wire
-from ..agent.answers import Answer, StatsAnswer
 from ..agent.fields import FieldError
 from ..agent.messages import (
     MESSAGES,
+    Answer,
     Gone,
     KillReceipt,
     LogSize,
     Message,
     Refusal,
+    StatsAnswer,
     TaskFacts,
     Welcome,
 )

@@ -18,8 +18,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from ..agent import requests, wire
-from ..agent.answers import Answer
-from ..agent.messages import Gone, LogSize, Message, Pong, Refusal, StageFailed, Welcome
+from ..agent.messages import Answer, Gone, LogSize, Message, Pong, Refusal, StageFailed, Welcome
 from ..agent.requests import Question, Request
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId

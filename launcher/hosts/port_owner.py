@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..agent.answers import PortOwner
+from ..agent.messages import PortOwner
 from ..printable import printable
 
 

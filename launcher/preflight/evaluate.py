@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..agent.answers import PortOwner
+from ..agent.messages import PortOwner
 from ..cluster.rules import OnFailure
 from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use

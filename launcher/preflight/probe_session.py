@@ -6,8 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from ..agent.answers import Answer, PortsAnswer
-from ..agent.messages import Message, Welcome
+from ..agent.messages import Answer, Message, PortsAnswer, Welcome
 from ..agent.probes import PROBES
 from ..agent.requests import Ports
 from ..errors import AgentError, HostError

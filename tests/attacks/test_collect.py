@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.agent import wire
-from launcher.agent.answers import Answer
 from launcher.agent.collect import LENGTH, Archive
+from launcher.agent.messages import Answer
 from launcher.agent.requests import CollectCredit, CollectEnd, CollectOpen, Question, Request
 from launcher.errors import AgentError
 from launcher.files import collecting

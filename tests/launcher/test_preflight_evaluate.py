@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.answers import PortOwner
+from launcher.agent.messages import PortOwner
 from launcher.cluster.file import loads
 from launcher.ids import TaskId
 from launcher.plan.plan import Plan, make_plan
