@@ -21,12 +21,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..agent.messages import ArchiveAnswer
 from ..agent.requests import Collect, CollectCredit, CollectEnd, CollectOpen
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
 from ..plan.plan import HostPlan
 from ..run import events as ev
-from .unpacking import Announcement, Unpacker, UnpackError, shown
+from .unpacking import Unpacker, UnpackError, shown
 
 NUMBER = 0xFFFF
 """Number of the results in log frames; no task's log has it."""
@@ -137,12 +138,11 @@ async def fetch(
             if link.connected and link.sessions != session:
                 session = link.sessions
                 try:
-                    answer = await link.ask(Collect(tuple(wanted)), _READ_SECONDS)
+                    announced = await link.ask(Collect(tuple(wanted)), _READ_SECONDS)
                 except AgentError:
                     if _connected(link):
                         raise
                     continue  # the connection was lost again
-                announced = Announcement(answer.size, answer.files, answer.links, answer.absent)
                 if receiver is None:
                     receiver = _Receiver(folder, announced)
                 elif announced != receiver.announced:
@@ -216,7 +216,7 @@ class _Receiver:
     """Thread that unpacks the stream, with a queue of chunks. The event loop never waits for it: a
     disk that hangs delays nothing but these results."""
 
-    def __init__(self, folder: Path, announced: Announcement) -> None:
+    def __init__(self, folder: Path, announced: ArchiveAnswer) -> None:
         self.announced = announced
         self.folder = folder
         """The folder of the results when they are complete."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..agent.collect import LENGTH
+from ..agent.messages import ArchiveAnswer
 from ..errors import TfmuxError
 from ..printable import printable
 
@@ -33,20 +33,10 @@ class UnpackError(TfmuxError):
     """The stream is not what was announced, or contains something that is not allowed."""
 
 
-@dataclass(frozen=True)
-class Announcement:
-    """Announcement of a host: bytes of the stream, files, links, and paths that do not exist."""
-
-    size: int
-    files: int
-    links: int
-    absent: tuple[str, ...] = ()
-
-
 class Unpacker:
     """Unpacks a stream of members into a folder, chunk by chunk."""
 
-    def __init__(self, folder: Path, announced: Announcement) -> None:
+    def __init__(self, folder: Path, announced: ArchiveAnswer) -> None:
         """Opens `folder`, which exists and is empty.
 
         Raises:

@@ -102,20 +102,16 @@ class KnownHosts:
         self._revoked_by: tuple[RevokedKeys, str] | None = None
         self._rsa_size = 0
         self.address_place = place_of(name.address, name.port) if name.address else ""
-        self._known_before = self.any
+        self.known_before = self.any
+        """Another key than the known ones is a change."""
         if self.address_place and (of_address := self._keys(self.address_place, Marker.TRUSTED)):
             self.trusted = [key for key in self.trusted if key in of_address]
-            self._known_before = True
+            self.known_before = True
 
     @property
     def any(self) -> bool:
         """A key (or an authority) is known for this server."""
         return bool(self.trusted or self.authorities)
-
-    @property
-    def known_before(self) -> bool:
-        """Another key than the known ones is a change."""
-        return self._known_before
 
     async def revoke(self, revoked: RevokedKeys, option: str) -> None:
         """Adds what `RevokedHostKeys` revokes.

@@ -105,15 +105,11 @@ class Link:
         """This session's own, by which the sink knows its bytes."""
         self._written = 0
         self._granted = 0
-        self._closing = False
+        self.closed = False
+        """The link has ended and will not come back."""
         self._leaving = False
         self._farewell: requests.Leave | None = None
         """How we have left; sent again where the connection ended before the agent read it."""
-
-    @property
-    def closed(self) -> bool:
-        """The link has ended and will not come back."""
-        return self._closing
 
     # --- what the launcher does -----------------------------------------------------------
 
@@ -139,7 +135,7 @@ class Link:
             if self.closed:
                 return
             if broken:  # who lies once is not asked again
-                self._closing = True
+                self.closed = True
             if was or first or broken:
                 self._listener.link_lost(self.settings.host, reason)
             if broken:
@@ -227,7 +223,7 @@ class Link:
 
     async def aclose(self) -> None:
         """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
-        self._closing = True
+        self.closed = True
         await self._drop()
 
     # --- one connection -------------------------------------------------------------------
@@ -253,7 +249,7 @@ class Link:
         beats = asyncio.create_task(self._beat(self._transport))
         try:
             data = rest or await self._read_first(self._transport)
-            while data and not self._closing:
+            while data and not self.closed:
                 self.last_heard = time.monotonic()
                 for frame in decoder.feed(data):
                     await self._handle(frame)
@@ -314,7 +310,7 @@ class Link:
         match self._checker.check(frame):
             case LogBytes(number, offset, chunk):
                 if number in self._numbers:
-                    self._data(number, offset, chunk)
+                    self._logs.store(self._numbers[number], offset, chunk, self._stored)
                 else:
                     await self._to_sink(number, offset, chunk)
             case Welcome() as welcome:
@@ -331,7 +327,7 @@ class Link:
                 if future is not None and not future.done():
                     future.set_result(reply)
             case Gone() as gone:
-                self._closing = True
+                self.closed = True
                 if not self._leaving:
                     self._listener.link_superseded(host, gone.by)
             case Refusal() as refusal:
@@ -342,9 +338,6 @@ class Link:
                 pass
             case Message() as message:
                 self._listener.agent_said(host, message)
-
-    def _data(self, number: int, offset: int, chunk: bytes) -> None:
-        self._logs.store(self._numbers[number], offset, chunk, self._stored)
 
     def _count_for(self, transport: Transport) -> Stored:
         def stored(count: int) -> None:

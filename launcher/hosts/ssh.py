@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 import asyncssh
 
 from ..cluster.addresses import SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
+from ..plan.model import SshTarget
 from ..printable import printable
 from . import host_keys
 from .auth_prompt import YES, AuthPrompt, PromptHandler, PromptKind
@@ -26,19 +26,9 @@ from .error_causes import Cause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import SshConfig, read_config
-from .ssh_errors import Target, UnknownKey, changed, key_error, place, refused, text_of, unknown
+from .ssh_errors import UnknownKey, changed, key_error, place, refused, text_of, unknown
 from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
-
-__all__ = [
-    "AuthPrompt",
-    "PromptHandler",
-    "PromptKind",
-    "SshConnector",
-    "SshTransport",
-    "Target",
-    "accepted_keys",
-]
 
 LOGIN_SECONDS = 20.0
 SESSION_SECONDS = 10.0
@@ -79,7 +69,7 @@ class SshConnector:
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
 
-    async def open(self, name: str, target: Target, command: str) -> SshTransport:
+    async def open(self, name: str, target: SshTarget, command: str) -> SshTransport:
         """Logs in to the host called `name` and runs `command` there.
 
         Raises:
@@ -103,7 +93,7 @@ class SshConnector:
         client = connection.get_extra_info("client")
         return SshTransport(connection, process, forced=client.forced_command)
 
-    async def connect(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
+    async def connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
         """A login without a session.
 
         Raises:
@@ -133,7 +123,7 @@ class SshConnector:
             connection.abort()
         self._jumps.clear()
 
-    async def _login(self, name: str, target: Target) -> asyncssh.SSHClientConnection:
+    async def _login(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
         """One login; a second one when an unknown key was agreed to meanwhile."""
         config = await read_config(name, target.host, target.user, target.port)
         approved: HostKey | None = None
@@ -162,7 +152,7 @@ class SshConnector:
         return answer is not None and answer.strip().lower() == YES
 
     async def _connect_once(
-        self, name: str, target: Target, config: SshConfig, approved: HostKey | None
+        self, name: str, target: SshTarget, config: SshConfig, approved: HostKey | None
     ) -> asyncssh.SSHClientConnection:
         deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
         given = arguments(name, target.host, config, target.identity)
@@ -180,7 +170,7 @@ class SshConnector:
     async def _login_with(
         self,
         name: str,
-        target: Target,
+        target: SshTarget,
         config: SshConfig,
         given: dict[str, Any],
         deadline: Deadline,
@@ -268,7 +258,7 @@ class SshConnector:
         return connection
 
     async def _known_hosts(
-        self, name: str, target: Target, config: SshConfig, called: HostName
+        self, name: str, target: SshTarget, config: SshConfig, called: HostName
     ) -> KnownHosts:
         """What is known of a server's keys, without those that are revoked."""
         if target.known_hosts is not None:
@@ -338,7 +328,7 @@ class SshConnector:
             ) from error
 
     async def _tunnel(
-        self, name: str, target: Target, config: SshConfig
+        self, name: str, target: SshTarget, config: SshConfig
     ) -> asyncssh.SSHClientConnection | None:
         jump = _jump_of(target, config)
         if not jump:
@@ -351,34 +341,25 @@ class SshConnector:
                 self._jumps[jump] = connection
         return connection
 
-    def _stepper(self, name: str, target: Target) -> Callable[[str, str], None]:
+    def _stepper(self, name: str, target: SshTarget) -> Callable[[str, str], None]:
         if isinstance(target, _Jump):
             return lambda step, found: None
         return lambda step, found: self._on_step(name, step, found)
 
 
-@dataclass(frozen=True)
-class _Jump:
+class _Jump(SshTarget):
     """A host on the way; it is checked like any other. `jump` is the way to it, as in
     `ssh -J first,second`."""
 
-    user: str | None
-    host: str
-    port: int | None
-    identity: str | None
-    known_hosts: str | None
-    jump: str | None = None
-
     @classmethod
-    def parse(cls, text: str, target: Target) -> _Jump:
+    def parse(cls, text: str, target: SshTarget) -> _Jump:
         before, _, last = text.rpartition(",")
-        where = SshDestination.parse(last.strip())
-        return cls(
-            where.user, where.host, where.port, target.identity, target.known_hosts, before or None
-        )
+        at = SshDestination.parse(last.strip())
+        way = before or None
+        return cls(at.user, at.host, at.port, target.identity, way, target.known_hosts)
 
 
-def _jump_of(target: Target, config: SshConfig) -> str:
+def _jump_of(target: SshTarget, config: SshConfig) -> str:
     return target.jump or config.get("proxyjump")
 
 
@@ -396,6 +377,6 @@ def _unused(config: SshConfig) -> str:
     return f"{', '.join(found)} is not used: the key must be in known_hosts" if found else ""
 
 
-def _throttle_key(target: Target) -> str:
-    """SshConnector are throttled by the first machine on the way."""
+def _throttle_key(target: SshTarget) -> str:
+    """The first machine on the way, by which logins are throttled."""
     return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
 import asyncssh
 
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError
+from ..plan.model import SshTarget
 from .credentials import encrypted, lacks_bcrypt, offered, shown_path
 from .error_causes import Cause, cause_of
 from .host_keys import HostKey, KnownHosts
-
-
-class Target(Protocol):
-    """Where to log in: `plan.SshTarget`."""
-
-    @property
-    def user(self) -> str | None: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int | None: ...
-    @property
-    def identity(self) -> str | None: ...
-    @property
-    def jump(self) -> str | None: ...
-    @property
-    def known_hosts(self) -> str | None: ...
 
 
 class UnknownKey(Exception):
@@ -48,7 +31,7 @@ class UnknownKey(Exception):
 
 async def refused(
     name: str,
-    target: Target,
+    target: SshTarget,
     options: asyncssh.SSHClientConnectionOptions,
     identities: list[str],
     said: str = "",
@@ -73,7 +56,7 @@ async def refused(
 
 def key_error(
     name: str,
-    target: Target,
+    target: SshTarget,
     shown: HostKey | None,
     known: KnownHosts,
     error: asyncssh.HostKeyNotVerifiable,
@@ -90,7 +73,7 @@ def key_error(
     return UnknownKey(shown, known.other_names(shown))
 
 
-def unknown(name: str, target: Target, key: UnknownKey, why: str = "") -> HostKeyError:
+def unknown(name: str, target: SshTarget, key: UnknownKey, why: str = "") -> HostKeyError:
     """A key that nobody has agreed to."""
     what = f"the host key of {place(target)} is not known here: {key.shown}"
     what += f"; {key.known_as}" if key.known_as else ""
@@ -98,7 +81,7 @@ def unknown(name: str, target: Target, key: UnknownKey, why: str = "") -> HostKe
     return HostKeyError(name, f"{what}; {why}" if why else what, code="key-unknown", todo=todo)
 
 
-def changed(name: str, target: Target, known: KnownHosts, what: str) -> HostKeyError:
+def changed(name: str, target: SshTarget, known: KnownHosts, what: str) -> HostKeyError:
     """Another key than the known one: never accepted, whoever asks."""
     lines = ", ".join(shown_path(entry.where) for entry in known.standing())
     return HostKeyError(
@@ -110,7 +93,7 @@ def changed(name: str, target: Target, known: KnownHosts, what: str) -> HostKeyE
     )
 
 
-def place(target: Target) -> str:
+def place(target: SshTarget) -> str:
     """The destination as the cluster file has it, without the user."""
     return join(target.host, target.port) if target.port else target.host
 

@@ -14,8 +14,9 @@ from typing import Any
 from ..cluster.addresses import join
 from ..cluster.spec import Cluster
 from ..errors import AgentError
+from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
-from ..hosts.ssh import PromptHandler, SshConnector
+from ..hosts.ssh import SshConnector
 from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan

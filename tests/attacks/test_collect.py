@@ -22,12 +22,12 @@ from hypothesis import strategies as st
 
 from launcher.agent import wire
 from launcher.agent.collect import LENGTH, Archive
-from launcher.agent.messages import Answer
+from launcher.agent.messages import Answer, ArchiveAnswer
 from launcher.agent.requests import CollectCredit, CollectEnd, CollectOpen, Question, Request
 from launcher.errors import AgentError
 from launcher.files import collecting
 from launcher.files.collecting import Results, fetch
-from launcher.files.unpacking import Announcement, Unpacker, UnpackError
+from launcher.files.unpacking import Unpacker, UnpackError
 from launcher.hosts.link import Link
 from launcher.plan.plan import HostPlan
 from launcher.printable import printable
@@ -72,7 +72,7 @@ def unpack(
     root.mkdir(exist_ok=True)
     stream = b"".join(members)
     total = len(stream) if size is None else size
-    unpacker = Unpacker(root, Announcement(total, files, links))
+    unpacker = Unpacker(root, ArchiveAnswer(total, files, links, ()))
     try:
         for at in range(0, len(stream), 777):
             unpacker.feed(stream[at : at + 777])

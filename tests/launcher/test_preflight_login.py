@@ -15,10 +15,10 @@ import pytest
 
 from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import dial
-from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import shown_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
-from launcher.hosts.ssh import PromptHandler, SshConnector
+from launcher.hosts.ssh import SshConnector
 from launcher.plan.plan import SshTarget
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
