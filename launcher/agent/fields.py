@@ -25,7 +25,6 @@ from typing import (
     ClassVar,
     Dict,
     Mapping,
-    NamedTuple,
     TypeVar,
 )
 
@@ -35,6 +34,8 @@ Json = Dict[str, Any]
 """A JSON object."""
 Clean = Callable[[str, int], str]
 """Makes text printable and cuts it to a length. Agents are sent no text that they show."""
+Rule = Callable[[Any, Clean], Any]
+"""Reads a value from JSON, or raises a `FieldError`."""
 R = TypeVar("R", bound="Record")
 
 if TYPE_CHECKING:
@@ -69,17 +70,6 @@ class FieldError(Exception):
     def inside(self, key: object) -> FieldError:
         """The same error, seen from the object or list that holds the value."""
         return FieldError(self.problem, key, *self.path)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-class Rule(NamedTuple):
-    """How a value is read from JSON (raising `FieldError`) and written to it."""
-
-    read: Callable[[Any, Clean], Any]
-    write: Callable[[Any], Any] = _same
 
 
 def unchanged(text: str, limit: int) -> str:
@@ -129,9 +119,9 @@ class Record:
     def to_json(self) -> Json:
         """The record as a JSON object. An optional field that is None is left out."""
         return {
-            name: rule.write(value)
-            for name, rule in self._rules.items()
-            if (value := getattr(self, name)) is not None or self._defaults.get(name, 0) is not None
+            name: _plain(value)
+            for name, value in vars(self).items()
+            if value is not None or self._defaults.get(name, 0) is not None
         }
 
     @classmethod
@@ -147,14 +137,13 @@ class Record:
         for name, rule in cls._rules.items():
             if name in body:
                 try:
-                    values[name] = rule.read(body[name], clean)
+                    values[name] = rule(body[name], clean)
                 except FieldError as error:
                     raise error.inside(name) from None
             elif name not in cls._defaults:
                 raise FieldError("field required", name)
         made = cls(**values)
-        problem = made.problem()
-        if problem:
+        if problem := made.problem():
             raise FieldError(problem)
         return made
 
@@ -174,13 +163,25 @@ def _rule_of(annotation: str, names: Mapping[str, Any]) -> Rule:
 
 def _as_rule(kind: Any) -> Rule:
     """The rule of a type: what `Annotated` has left of it, or of a class that has one."""
-    if isinstance(kind, Rule):
-        return kind
-    if kind in _RULES:
-        return _RULES[kind]
-    if issubclass(kind, Enum):
+    if isinstance(kind, type) and issubclass(kind, Enum):
         return _member(kind)
-    return Rule(kind.from_json, kind.to_json)
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return kind.from_json
+    rule: Rule = _RULES.get(kind, kind)
+    return rule
+
+
+def _plain(value: Any) -> Any:
+    """A field's value in JSON."""
+    if isinstance(value, Record):
+        return value.to_json()
+    if isinstance(value, TaskId):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    return value.value if isinstance(value, Enum) else value
 
 
 # --- rules of single values ---------------------------------------------------------------
@@ -192,7 +193,7 @@ def _checked(accepts: Callable[[Any], bool], problem: str) -> Rule:
             raise FieldError(problem)
         return value
 
-    return Rule(read)
+    return read
 
 
 def whole(low: int, high: int) -> Rule:
@@ -227,7 +228,7 @@ def shown_text(limit: int = _LONGEST_SHOWN) -> Rule:
             raise FieldError("not text")
         return clean(value, limit)
 
-    return Rule(read)
+    return read
 
 
 def pattern(expression: str, problem: str) -> Rule:
@@ -248,7 +249,7 @@ def _member(kind: type[Enum]) -> Rule:
         except ValueError:
             raise FieldError(f"not a member of {kind.__name__}") from None
 
-    return Rule(read, lambda member: member.value)
+    return read
 
 
 def _read_task(value: Any, clean: Clean) -> TaskId:
@@ -260,7 +261,7 @@ def _read_task(value: Any, clean: Clean) -> TaskId:
 
 _RULES: dict[Any, Rule] = {
     bool: _checked(lambda value: isinstance(value, bool), "not true or false"),
-    TaskId: Rule(_read_task, str),
+    TaskId: _read_task,
 }
 
 
@@ -269,17 +270,14 @@ _RULES: dict[Any, Rule] = {
 
 def optional(rule: Rule) -> Rule:
     """A value, or null."""
-    return Rule(
-        lambda value, clean: None if value is None else rule.read(value, clean),
-        lambda value: None if value is None else rule.write(value),
-    )
+    return lambda value, clean: None if value is None else rule(value, clean)
 
 
 def _read_each(rules: Any, values: list[Any], clean: Clean) -> tuple[Any, ...]:
     found: list[Any] = []
     try:
         for rule, value in zip(rules, values):
-            found.append(rule.read(value, clean))
+            found.append(rule(value, clean))
     except FieldError as error:
         raise error.inside(len(found)) from None
     return tuple(found)
@@ -294,7 +292,7 @@ def items(kind: Any, most: int = _MOST_ITEMS, *, fewest: int = 0) -> Rule:
             raise FieldError(f"not a list of {fewest} to {most} items")
         return _read_each([rule] * len(value), value, clean)
 
-    return Rule(read, lambda value: [rule.write(each) for each in value])
+    return read
 
 
 def row(*kinds: Any) -> Rule:
@@ -306,7 +304,7 @@ def row(*kinds: Any) -> Rule:
             raise FieldError(f"not a list of {len(rules)} items")
         return _read_each(rules, value, clean)
 
-    return Rule(read, lambda value: [rule.write(each) for rule, each in zip(rules, value)])
+    return read
 
 
 def table(key_kind: Any, kind: Any) -> Rule:
@@ -319,14 +317,12 @@ def table(key_kind: Any, kind: Any) -> Rule:
         found = {}
         for name, each in value.items():
             try:
-                found[key.read(name, clean)] = rule.read(each, clean)
+                found[key(name, clean)] = rule(each, clean)
             except FieldError as error:
                 raise error.inside(name[:40]) from None
         return found
 
-    return Rule(
-        read, lambda value: {key.write(name): rule.write(each) for name, each in value.items()}
-    )
+    return read
 
 
 # --- types of fields ----------------------------------------------------------------------

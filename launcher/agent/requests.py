@@ -23,7 +23,6 @@ from .fields import (
     Port,
     RawText,
     Record,
-    Rule,
     ShortRawText,
     Size,
     Variables,
@@ -215,14 +214,14 @@ class Stats(Question[messages.StatsAnswer]):
 
 
 def _read_entry(value: Any, clean: Clean) -> Entry:
-    entry = Entry(*_ENTRY_FIELDS.read(value, clean))
+    entry = Entry(*_ENTRY_FIELDS(value, clean))
     if entry.kind == "f" and not _SHA256.fullmatch(entry.content):
         raise FieldError("not a SHA-256", 5)
     return entry
 
 
 _ENTRY_FIELDS = row(RawText, RawText, choice("d", "f", "l"), whole(0, 0o7777), Size, RawText)
-Entries = Annotated[Tuple[Entry, ...], items(Rule(_read_entry, list))]
+Entries = Annotated[Tuple[Entry, ...], items(_read_entry)]
 
 
 class StageManifest(Question[messages.StageAnswer]):
