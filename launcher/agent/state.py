@@ -74,7 +74,7 @@ def write(folders: Folders, state: SavedState) -> None:
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
         with open(os.open(new, flags, 0o600), "w") as file:
-            json.dump(state.to_json(), file)
+            file.write(json.dumps(state.to_json()))  # `dump` would encode in Python, not in C
         os.rename(new, folders.state)
     except OSError as error:
         log_line(f"state not saved: {error}")
