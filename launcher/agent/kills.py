@@ -20,8 +20,9 @@ from .proc import Key, Process, command_lines, send, table
 from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .task_id import TaskId
 
-TERM_SCAN = 0.02
-KILL_SCAN = 0.005
+SCAN = 0.02
+ORPHAN_SCAN = 0.005
+"""Seconds between looks while there are processes that no reaper has."""
 KILL_PATIENCE = 5.0
 
 
@@ -133,10 +134,15 @@ class Kill:
             if not self._forced:  # behind our own signals, which are counted
                 self._forced = True
                 self._attempts.kill(self.tasks)
-            self.next_look = now + KILL_SCAN
         else:
             self._term(members)
-            self.next_look = min(now + TERM_SCAN, self.deadline)
+        orphans = self._attempts.has_orphans or now < self._strangers_until
+        # On a busy machine a look takes longer than the pause between two: without one it would
+        # take the time in which reapers say that all are gone.
+        looked = time.monotonic()
+        self.next_look = looked + max(ORPHAN_SCAN if orphans else SCAN, looked - now)
+        if now < self.deadline:
+            self.next_look = min(self.next_look, self.deadline)
         return None
 
     def _members(self, everyone: dict[int, Process], now: float) -> list[Process]:

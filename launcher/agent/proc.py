@@ -9,6 +9,7 @@ from typing import Callable, Iterable, NamedTuple, Tuple
 
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 _READ_SECONDS = 0.03
 _ASLEEP_LOOKS = 3
 
@@ -39,12 +40,17 @@ Key = Tuple[int, int]
 
 def read_process(pid: int) -> Process | None:
     """The process, or None when it is gone (or a zombie's entry cannot be read)."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            raw = file.read()
+    try:  # without a file object, which takes as long as the system calls: a kill reads them all
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-    fields = raw[raw.rindex(b")") + 2 :].split()  # the name in brackets may hold anything
+    try:
+        raw = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    fields = raw[raw.rindex(b")") + 2 :].split(None, 22)  # the name in brackets may hold anything
     return Process(
         pid=pid,
         ppid=int(fields[1]),
@@ -53,7 +59,7 @@ def read_process(pid: int) -> Process | None:
         state=fields[0].decode(),
         start=int(fields[19]),
         ticks=int(fields[11]) + int(fields[12]),
-        rss=int(fields[21]) * os.sysconf("SC_PAGE_SIZE"),
+        rss=int(fields[21]) * _PAGE,
         threads=int(fields[17]),
     )
 
