@@ -1,7 +1,7 @@
 """Ports of this host: which process listens on each, and which are free.
 
 Listening sockets come from netlink's sock_diag (0.1 ms, LISTEN only), or from
-`/proc/net/tcp*` where netlink is forbidden. Joined with the descriptors of processes they log_line
+`/proc/net/tcp*` where netlink is forbidden. Joined with the descriptors of processes they tell
 which process holds a port.
 """
 

@@ -124,13 +124,8 @@ class Agent:
             requests.CollectEnd: self._files.collect_end,
         }
         self._woken = 0.0
-        self._next = {
-            "listening": 0.0,
-            "processes": 0.0,
-            "watchdog": 0.0,
-            "sizes": 0.0,
-            "touch": 0.0,
-        }
+        names = ("listening", "processes", "watchdog", "sizes", "touch")
+        self._next = dict.fromkeys(names, 0.0)
         self._saved_processes: set[proc.Key] = set()
         self._ending: AgentExit | None = None
         self._ending_since = 0.0

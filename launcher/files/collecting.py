@@ -294,9 +294,10 @@ class _Receiver:
                     told = self.stored
                     self._tell(self._news.set)
             unpacker.finish()
-            self.folder = _moved(partial, self.folder)
+            self.folder = partial.rename(_free(self.folder))
         except OSError as error:
-            raise _MemberError(unpacker.name, error) from error
+            where = f"{shown(unpacker.name)}: " if unpacker.name else ""
+            raise UnpackError(f"{where}{error.strerror}") from error
         finally:
             unpacker.close()
             with suppress(OSError):
@@ -309,28 +310,13 @@ class _Receiver:
             self._loop.call_soon_threadsafe(call, *arguments)
 
 
-class _MemberError(UnpackError):
-    """A member could not be written."""
-
-    def __init__(self, name: str, error: OSError) -> None:
-        super().__init__(f"{shown(name)}: {error.strerror}" if name else str(error.strerror))
-
-
 def _made(folder: Path) -> Path:
     """Makes the folder, under the next free name if it exists."""
     while True:
-        try:
-            folder = _free(folder)
+        folder = _free(folder)
+        with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        return folder
-
-
-def _moved(partial: Path, folder: Path) -> Path:
-    folder = _free(folder)
-    partial.rename(folder)
-    return folder
+            return folder
 
 
 def _free(path: Path) -> Path:

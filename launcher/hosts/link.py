@@ -39,29 +39,23 @@ Sink = Callable[[int, bytes], Awaitable[None]]
 
 
 class LogSink(Protocol):
-    """Receiver of log bytes; no method waits for a disk."""
-
-    def size(self, task: TaskId) -> int: ...
-    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None: ...
-    def forget(self, stored: Stored) -> None: ...
-    def grown(self, task: TaskId, size: int) -> None: ...
-
-
-class NoLogs:
-    """The `LogSink` of a link that follows no log."""
+    """Receiver of log bytes; no method waits for a disk. By itself it keeps nothing."""
 
     def size(self, task: TaskId) -> int:
-        """Nothing is here."""
         return 0
 
     def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
-        """Nothing is asked for, so nothing comes."""
+        return
 
     def forget(self, stored: Stored) -> None:
-        """There is nothing."""
+        return
 
     def grown(self, task: TaskId, size: int) -> None:
-        """Nobody asks."""
+        return
+
+
+class NoLogs(LogSink):
+    """The sink of a link that follows no log."""
 
 
 class Listener(Protocol):

@@ -26,6 +26,7 @@ from pathlib import Path
 from asyncssh.config import SSHClientConfig
 
 from ..errors import UnreachableError
+from .credentials import shown_path
 
 READ_SECONDS = 20.0
 """As long as the commands of `Match exec` may take."""
@@ -73,7 +74,7 @@ class SshConfig:
                     keyword = re.split(r"[\s=]", line.strip(), maxsplit=1)[0]
                     if keyword.lower() == option:
                         name = keyword
-                        found.append(f"{_short(path)}:{number}")
+                        found.append(f"{shown_path(str(path))}:{number}")
         return f"{name} in {', '.join(found[:4]) or 'ssh_config'}"
 
 
@@ -173,12 +174,6 @@ def account_home() -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return os.path.expanduser("~")
-
-
-def _short(path: Path) -> str:
-    home = os.path.expanduser("~")
-    text = str(path)
-    return "~" + text[len(home) :] if text.startswith(home + "/") else text
 
 
 # --- without an OpenSSH client ------------------------------------------------------------
