@@ -17,8 +17,7 @@ nothing but each other:
     proc        /proc: which processes there are
     drain       task output into files, in a thread of its own
     outputs     the logs of the tasks
-    log_reader  log bytes for the launcher, read in a thread
-    workers     threads for what may hang
+    workers     threads for what may hang, and waking the loop
     ports       which process listens on a port; picking free ports
     files, stage, tree, collect  files from the launcher, and results for it
     stats       CPU, memory and GPUs
@@ -33,7 +32,7 @@ The protocol, which the launcher uses as well:
     wire        frames: length, type, body
     fields      records that are read from JSON, each field checked
     config      what is sent with the agent's source
-    requests, probes  frames of a launcher, and which record each must be (`parsing`)
-    messages, answers  frames of an agent
+    requests, probes  frames of a launcher
+    messages    frames of an agent
     task_id     names of tasks
 """
