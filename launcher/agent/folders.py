@@ -12,7 +12,6 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 import time
 
 _TEMPORARY = "/tmp"
@@ -70,7 +69,8 @@ def local_folder() -> str:
             try:
                 os.mkdir(path, 0o700)
             except FileExistsError:
-                return tempfile.mkdtemp(prefix=f"tfmux-{os.getuid()}-", dir=_TEMPORARY)
+                path += f"-{os.urandom(6).hex()}"
+                os.mkdir(path, 0o700)
             return path
         finally:
             os.close(directory)

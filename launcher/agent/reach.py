@@ -52,7 +52,7 @@ class Listeners:
             try:
                 listener = _listener(port)
             except OSError as error:
-                failed[str(port)] = error.strerror or str(error)
+                failed[str(port)] = os.strerror(error.errno or 0)
                 if error.errno in (errno.EACCES, errno.EPERM):
                     forbidden.append(port)
                 continue
@@ -100,29 +100,17 @@ class Listeners:
 
 def _listener(port: int) -> socket.socket:
     """A socket that listens on all addresses, as TensorFlow's server does."""
-    try:
-        listener = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        address: Any = ("::", port)
-    except OSError:
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        address = ("0.0.0.0", port)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = None
+    if socket.has_dualstack_ipv6():
         try:
-            listener.bind(address)
+            listener = socket.create_server(
+                ("::", port), family=socket.AF_INET6, backlog=128, dualstack_ipv6=True
+            )
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:  # IPv6 is built in and switched off
                 raise
-            listener.close()
-            listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("0.0.0.0", port))
-        listener.listen(128)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
+    listener = listener or socket.create_server(("", port), backlog=128)
+    listener.setblocking(False)
     return listener
 
 

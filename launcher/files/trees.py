@@ -29,7 +29,10 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
         TfmuxError: two of its data directories would have the same path there.
     """
     places = data_places(host.data, plan.workdir)
-    trees = [Tree(WORK, path, prefix=_below(place), filtered=False) for place, path in places]
+    trees = [
+        Tree(WORK, path, prefix="" if place == "." else f"{place}/", filtered=False)
+        for place, path in places
+    ]
     inside = frozenset(place for place, _ in places)
     if plan.workdir is not None and "." not in inside:
         trees.insert(0, Tree(WORK, plan.workdir, plan.exclude, skip=inside))
@@ -67,7 +70,3 @@ def data_places(data: Sequence[Path], workdir: Path | None) -> list[tuple[str, P
             )
         places[place] = path
     return list(places.items())
-
-
-def _below(place: str) -> str:
-    return "" if place == "." else place + "/"

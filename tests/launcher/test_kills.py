@@ -1,0 +1,53 @@
+"""Pace of a kill's looks at the process table, without processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import pytest
+
+from launcher.agent import kills
+from launcher.agent.kills import Kill
+from launcher.agent.proc import Process, read_process
+
+
+class Nothing:
+    """The attempts and the tracker of a run whose reapers have not ended yet."""
+
+    unread: tuple[int, ...] = ()
+    below: tuple[int, ...] = ()
+    has_orphans = False
+
+    def cancel_starts(self, tasks: Any) -> None:
+        return
+
+    def kill(self, tasks: Any) -> None:
+        return
+
+    def gone(self, tasks: Any) -> bool:
+        return False
+
+    def scan(self, processes: Any) -> dict[int, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("grace", [0.0, 60.0])
+def test_a_slow_look_is_followed_by_a_pause(monkeypatch: pytest.MonkeyPatch, grace: float) -> None:
+    """On a busy machine a look takes longer than the pause between two; without one as long as
+    itself the loop would look without end and read no reports."""
+
+    def look() -> dict[int, Process]:
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            read_process(os.getpid())
+        return {}
+
+    monkeypatch.setattr(kills, "table", look)
+    nothing: Any = Nothing()
+    kill = Kill([1], None, grace, nothing, nothing)
+    began = time.monotonic()
+    assert kill.step() is None
+    assert kill.next_look >= began + 0.2
+    assert not kill.is_due(began + 0.2)
