@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 import stat
 import time
@@ -23,13 +24,15 @@ from ..agent.stage import StageError, check
 from ..agent.tree import Entry
 from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
-from .hashes import Hashes
+from ..paths import cache_home
 
 _ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
 _CHUNK = 1 << 18
 _ENTRIES_A_FRAME = 5000
 _BUILD_SECONDS = 600.0
 _TELL_SECONDS = 0.1
+_GRAIN_NS = 2_000_000_000
+_FileStat = list[int]
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,55 @@ async def stage(
             progress(state)
     progress(state)
     await link.ask(StageBuild(), _BUILD_SECONDS)
+
+
+class Hashes:
+    """Cache of the hashes of a directory's files, one file in the user's cache directory.
+
+    A file counts as unchanged while its inode, size and times are the same; the hash of one that
+    was younger than two seconds when it was read is not kept, because it may change within the
+    resolution of the clock.
+    """
+
+    def __init__(self, root: Path) -> None:
+        name = hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]
+        self._file = cache_home() / "hashes" / f"{name}.json"
+        self._began = time.time_ns()
+        self._old: dict[str, tuple[_FileStat, str]] = {}
+        self._new: dict[str, tuple[_FileStat, str]] = {}
+        try:
+            self._old = json.loads(self._file.read_text())
+        except (OSError, ValueError):
+            self._old = {}
+
+    def known(self, relative: str, info: os.stat_result) -> str | None:
+        """Returns the hash of a file that has not changed since it was stored."""
+        row = self._old.get(relative)
+        if row is None or row[0] != _stat_of(info):
+            return None
+        self._new[relative] = row
+        return row[1]
+
+    def learn(self, relative: str, info: os.stat_result, digest: str) -> None:
+        """Stores the hash of a file that has just been read."""
+        if max(info.st_mtime_ns, info.st_ctime_ns) < self._began - _GRAIN_NS:
+            self._new[relative] = (_stat_of(info), digest)
+
+    def save(self) -> None:
+        """Writes the cache. If that fails, the next launch reads the files again."""
+        if self._new == self._old:
+            return
+        new = self._file.with_suffix(f".{os.getpid()}")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            new.write_text(json.dumps(self._new))
+            new.rename(self._file)
+        except OSError:
+            new.unlink(missing_ok=True)
+
+
+def _stat_of(info: os.stat_result) -> _FileStat:
+    return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
 def _files(tree: Tree) -> Iterator[tuple[str, str]]:
