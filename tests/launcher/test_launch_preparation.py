@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.answers import StageAnswer
+from launcher.agent.messages import StageAnswer
 from launcher.cluster.file import loads
 from launcher.files import staging
 from launcher.plan.plan import make_plan
