@@ -337,7 +337,7 @@ class SshConnector:
         async with lock:  # one connection for all hosts behind it
             connection = self._jumps.get(jump)
             if connection is None or connection.is_closed():
-                connection = await self._login(name, _Jump.parse(jump, target))
+                connection = await self._login(name, _Jump.before(target, jump))
                 self._jumps[jump] = connection
         return connection
 
@@ -352,11 +352,11 @@ class _Jump(SshTarget):
     `ssh -J first,second`."""
 
     @classmethod
-    def parse(cls, text: str, target: SshTarget) -> _Jump:
-        before, _, last = text.rpartition(",")
+    def before(cls, target: SshTarget, jumps: str) -> _Jump:
+        """The last one of `jumps`, with the target's key and known hosts."""
+        way, _, last = jumps.rpartition(",")
         at = SshDestination.parse(last.strip())
-        way = before or None
-        return cls(at.user, at.host, at.port, target.identity, way, target.known_hosts)
+        return cls(at.user, at.host, at.port, target.identity, way or None, target.known_hosts)
 
 
 def _jump_of(target: SshTarget, config: SshConfig) -> str:
