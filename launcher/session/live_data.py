@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from ..agent.answers import StatsAnswer
+from ..agent.messages import StatsAnswer
 from ..agent.requests import Stats
 from ..errors import AgentError, HostError
 from ..files.staging import Progress
