@@ -38,7 +38,8 @@ _PATIENCE = 180.0
 def save(app: TfmuxApp, name: str) -> None:
     """Writes the screen as `docs/NAME.svg`; fonts come from the reader's machine."""
     svg = _FONTS.sub("", app.export_screenshot(title="tfmux"))
-    svg = svg.replace(os.environ["HOME"], "~")
+    # The length that is written beside a text would stretch the shorter one.
+    svg = re.sub(rf'textLength="[^"]*"([^>]*>[^<]*){re.escape(os.environ["HOME"])}', r"\1~", svg)
     (FOLDER / f"{name}.svg").write_text(svg)
     sys.stdout.write(f"docs/{name}.svg\n")
 
@@ -139,7 +140,7 @@ def main() -> None:
         os.environ["HOME"] = folder
         for variable in ("DATA", "CONFIG", "STATE", "CACHE"):
             os.environ[f"XDG_{variable}_HOME"] = f"{folder}/{variable.lower()}"
-        text = find("async").read_text().replace("2000", "20000")
+        text = find("async").read_text().replace("2000", "200000")
         file = Path(folder, "mnist-async.toml")
         file.write_text(text)
         session = RunClient.launch(load(file), text)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tui.screens.dialogs import Leave, ReceiptScreen
     from tui.screens.hosts import HostsScreen
     from tui.screens.metrics import MetricsScreen
-    from tui.screens.prompts import Asker
+    from tui.screens.prompts import PromptDialogs
 
 RECEIPT_SECONDS = 1.5
 """Seconds for which a clean receipt is shown before the app leaves by itself."""
@@ -73,15 +73,15 @@ class TfmuxApp(App[int]):
         control: RunControl | None = None,
         pages: Sequence[Page] = (),
         config: Config | None = None,
-        asker: Asker | None = None,
+        prompts: PromptDialogs | None = None,
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config`
-        the person's own file counts. `asker` answers what the run's launcher asks, with dialogs
+        the person's own file counts. `prompts` answers what the run's launcher asks, with dialogs
         of this app."""
         super().__init__()
         repair()
         self.control: RunControl | None = control if not pages else None
-        self._asker = asker
+        self._prompts = prompts
         self._config = config if config is not None else load_config()
         self._first = control
         self._pages = list(pages)
@@ -99,8 +99,8 @@ class TfmuxApp(App[int]):
         """The run that was seen alive here."""
 
     def on_mount(self) -> None:
-        if self._asker is not None:
-            self._asker.serve(self)
+        if self._prompts is not None:
+            self._prompts.serve(self)
         for page in self._pages:
             self.push_screen(page)
         if self._first is not None and self._pages:
@@ -137,21 +137,26 @@ class TfmuxApp(App[int]):
         elif config.theme:
             problems.append(f"no theme is called {config.theme!r}")
         if config.keys:
-            unknown = config.keys.keys() - self._command_ids()
-            problems += [
-                f"keys.{name} is no command; the palette shows their ids" for name in unknown
-            ]
             self.set_keymap(config.keys)
+            self.run_worker(self._check_keys, thread=True, group="keys", exit_on_error=False)
         for problem in problems:
             self.notify(problem, severity="warning", timeout=10)
 
-    def _command_ids(self) -> set[str]:
+    def _check_keys(self) -> None:
+        """Warns about keys of unknown commands; in a thread, which imports all screens."""
+        from tui.screens.editor.screen import EditorScreen
+        from tui.screens.home import HomeScreen
         from tui.screens.hosts import HostsScreen
         from tui.screens.metrics import MetricsScreen
+        from tui.screens.preflight import PreflightScreen
         from tui.screens.run.screen import RunScreen
 
         screens: list[type[Screen[None]]] = [RunScreen, MetricsScreen, HostsScreen]
-        return {command.id for screen in screens for command in commands(self, screen)}
+        screens += [HomeScreen, EditorScreen, PreflightScreen]
+        known = {command.id for screen in screens for command in commands(self, screen)}
+        for name in sorted(self._config.keys.keys() - known):
+            message = f"keys.{name} is no command; the palette shows their ids"
+            self.call_from_thread(self.notify, message, severity="warning", timeout=10)
 
     async def replace_pages(self, pages: Sequence[Page]) -> Page:
         """Puts other pages in place of the only one; returns the home."""
@@ -262,11 +267,11 @@ class TfmuxApp(App[int]):
 
     def action_kill_all(self) -> None:
         """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;
-        without one, all living runs are meant, and that is asked first."""
+        without one, all active runs are meant, and that is asked first."""
         begun, self._begun_kills = self._begun_kills, 0
         if self.control is None:
             if self._pages:
-                self._pages[0].kill_living()
+                self._pages[0].kill_active_runs()
             return
         if begun:
             self._asked = True

@@ -1,17 +1,19 @@
-"""Catalog of the home screen: clusters, runs and demos, read from disk."""
+"""Catalog of the home screen: clusters, runs and demos, read from disk, and what hosts report."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from launcher.cluster import library
 from launcher.cluster.file import load
 from launcher.cluster.library import Stamp
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
-from launcher.session.discovery import ActiveRun
+from launcher.session.discovery import ActiveRun, active_runs
 from launcher.session.history import RunSummary, summary, unreadable_summary
 from launcher.store.runs import RunFolder
 from tui import demos
@@ -40,21 +42,21 @@ class ClusterEntry:
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run; `living` is what its hosts report, if they were asked."""
+    """A run; `report` is what its hosts reported, if they were asked."""
 
     summary: RunSummary
     launcher: int | None
-    living: ActiveRun | None = None
+    report: ActiveRun | None = None
     asked: bool = False
 
     @property
-    def lives(self) -> bool:
+    def active(self) -> bool:
         """It has a launcher, its hosts report tasks, or they are still being asked."""
         if self.launcher is not None:
             return True
         if self.summary.over:
             return False
-        return not self.asked or (self.living is not None and self.living.alive)
+        return not self.asked or (self.report is not None and self.report.alive)
 
     @property
     def key(self) -> str:
@@ -79,32 +81,77 @@ class DemoEntry:
 Entry = ClusterEntry | RunEntry | DemoEntry
 
 
+class Entries(NamedTuple):
+    """Everything there is."""
+
+    clusters: list[ClusterEntry]
+    active: list[RunEntry]
+    past: list[RunEntry]
+    demos: list[DemoEntry]
+
+
 @dataclass
 class Catalog:
     """Reads what there is, and again only what has changed. Blocking: for a thread."""
 
     files: Sequence[Path] = ()
+    unreadable: dict[str, str] = field(default_factory=dict)
+    """Runs of which it is not known whether they are active, and why."""
     _clusters: dict[Path, ClusterEntry] = field(default_factory=dict)
-    _runs: dict[str, tuple[Stamp | None, RunSummary]] = field(default_factory=dict)
+    _summaries: dict[str, tuple[Stamp | None, RunSummary]] = field(default_factory=dict)
     _demos: list[DemoEntry] = field(default_factory=list)
+    _reports: dict[str, ActiveRun] = field(default_factory=dict)
+    _asked: set[str] = field(default_factory=set)
+    """Runs whose hosts have been asked."""
 
-    def clusters(self) -> list[ClusterEntry]:
+    def read(self) -> Entries:
+        """Reads the files of this machine."""
+        runs = self._runs()
+        return Entries(
+            self._all_clusters(),
+            [run for run in runs if run.active],
+            [run for run in runs if not run.active],
+            self.demos(),
+        )
+
+    def ask_hosts(self) -> None:
+        """Asks the hosts of runs that no launcher supervises."""
+        asked = {folder.run_id for folder in RunFolder.all()}
+        # A loop of its own: logging in to many hosts must not slow the keys.
+        found = asyncio.run(active_runs())
+        self._reports = {run.run_id: run for run in found.runs}
+        self.unreadable = {
+            run.run_id: f"could not be read: {run.reason}" for run in found.unreadable
+        }
+        self._asked = asked
+
+    def forget_answers(self) -> None:
+        """Counts all hosts as not yet asked."""
+        self._asked = set()
+
+    def _all_clusters(self) -> list[ClusterEntry]:
         """Files of the command line, then the saved ones."""
         known = {path.resolve(): None for path in self.files}
         found = [self._cluster(path, saved=False) for path in self.files]
         rest = (path for path in library.saved() if path.resolve() not in known)
         return found + [self._cluster(path, saved=True) for path in rest]
 
-    def runs(self) -> list[RunEntry]:
+    def _runs(self) -> list[RunEntry]:
         """The newest runs with the launcher on this machine that supervises them, if any; then
         the runs that cannot be read."""
         folders, unreadable = RunFolder.scan()
         entries = []
         for folder in folders[:MOST_RUNS]:
             told = self._summary(folder)
-            entries.append(RunEntry(told, None if told.over else folder.launcher_pid()))
+            launcher = None if told.over else folder.launcher_pid()
+            entries.append(self._run(told, launcher, asked=told.run_id in self._asked))
         shown = [unreadable_summary(run) for run in unreadable[:MOST_RUNS]]
-        return entries + [RunEntry(told, None, asked=True) for told in shown]
+        return entries + [self._run(told, None, asked=True) for told in shown]
+
+    def _run(self, told: RunSummary, launcher: int | None, *, asked: bool) -> RunEntry:
+        if problem := self.unreadable.get(told.run_id):
+            told = replace(told, problem=problem)
+        return RunEntry(told, launcher, self._reports.get(told.run_id), asked)
 
     def demos(self) -> list[DemoEntry]:
         """All demos."""
@@ -130,9 +177,9 @@ class Catalog:
 
     def _summary(self, folder: RunFolder) -> RunSummary:
         stamp = Stamp.of(folder.journal) or Stamp.of(folder.public_events)
-        known = self._runs.get(folder.run_id)
+        known = self._summaries.get(folder.run_id)
         if known is not None and known[0] == stamp:
             return known[1]
         told = summary(folder)
-        self._runs[folder.run_id] = (stamp, told)
+        self._summaries[folder.run_id] = (stamp, told)
         return told

@@ -59,10 +59,12 @@ def key_of(node: DOMNode, command: str) -> str:
     return display_name(keys[0]) if keys else ""
 
 
-def key_hints(node: DOMNode, hints: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def key_hints(
+    node: DOMNode, hints: Iterable[tuple[str, str]], *, typing: bool = False
+) -> list[tuple[str, str]]:
     """Pairs of displayed keys and text, from pairs of command ids (several with blanks between)
-    and text. Commands without a key are left out."""
-    return list(_named(_bindings_at(node), tuple(hints)))
+    and text. Commands without a key are left out; with `typing`, keys that type a character."""
+    return list(_named(_bindings_at(node), tuple(hints), typing))
 
 
 class _Bindings(NamedTuple):
@@ -95,11 +97,16 @@ def _bound_keys(of: _Bindings) -> dict[str, list[str]]:
 
 
 @lru_cache(maxsize=64)
-def _named(of: _Bindings, hints: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    keys = _bound_keys(of)
+def _named(
+    of: _Bindings, hints: tuple[tuple[str, str], ...], typing: bool
+) -> tuple[tuple[str, str], ...]:
+    bound = {
+        command: [name for name in map(display_name, keys) if not typing or len(name) > 1]
+        for command, keys in _bound_keys(of).items()
+    }
     result = []
     for commands, text in hints:
-        names = [display_name(keys[command][0]) for command in commands.split() if command in keys]
+        names = [bound[command][0] for command in commands.split() if bound.get(command)]
         if names:
             result.append((" ".join(names), text))
     return tuple(result)

@@ -21,9 +21,8 @@ from tests.conftest import REPOSITORY
 from tests.tui.conftest import until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
-from tui.screens.ask import AskText
-from tui.screens.dialogs import Confirm
-from tui.screens.prompts import HostKeyDialog, QuestionDialog
+from tui.screens.dialogs import AskText, Confirm
+from tui.screens.prompts import HostKeyDialog, PromptDialog
 
 EVIL = "\x1b[31m\x9b5m\x1b]0;t\x07\u202e\u200b[bold]e[/] [@click=app.quit]v[/] [link=x]i[/oops] l"
 MARKUP = "[@click=app.quit]v[/]"
@@ -91,7 +90,7 @@ async def test_no_screen_of_a_run_obeys_foreign_text(tmp_path: Path) -> None:
     [
         lambda: Confirm(EVIL, EVIL),
         lambda: AskText(EVIL, EVIL, lambda _: EVIL, EVIL),
-        lambda: QuestionDialog(AuthPrompt(EVIL, EVIL)),
+        lambda: PromptDialog(AuthPrompt(EVIL, EVIL)),
         lambda: HostKeyDialog(AuthPrompt(EVIL, EVIL, kind=PromptKind.HOST_KEY)),
     ],
 )

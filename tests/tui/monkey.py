@@ -236,10 +236,10 @@ class Monkey:
             assert isinstance(home, HomeScreen)
             path = library.saved()[-1]
             if self.start == "editor":
-                app.push_screen(EditorScreen(path, home.sessions, home.asker))
+                app.push_screen(EditorScreen(path, home.sessions, home.prompts))
             else:
                 cluster = loads(path.read_text(), path.name, path.parent)
-                app.push_screen(PreflightScreen(cluster, path, home.sessions, home.asker))
+                app.push_screen(PreflightScreen(cluster, path, home.sessions, home.prompts))
             await pilot.pause()
         await pilot.press(*keys.get(self.start, ()))
 

@@ -317,4 +317,4 @@ async def test_every_page_at_80_by_24() -> None:
         await pilot.press("3", "down", "enter")
         await shows(pilot, "--steps=2000")
         table = screen_of(pilot).query_one("#run", EditTable)
-        assert table.query_one("#over").region.right <= 80
+        assert table.query_one("#field").region.right <= 80

@@ -25,7 +25,7 @@ from tui.app import TfmuxApp
 from tui.catalog import Catalog, ClusterEntry
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
-from tui.screens.prompts import Asker
+from tui.screens.prompts import PromptDialogs
 from tui.screens.run.screen import RunScreen
 from tui.sessions import Sessions
 
@@ -155,7 +155,7 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
         await shows(pilot, "could not be read: Too many levels of symbolic links")
         await shows(pilot, "toml:1: ")
         await pilot.press("f9")
-        await shows(pilot, "could not be looked at")
+        await shows(pilot, "no active runs found; ")
 
 
 @pytest.mark.processes
@@ -222,13 +222,13 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
         await shows(pilot, "ps:0 @localhost  lost")
 
 
-async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
-    """A launcher holds its lock: it is listed as living; F9 lists it and asks, Esc leaves it."""
+async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
+    """A launcher holds its lock: it is listed as active; F9 lists it and asks, Esc leaves it."""
     folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
     lock = acquire(folder.path)
     assert lock is not None
     async with home() as pilot:
-        await shows(pilot, "▶ lives")
+        await shows(pilot, "▶ active")
         await pilot.press("f9")
         await shows(pilot, "Kill this run, on all hosts?")
         await pilot.press("escape")
@@ -237,13 +237,13 @@ async def test_a_tended_run_lives_and_f9_asks_about_it() -> None:
     os.close(lock)
 
 
-async def test_f9_has_the_launcher_of_a_living_run_end_it(tmp_path: Path) -> None:
+async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> None:
     """Nobody takes the run away: who launched it sees it killed, and the receipt is here too."""
     file = write(tmp_path, TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
     with Up("up", str(file), "--json") as up:
         up.state("ps:0", "starting")
         async with home() as pilot:
-            await shows(pilot, "▶ lives")
+            await shows(pilot, "▶ active")
             await pilot.press("f9")
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("y")
@@ -251,7 +251,7 @@ async def test_f9_has_the_launcher_of_a_living_run_end_it(tmp_path: Path) -> Non
         assert up.wait() == 130, up.told()
 
 
-async def test_f9_without_a_living_run_says_so() -> None:
+async def test_f9_without_an_active_run_says_so() -> None:
     """Nothing to kill, nothing asked."""
     async with home() as pilot:
         await pilot.press("f9")
@@ -286,10 +286,10 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
         + '[start.ready]\nps = "started"\nworker = "started"\n'
     )
     other = Sessions()
-    other.launch(load(file), file.read_text(), Asker())
+    other.launch(load(file), file.read_text(), PromptDialogs())
     try:
         async with home() as pilot:
-            await shows(pilot, "▶ lives")
+            await shows(pilot, "▶ active")
             await pilot.press("f9")
             await shows(pilot, "on all hosts?")
             await pilot.press("f9")

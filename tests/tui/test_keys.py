@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from launcher.cluster import library
+from launcher.cluster.spec import Cluster
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt
+from launcher.preflight import Report
 from launcher.run.states import Outcome, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
@@ -19,13 +24,18 @@ from tui.app import TfmuxApp
 from tui.config import Config
 from tui.keys import bound_keys, display_name, key_hints, key_of
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
+from tui.screens.editor.screen import EditorScreen
 from tui.screens.help import HelpScreen
 from tui.screens.home import HomeScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
-from tui.screens.prompts import QuestionDialog
+from tui.screens.opening import Opening
+from tui.screens.page import Page
+from tui.screens.preflight import PreflightScreen
+from tui.screens.prompts import PromptDialog
 from tui.screens.run.screen import RunScreen
 from tui.sessions import Sessions
+from tui.widgets.footer import KeyFooter
 
 
 @pytest.mark.parametrize(
@@ -85,68 +95,137 @@ async def test_keys_in_force() -> None:
         assert key_of(screen, "save") == ""
 
 
-async def test_a_rebound_kill_key_is_named_everywhere(run: ScriptedRun) -> None:
-    """With kill-all on another key no F9 stands on any screen or dialog of a run."""
-    config = Config(keys={"kill_all": "f12", "leave": "Q", "log.copy": "Y"})
-    app = TfmuxApp(run, config=config)
+SCREENS: tuple[type[Screen[Any]], ...] = (
+    RunScreen, MetricsScreen, HostsScreen, HomeScreen, EditorScreen, PreflightScreen,
+    LeaveDialog, ReceiptScreen, HelpScreen,
+)  # fmt: skip
+IDS = {
+    binding.id: binding.key.split(",")[0]
+    for bindings in (TfmuxApp.BINDINGS, *(screen.BINDINGS for screen in SCREENS))
+    for binding in bindings
+    if isinstance(binding, Binding) and binding.id
+}
+OTHERS = dict(
+    zip(
+        IDS,
+        (f"{modifiers}f{number}" for modifiers in
+         ("", "ctrl+", "shift+", "alt+", "ctrl+shift+", "ctrl+alt+", "alt+shift+")
+         for number in range(10, 25)),
+        strict=False,
+    )
+)  # fmt: skip
+"""Every command on a key that is nobody's default."""
+FIXED = {"Enter", "Tab", "Esc", "→", "Ctrl-Z"}
+"""Keys of text fields and dialogs."""
+DEFAULTS = {display_name(key) for key in IDS.values()} - FIXED
+_NAMED = re.compile(
+    r"(?<![\w-])(?:" + "|".join(re.escape(n) for n in DEFAULTS if len(n) > 1) + r")(?![\w-])"
+    r"|(?:^|[\s:;,(])[A-Za-z] (?:adds?|makes|brings|goes|pastes|copies|saves|leaves?|kills?)\b"
+)
+
+
+def names_no_default(app: TfmuxApp) -> None:
+    """No default key stands on the screen, and the footer has only keys in force."""
+    text = "\n".join(screen_text(app))
+    assert not (found := _NAMED.search(text)), f"{found}\n{text}"
+    for footer in app.screen.query(KeyFooter):
+        row = footer.render()
+        keys = {row.plain[span.start : span.end] for span in row.spans}
+        names = {display_name(key) for key in OTHERS.values()}
+        assert all(set(key.split()) <= names | FIXED for key in keys), keys
+
+
+async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
+    """With every command on another key: panes, merged log, metrics, hosts, help, receipt."""
+    app = TfmuxApp(run, config=Config(keys=OTHERS))
     run.all_tasks(state=TaskState.RUNNING)
-
-    def seen() -> str:
-        text = "\n".join(screen_text(app))
-        assert "F9" not in text, text
-        return text
-
-    async with app.run_test(size=(180, 40), notifications=True) as pilot:
-        await shows(pilot, "F12 kill all  Q leave")
-        assert "Y copy" in seen()
+    async with app.run_test(size=(240, 60), notifications=True) as pilot:
+        await shows(pilot, f"{display_name(OTHERS['kill_all'])} kill all")
+        names_no_default(app)
         screen = app.screen
         assert isinstance(screen, RunScreen)
         screen.line_commands.show_keys()
-        await shows(pilot, "Y copies, Ctrl-S saves, Esc leaves")
-        for key, kind in (
-            ("M", MetricsScreen),
-            ("H", HostsScreen),
-            ("question_mark", HelpScreen),
-            ("Q", LeaveDialog),
+        await shows(pilot, f"{display_name(OTHERS['log.copy'])} copies")
+        names_no_default(app)
+        for command, text, back in (
+            ("layout.merged", "task on/off", "layout.merged"),
+            ("metrics", "smoothing", "metrics.back"),
+            ("hosts", "tf1:2222", "hosts.back"),
+            ("help", "Letters of the status strip", "help"),
+            ("leave", "Stay", "leave"),
         ):
-            await pilot.press(key)
-            await until(pilot, lambda kind=kind: isinstance(app.screen, kind))  # type: ignore[misc]
-            await pilot.pause()
-            assert kind is LeaveDialog or "F12" in seen()
-            await pilot.press("escape")
-            await until(pilot, lambda: isinstance(app.screen, RunScreen))
-        app.push_screen(QuestionDialog(AuthPrompt("tf1", "Password", True)))
-        await shows(pilot, "F12 kills all")
-        seen()
-        await pilot.press("escape", "f12")
+            await pilot.press(OTHERS[command])
+            await shows(pilot, text)
+            names_no_default(app)
+            await pilot.press(OTHERS[back])
+            await until(pilot, lambda: app.screen is screen)
+        app.push_screen(PromptDialog(AuthPrompt("tf1", "Password", True)))
+        await shows(pilot, f"{display_name(OTHERS['kill_all'])} kills all")
+        names_no_default(app)
+        await pilot.press("escape", OTHERS["kill_all"])
         assert run.asked == ["kill_all"]
-        await shows(pilot, "F12 again: KILL now")
-        seen()
+        await shows(pilot, "again: KILL now")
+        names_no_default(app)
         run.end(Outcome.KILLED, 130)
-        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
-        await shows(pilot, "Esc back to the logs   Q leave")
+        await shows(pilot, "back to the logs")
+        names_no_default(app)
         await pilot.press("escape")
-        await shows(pilot, "F12 receipt")
-        await shows(pilot, "Q leaves")
-        await pilot.press("f12")
-        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
-        seen()
-        await pilot.press("Q")
+        await shows(pilot, "receipt")
+        names_no_default(app)
+        await pilot.press(OTHERS["leave"])
     assert app.return_value == 130
 
 
-async def test_pages_without_a_run_name_the_bound_key(tmp_path: Path) -> None:
-    """Home and the editor."""
-    path = tmp_path / "mine.toml"
-    path.write_text(render(ONE_MACHINE, "mine", {}, tmp_path))
+async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first frame, home, its dialogs, all pages of the editor, and the preflight."""
+
+    async def fake(cluster: Cluster, *_: object) -> Report:
+        return Report(cluster.name, (), (), (), (), 0.1)
+
+    monkeypatch.setattr("tui.screens.preflight.preflight", fake)
+    path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
     sessions = Sessions()
     home = HomeScreen(sessions)
-    app = TfmuxApp(pages=[home, home.editor(path)], config=Config(keys={"kill_all": "f12"}))
-    async with app.run_test(size=(160, 40)) as pilot:
-        await shows(pilot, "1 Hosts")
-        for keys in ((), ("2",), ("4",), ("escape",), ("escape",)):
-            await pilot.press(*keys)
-            await pilot.pause()
-            assert not any("F9" in row for row in screen_text(app))
-        await shows(pilot, "F12 kill all")
+    app = TfmuxApp(pages=[home], config=Config(keys=OTHERS))
+
+    async def stay(pages: Sequence[Page]) -> Page:
+        return pages[0]
+
+    async def press(command: str, text: str) -> None:
+        await pilot.press(OTHERS.get(command, command))
+        await shows(pilot, text)
+        names_no_default(app)
+
+    async with app.run_test(size=(240, 60), notifications=True) as pilot:
+        await shows(pilot, "1 ps + 2 workers on this machine")
+        names_no_default(app)
+        await press("kill_all", "no active runs")
+        await press("home.test", "ready to launch")
+        await press("check.other", "connections between hosts")
+        await press("check.back", "Demos")
+        await press("home.copy", "the name of the new file")
+        await press("escape", "Demos")
+        await press("home.edit", f"{display_name(OTHERS['edit.hosts'])} Hosts")
+        await shows(pilot, "no hosts, all tasks run on this machine")
+        names_no_default(app)
+        await press("edit.jobs", "jobs/tasks")
+        await press("enter", "accept")
+        await press("escape", "jobs/tasks")
+        await press("edit.run", "finish timeout")
+        await press("edit.file", "tables")
+        await press("escape", "Hosts")
+        await press("edit.plan", "starts")
+        await press("edit.back", "Demos")
+        path.write_text("name = 7\n")
+        await press("home.again", "the file has no jobs")
+        await press("home.edit", "next problem")
+        await press("edit.test", "fix the problems first")
+        await press("edit.back", "Demos")
+        await press("home.remove", "brings it back")
+        await press("home.again", "makes one from a template")
+        await press("home.new", "Enter chooses")
+        app.push_screen(Opening(lambda: lambda: [home], stay))
+        await shows(pilot, "kill all active runs")
+        names_no_default(app)
+        assert "is no command" not in "\n".join(screen_text(app))
     sessions.close()

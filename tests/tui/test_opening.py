@@ -34,7 +34,7 @@ class Below(Page):
     def action_down(self) -> None:
         self.asked.append("down")
 
-    def kill_living(self) -> None:
+    def kill_active_runs(self) -> None:
         self.asked.append("kill")
 
 

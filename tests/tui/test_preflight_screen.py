@@ -177,7 +177,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
             matrix_table.go_to(rows[task], 1)
             await shows(pilot, words)
             other = "refused" if task == "worker:1" else f"reaches {task} "
-            told = str(pilot.app.screen.query_one("#told", Static).render())
+            told = str(pilot.app.screen.query_one("#findings", Static).render())
             assert other not in told, told
 
 

@@ -17,7 +17,7 @@ from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.screens.home import HomeScreen
-from tui.screens.prompts import HostKeyDialog, QuestionDialog
+from tui.screens.prompts import HostKeyDialog, PromptDialog
 from tui.sessions import Sessions
 
 PASSWORD = AuthPrompt("tf1", "Password", True, PromptKind.PASSWORD)
@@ -39,7 +39,7 @@ class Launcher:
 
     def ask(self, home: HomeScreen, question: AuthPrompt) -> concurrent.futures.Future[str | None]:
         """Asks as a session does."""
-        return asyncio.run_coroutine_threadsafe(home.asker(question), self._loop)
+        return asyncio.run_coroutine_threadsafe(home.prompts(question), self._loop)
 
     def close(self) -> None:
         """Ends the loop."""
@@ -70,7 +70,7 @@ async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> No
     """What is typed is the answer; the screen shows dots."""
     async with home() as (pilot, screen):
         asked = launcher.ask(screen, PASSWORD)
-        await until(pilot, lambda: isinstance(pilot.app.screen, QuestionDialog))
+        await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
         await pilot.press(*"s3cret")
         assert isinstance(pilot.app, TfmuxApp)
         assert not any("s3cret" in row for row in screen_text(pilot.app))
@@ -113,10 +113,10 @@ async def test_questions_come_one_after_the_other(launcher: Launcher) -> None:
         questions = [AuthPrompt(f"tf{n}", "Password", True) for n in range(4)]
         asked = {q.host: launcher.ask(screen, q) for q in questions}
         for _ in questions:
-            await until(pilot, lambda: isinstance(pilot.app.screen, QuestionDialog))
+            await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
             dialog = pilot.app.screen
-            assert isinstance(dialog, QuestionDialog)
-            await pilot.press(*dialog.question.host, "enter")
+            assert isinstance(dialog, PromptDialog)
+            await pilot.press(*dialog.prompt.host, "enter")
             await until(pilot, lambda d=dialog: pilot.app.screen is not d)  # type: ignore[misc]
         await until(pilot, lambda: all(one.done() for one in asked.values()))
         assert {host: one.result() for host, one in asked.items()} == {h: h for h in asked}
@@ -126,7 +126,7 @@ async def test_a_dialog_goes_when_nobody_waits_any_more(launcher: Launcher) -> N
     """The launcher gave up (killed, or the server closed): the question leaves the screen."""
     async with home() as (pilot, screen):
         asked = launcher.ask(screen, PASSWORD)
-        await until(pilot, lambda: isinstance(pilot.app.screen, QuestionDialog))
+        await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
         asked.cancel()
         await until(pilot, lambda: pilot.app.screen is screen)
 
@@ -137,9 +137,9 @@ async def test_f9_works_in_a_question(launcher: Launcher, run: ScriptedRun) -> N
         assert isinstance(pilot.app, TfmuxApp)
         pilot.app.open_run(run)
         asked = launcher.ask(screen, PASSWORD)
-        await until(pilot, lambda: isinstance(pilot.app.screen, QuestionDialog))
+        await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
         await pilot.press(*"half", "f9")
         await until(pilot, lambda: run.asked == ["kill_all"])
         assert pilot.app.screen.query_one(Input).value == "half"
         asked.cancel()
-        await until(pilot, lambda: not isinstance(pilot.app.screen, QuestionDialog))
+        await until(pilot, lambda: not isinstance(pilot.app.screen, PromptDialog))

@@ -21,6 +21,7 @@ from tui.pane_layout import PaneLayout
 from tui.screens.run.chrome import Chrome
 from tui.screens.run.error_commands import ErrorCommands
 from tui.screens.run.frame_clock import FrameClock
+from tui.screens.run.interaction import Interaction
 from tui.screens.run.line_commands import LineCommands
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.pane_commands import PaneCommands
@@ -30,8 +31,8 @@ from tui.screens.run.task_monitor import TaskMonitor
 from tui.widgets.prompt import Prompt
 
 
-class Answers:
-    """An `Interaction` that answers from a list and keeps what was said."""
+class Answers(Interaction):
+    """An interaction that answers from a list and keeps what was said."""
 
     def __init__(self, *answers: str | bool | None) -> None:
         self.answers = list(answers)
@@ -330,7 +331,7 @@ async def test_the_chrome_follows_layout_and_outcome(run: ScriptedRun) -> None:
         assert title == "all logs, 4 of 4 tasks, by time of receipt"
         assert not app.chrome.hide_outcome()
         run.end()
-        app.chrome.show_outcome(run.snapshot())
+        app.chrome.outcome.show(run.snapshot())
         await pilot.pause()
         assert app.chrome.outcome.region.height > 0
         assert app.chrome.hide_outcome() and not app.chrome.hide_outcome()

@@ -17,7 +17,7 @@ from tui.outcome import report
 from tui.stderr import message
 
 if TYPE_CHECKING:
-    from tui.screens.prompts import Asker
+    from tui.screens.prompts import PromptDialogs
 
 
 def up(arguments: argparse.Namespace) -> int:
@@ -38,9 +38,9 @@ def up(arguments: argparse.Namespace) -> int:
     if headless:
         client = RunClient.launch(cluster, text, resume=resume, process=process, events=True)
         return run_headless(client, as_json=as_json)
-    asker = _asker()
-    client = RunClient.launch(cluster, text, resume=resume, process=process, ask=asker)
-    return show(client, asker)
+    prompts = _prompts()
+    client = RunClient.launch(cluster, text, resume=resume, process=process, ask=prompts)
+    return show(client, prompts)
 
 
 def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
@@ -48,17 +48,17 @@ def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
     if arguments.headless or arguments.json or not sys.stdout.isatty():
         client = RunClient.attach(folder, events=True)
         return run_headless(client, as_json=arguments.json)
-    asker = _asker()
-    return show(RunClient.attach(folder, ask=asker), asker)
+    prompts = _prompts()
+    return show(RunClient.attach(folder, ask=prompts), prompts)
 
 
-def _asker() -> Asker:
-    from tui.screens.prompts import Asker
+def _prompts() -> PromptDialogs:
+    from tui.screens.prompts import PromptDialogs
 
-    return Asker()
+    return PromptDialogs()
 
 
-def show(client: RunClient, asker: Asker) -> int:
+def show(client: RunClient, prompts: PromptDialogs) -> int:
     """Opens the run screen; returns the exit code. A screen that fails is opened once more; the
     run goes on in any case."""
     from tui import crash
@@ -71,7 +71,7 @@ def show(client: RunClient, asker: Asker) -> int:
     error: BaseException | None = None
     try:
         error = crash.run_app_twice(
-            lambda: TfmuxApp(client, asker=asker),
+            lambda: TfmuxApp(client, prompts=prompts),
             lambda: client.folder.path,
             terminate=lambda: client.kill_all(by_person=False),
             hang_up=client.hang_up,

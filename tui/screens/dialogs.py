@@ -1,104 +1,188 @@
-"""Dialogs over a run. Kill-all works in all of them: its key is a priority binding of the app."""
+"""Dialogs: a line of text, a choice, a yes or no, leaving a run, its receipt.
+
+Kill-all works in all of them: its key is a priority binding of the app.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
-from textual.screen import ModalScreen
-from textual.widgets import Label, OptionList, Static
+from textual.screen import ModalScreen, Screen
+from textual.suggester import Suggester
+from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from launcher.run.snapshot import Snapshot
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
 from tui.widgets.colours import status_colours
+from tui.widgets.line_input import LineInput, ProblemLine
 
-
-class Confirm(ModalScreen[bool]):
-    """One question; y or Enter is yes, anything else no."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "Yes", show=False),
-        Binding("n,escape,q", "answer(False)", "No", show=False),
-    ]
-
-    def __init__(self, question: str, why: str) -> None:
-        super().__init__()
-        self._question = question
-        self._why = why
-
-    def compose(self) -> ComposeResult:
-        """The question, why it is asked, and the keys."""
-        with Vertical(classes="dialog"):
-            yield Label(self._question, classes="dialog-title", markup=False)
-            yield Label(self._why, markup=False)
-            yield Label("y yes   n no", classes="dialog-note", markup=False)
-
-    def action_answer(self, yes: bool) -> None:
-        """Answers."""
-        self.dismiss(yes)
-
-
-class Leave(StrEnum):
-    """Answers of the leave dialog."""
-
-    KILL = "kill"
-    DETACH = "detach"
-    STAY = "stay"
-
-
-class LeaveDialog(ModalScreen[Leave]):
-    """Asks what to do with the run before leaving it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("k", "choose('kill')", "Kill all", show=False),
-        Binding("d", "choose('detach')", "Detach", show=False),
-        Binding("s,escape,q", "choose('stay')", "Stay", show=False),
-    ]
-
-    def __init__(self, alive: int) -> None:
-        super().__init__()
-        self._alive = alive
-
-    def compose(self) -> ComposeResult:
-        """A question and three answers."""
-        tasks = "1 task is" if self._alive == 1 else f"{self._alive} tasks are"
-        with Vertical(classes="dialog"):
-            yield Label(f"The run is active: {tasks} up", classes="dialog-title", markup=False)
-            yield OptionList(
-                Option("k  Kill all, show the receipt, leave", id=Leave.KILL),
-                Option("d  Detach: the run goes on without a screen", id=Leave.DETACH),
-                Option("Esc  Stay", id=Leave.STAY),
-                markup=False,
-            )
-            yield Label("Ctrl-C again: kill all and leave", classes="dialog-note", markup=False)
-
-    def action_choose(self, choice: str) -> None:
-        """Answers."""
-        self.dismiss(Leave(choice))
-
-    @on(OptionList.OptionSelected)
-    def _selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(Leave(event.option_id or Leave.STAY))
-
-
+Answer = TypeVar("Answer")
+Choice = TypeVar("Choice", bound=str)
 TAIL = 20
 """Last lines of the first failure under a receipt."""
 
 
-class ReceiptScreen(ModalScreen[None]):
+async def ask(screen: Screen[None], dialog: Screen[Answer | None]) -> Answer | None:
+    """Shows a dialog over a screen and returns its answer; for Textual workers.
+
+    None if it was cancelled, or if another dialog is open already: keys may come faster than the
+    first one appears.
+    """
+    if screen.app.screen is not screen:
+        return None
+    # Not `push_screen_wait`, which lets other tasks run before the dialog is on the stack; a
+    # cancelled worker must not cancel what the dialog answers to.
+    return await asyncio.shield(screen.app.push_screen(dialog, wait_for_dismiss=True))
+
+
+class Dialog(ModalScreen[Answer | None]):
+    """Box with a title, a body, and a note about its keys; Escape answers None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "Back", show=False),
+    ]
+
+    def __init__(self, title: str, note: str = "Esc cancels") -> None:
+        super().__init__()
+        self._title = title
+        self._note = note
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Label(self._title, classes="dialog-title", markup=False)
+            yield from self.body()
+            yield Label(self.note(), classes="dialog-note", markup=False)
+
+    def body(self) -> ComposeResult:
+        """Widgets between title and note."""
+        raise NotImplementedError
+
+    def note(self) -> str:
+        """Text of the last line."""
+        return self._note
+
+
+class AskText(Dialog[str]):
+    """Asks for a line of text, and checks it while it is typed."""
+
+    def __init__(
+        self,
+        title: str,
+        value: str = "",
+        problem: Callable[[str], str] = lambda text: "",
+        about: str = "",
+        suggester: Suggester | None = None,
+    ) -> None:
+        """`problem` returns what is wrong with a text, or an empty string."""
+        super().__init__(title, "Enter accepts, Esc cancels")
+        self._value = value
+        self._problem = problem
+        self._about = about
+        self._suggester = suggester
+
+    def body(self) -> ComposeResult:
+        yield LineInput(self._value, suggester=self._suggester)
+        yield ProblemLine(self._about)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        self.query_one(ProblemLine).show(self._problem(event.value), self._about)
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        if self._problem(event.value):
+            self.app.bell()
+        else:
+            self.dismiss(event.value)
+
+
+class Choose(Dialog[Choice]):
+    """Asks for one of a few choices; each is a key of its own."""
+
+    def __init__(
+        self, title: str, choices: Mapping[Choice, str], text: str = "", note: str = "Esc cancels"
+    ) -> None:
+        """`choices` maps each key, which is the answer, to what it does."""
+        super().__init__(title, note)
+        self._choices = choices
+        self._text = text
+
+    def body(self) -> ComposeResult:
+        if self._text:
+            yield Label(self._text, classes="dialog-text", markup=False)
+        options = (Option(f"{key}  {does}") for key, does in self._choices.items())
+        yield OptionList(*options, markup=False)
+
+    def on_key(self, event: events.Key) -> None:
+        for key in self._choices:
+            if key == event.character:
+                event.stop()
+                self.dismiss(key)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(list(self._choices)[event.option_index])
+
+
+class Confirm(Dialog[bool]):
+    """One question; y or Enter is yes, anything else no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "dismiss(True)", "Yes", show=False),
+        Binding("n,escape,q", "dismiss(False)", "No", show=False),
+    ]
+
+    def __init__(self, question: str, why: str) -> None:
+        super().__init__(question, "y yes   n no")
+        self._why = why
+
+    def body(self) -> ComposeResult:
+        yield Label(self._why, markup=False)
+
+
+class Leave(StrEnum):
+    """Answers of the leave dialog; their values are its keys."""
+
+    KILL = "k"
+    DETACH = "d"
+    STAY = "s"
+
+
+class LeaveDialog(Choose[Leave]):
+    """Asks what to do with the run before leaving it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # An app's keys stop at a modal screen.
+        Binding("q", "dismiss(None)", "Stay", id="leave", show=False),
+    ]
+
+    def __init__(self, alive: int) -> None:
+        choices = {
+            Leave.KILL: "Kill all, show the receipt, leave",
+            Leave.DETACH: "Detach: the run goes on without a screen",
+            Leave.STAY: "Stay",
+        }
+        tasks = "1 task is" if alive == 1 else f"{alive} tasks are"
+        title = f"The run is active: {tasks} up"
+        super().__init__(title, choices, note="Ctrl-C again: kill all and leave")
+
+
+class ReceiptScreen(Dialog[None]):
     """Shows how the run ended and, per host, what is left of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,space", "dismiss", "Back", show=False),
-        # An app's keys stop at a modal screen.
+        Binding("enter,space", "dismiss", "Back", show=False),
         Binding("q", "app.leave", "Leave", id="leave", show=False),
     ]
 
@@ -110,19 +194,18 @@ class ReceiptScreen(ModalScreen[None]):
             super().__init__()
 
     def __init__(self, snapshot: Snapshot, *, leaving: bool) -> None:
-        super().__init__()
+        super().__init__("Receipt")
         self._snapshot = snapshot
         self._leaving = leaving
 
-    def compose(self) -> ComposeResult:
-        """The text, which scrolls when it is long, and what to press."""
-        with Vertical(classes="dialog wide"):
-            yield Label("Receipt", classes="dialog-title", markup=False)
-            with VerticalScroll():
-                yield Static(self._text(), markup=False)
-            leave = key_of(self, "leave")
-            hint = "any key leaves" if self._leaving else f"Esc back to the logs   {leave} leave"
-            yield Label(hint, classes="dialog-note", markup=False)
+    def body(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._text(), markup=False)
+
+    def note(self) -> str:
+        if self._leaving:
+            return "any key leaves"
+        return f"Esc back to the logs   {key_of(self, 'leave')} leave"
 
     def _text(self) -> Text:
         colours = status_colours(self.app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,45 +10,39 @@ from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.containers import VerticalScroll
 from textual.widgets import Label, Static
 
 from tui.config import config_path
 from tui.format import LETTERS, STATE_COLORS
 from tui.palette import Command
+from tui.screens.dialogs import Dialog
 from tui.widgets.colours import status_colours, theme_colour
 
 _LETTERS_A_ROW = 6
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     """Lists the commands of the screen it was opened from."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1", "dismiss", "Back", show=False),
+        Binding("q", "dismiss(None)", "Back", id="leave", show=False),
+        Binding("question_mark,f1", "dismiss(None)", "Back", id="help", show=False),
     ]
 
     def __init__(self, commands: list[Command]) -> None:
-        super().__init__()
+        super().__init__("Keys", "Esc back")
         self._commands = commands
 
-    def compose(self) -> ComposeResult:
-        """Two columns of keys where there is room."""
-        with Vertical(classes="dialog wide"):
-            yield Label("Keys", classes="dialog-title", markup=False)
-            with VerticalScroll():
-                yield Static(self._keys(), id="keys", markup=False)
-                yield Static(self._letters(), markup=False)
-            path = config_path()
-            if path.is_relative_to(Path.home()):
-                path = Path("~") / path.relative_to(Path.home())
-            hint = f"Other keys: [keys] in {path}; the palette shows the ids."
-            yield Label(hint, classes="dialog-note", markup=False)
-            yield Label("Esc back", classes="dialog-note", markup=False)
-
-    def on_mount(self) -> None:
-        self.set_focus(self.query_one(VerticalScroll))
+    def body(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._keys(), id="keys", markup=False)
+            yield Static(self._letters(), markup=False)
+        path = config_path()
+        if path.is_relative_to(Path.home()):
+            path = Path("~") / path.relative_to(Path.home())
+        hint = f"Other keys: [keys] in {path}; the palette shows the ids."
+        yield Label(hint, classes="dialog-note", markup=False)
 
     def _keys(self) -> Table:
         rows: dict[str, str] = {}
@@ -63,12 +58,9 @@ class HelpScreen(ModalScreen[None]):
         cells = [(Text(keys, accent), Text(name)) for name, keys in rows.items()]
         across = 2 if self.app.size.width >= 100 else 1
         down = -(-len(cells) // across)
-        for i in range(down):
-            row: list[Text] = []
-            for column in range(across):
-                at = column * down + i
-                row += cells[at] if at < len(cells) else (Text(), Text())
-            table.add_row(*row)
+        columns = (cells[i : i + down] for i in range(0, len(cells), down))
+        for row in zip_longest(*columns, fillvalue=(Text(), Text())):
+            table.add_row(*chain(*row))
         return table
 
     def _letters(self) -> Text:

@@ -1,16 +1,18 @@
-"""The rows of the home screen, and what is told beside them, as text of a given width."""
+"""Rows of the home screen, and the details of one of them, as text of a given width."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
+from textual.widgets.option_list import Option
 
 from launcher.cluster.spec import Cluster
-from launcher.quantities import age, thousands
+from launcher.quantities import age, counted, thousands
 from launcher.run.states import Outcome
-from tui.catalog import ClusterEntry, DemoEntry, Entry, RunEntry
+from tui.catalog import ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.format import StatusColor, clock, figure
 from tui.widgets.fit import Part, fit
 
@@ -24,6 +26,26 @@ _MARKS = {
     Outcome.KILLED: ("■", StatusColor.OFF),
     Outcome.TERMINATED: ("■", StatusColor.OFF),
 }
+
+
+def options(rows: Rows, entries: Entries, no_clusters: str) -> list[Option]:
+    """The list: titles and rows, the latter with the keys of their entries."""
+    sections: list[tuple[str, Sequence[Entry]]] = [
+        ("Clusters", entries.clusters),
+        ("Active runs", entries.active),
+        ("Past runs", entries.past),
+        ("Demos", entries.demos),
+    ]
+    result: list[Option] = []
+    for title, section in sections:
+        if not section and title != "Clusters":
+            continue
+        result += [Option("", disabled=True)] if result else []
+        result.append(Option(rows.title(title, len(section)), disabled=True))
+        if not section:
+            result.append(Option(Text(f"  {no_clusters}", "dim"), disabled=True))
+        result += [Option(rows.row(entry), id=entry.key) for entry in section]
+    return result
 
 
 @dataclass(frozen=True)
@@ -43,16 +65,13 @@ class Rows:
         return text
 
     def row(self, entry: Entry) -> Text:
-        """One row."""
         match entry:
             case ClusterEntry():
                 return self._cluster(entry)
             case DemoEntry():
                 return self._cut((f"  {entry.name:<16}  ", ""), (entry.about, "dim"))
-            case RunEntry() if entry.lives:
-                return self._living(entry)
             case RunEntry():
-                return self._past(entry)
+                return self._active(entry) if entry.active else self._past(entry)
 
     def _cluster(self, entry: ClusterEntry) -> Text:
         name = f"{_short(entry.path.stem, 24):<24}"
@@ -68,39 +87,44 @@ class Rows:
             parts.append(Part(3, f"changed {ago} ago", "dim"))
         return self._line(*parts)
 
-    def _living(self, entry: RunEntry) -> Text:
-        told, living = entry.summary, entry.living
-        style = f"bold {self.colours[StatusColor.GOOD]}"
-        word = "▶ lives"
-        if entry.launcher is None and living is None:
-            word, style = "? asking its hosts", self.colours[StatusColor.BUSY]
+    def _active(self, entry: RunEntry) -> Text:
+        run, report = entry.summary, entry.report
+        word, color = "▶ active", StatusColor.GOOD
+        if report is not None and any(host.unreachable for host in report.hosts):
+            word, color = "? unreachable hosts", StatusColor.BAD
         elif entry.launcher is None:
-            word, style = "▶ unsupervised", f"bold {self.colours[StatusColor.BUSY]}"
-        if living is not None and any(host.unreachable for host in living.hosts):
-            word, style = "? unreachable hosts", f"bold {self.colours[StatusColor.BAD]}"
-        parts = [Part(0, f"{word:<16}", style), Part(0, self._id(told.run_id))]
-        parts += self._figures(entry)
-        parts.append(Part(3, f"since {age(self.now - told.started)}", "dim"))
+            word = "? asking its hosts" if report is None else "▶ unsupervised"
+            color = StatusColor.BUSY
+        parts = [
+            Part(0, f"{word:<16}", f"bold {self.colours[color]}"),
+            Part(0, self._id(run.run_id)),
+            *_figures(entry),
+            Part(3, f"since {age(self.now - run.started)}", "dim"),
+        ]
         return self._line(*parts)
 
     def _past(self, entry: RunEntry) -> Text:
-        told = entry.summary
-        mark, color = (
-            _MARKS.get(told.outcome, ("?", StatusColor.OFF))
-            if told.outcome
-            else ("?", StatusColor.OFF)
-        )
-        word = str(told.outcome) if told.outcome else "unknown"
-        if not told.clean:
+        run = entry.summary
+        mark, color = "?", StatusColor.OFF
+        if not run.clean:
             mark, word, color = "⚠", "unconfirmed", StatusColor.BAD
-        parts = [Part(0, f"{mark} {word:<11}", self.colours[color]), Part(0, self._id(told.run_id))]
-        parts.append(Part(2, f"{clock((told.ended or told.last) - told.started):>7}"))
-        parts += self._figures(entry)
-        parts.append(Part(3, f"{age(self.now - told.started)} ago", "dim"))
-        if told.problem:
-            parts.append(Part(0, f"⚠ {told.problem}", self.colours[StatusColor.BAD]))
-        if told.first_failure:
-            parts.append(Part(4, told.first_failure, self.colours[StatusColor.BAD]))
+        elif run.outcome is None:
+            word = "unknown"
+        else:
+            word = str(run.outcome)
+            mark, color = _MARKS.get(run.outcome, (mark, color))
+        bad = self.colours[StatusColor.BAD]
+        parts = [
+            Part(0, f"{mark} {word:<11}", self.colours[color]),
+            Part(0, self._id(run.run_id)),
+            Part(2, f"{clock((run.ended or run.last) - run.started):>7}"),
+            *_figures(entry),
+            Part(3, f"{age(self.now - run.started)} ago", "dim"),
+        ]
+        if run.problem:
+            parts.append(Part(0, f"⚠ {run.problem}", bad))
+        if run.first_failure:
+            parts.append(Part(4, run.first_failure, bad))
         return self._line(*parts)
 
     def _id(self, run_id: str) -> str:
@@ -108,15 +132,6 @@ class Rows:
         if self.width >= NARROW or len(run_id) <= 18:
             return run_id
         return f"{run_id[:12]}…{run_id[-5:]}"
-
-    def _figures(self, entry: RunEntry) -> list[Part]:
-        told = entry.summary
-        parts = []
-        if told.step is not None:
-            parts.append(Part(1, f"step {thousands(told.step):>6}"))
-        if told.loss is not None:
-            parts.append(Part(2, f"loss {figure(told.loss):<6}"))
-        return parts
 
     def _cut(self, *parts: tuple[str, str]) -> Text:
         row = Text.assemble(*parts, no_wrap=True, end="")
@@ -128,6 +143,16 @@ class Rows:
         return Text("  ", no_wrap=True, end="").append_text(row)
 
 
+def _figures(entry: RunEntry) -> list[Part]:
+    run = entry.summary
+    parts = []
+    if run.step is not None:
+        parts.append(Part(1, f"step {thousands(run.step):>6}"))
+    if run.loss is not None:
+        parts.append(Part(2, f"loss {figure(run.loss):<6}"))
+    return parts
+
+
 def shape(cluster: Cluster) -> str:
     """`1 ps + 3 workers on 4 hosts`."""
     jobs = []
@@ -136,80 +161,78 @@ def shape(cluster: Cluster) -> str:
         plural = "s" if count > 1 and name in ("worker", "evaluator", "chief") else ""
         jobs.append(f"{count} {name}{plural}")
     hosts = {place.host for job in cluster.jobs.values() for place in job.tasks}
-    where = f"{len(hosts)} hosts" if len(hosts) > 1 else next(iter(hosts), "")
+    where = counted(len(hosts), "host") if len(hosts) > 1 else next(iter(hosts), "")
     if all(cluster.is_local(host) for host in hosts):
         where = "this machine"
     return f"{' + '.join(jobs)} on {where}"
 
 
-def detail(entry: Entry, now: float, colours: Colours) -> Text:
-    """What is told about a row beside the list."""
+def detail(entry: Entry, colours: Colours) -> Text:
+    """Details of a row, shown beside the list."""
     text = Text()
-
-    def pair(key: str, value: str, style: str = "") -> None:
-        text.append(f"{key:<9} ", "dim")
-        text.append(f"{value}\n", style)
-
+    bad = colours[StatusColor.BAD]
     match entry:
         case ClusterEntry():
             text.append(f"{entry.path.stem}\n\n", "bold")
-            pair("file", str(entry.path))
+            _pair(text, "file", str(entry.path))
             if entry.cluster is None:
-                text.append(f"\n⚠ {entry.problem}\n", colours[StatusColor.BAD])
+                text.append(f"\n⚠ {entry.problem}\n", bad)
                 if entry.problems > 1:
-                    text.append(f"and {entry.problems - 1} more; Enter shows them\n", "dim")
+                    text.append(f"and {entry.problems - 1} more: see the editor\n", "dim")
             else:
-                _tell_cluster(text, entry.cluster)
+                _append_jobs(text, entry.cluster)
         case DemoEntry():
             text.append(f"demo {entry.name}\n\n", "bold")
             text.append(f"{entry.about}\n\n")
-            text.append("Runs on this machine alone; nothing is to be configured.", "dim")
+            text.append("Runs on this machine, without configuration.", "dim")
         case RunEntry():
-            told = entry.summary
-            text.append(f"{told.run_id}\n\n", "bold")
-            pair("started", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(told.started)))
-            if told.ended is not None:
-                pair("took", clock(told.ended - told.started))
-            if told.outcome is not None:
-                pair("outcome", f"{told.outcome}, exit code {told.exit_code}")
-            elif not entry.lives:
-                pair(
-                    "outcome",
-                    "no end was written down: its launcher died",
-                    colours[StatusColor.BAD],
-                )
-            if told.problem:
-                pair("record", told.problem, colours[StatusColor.BAD])
-            if told.step is not None:
-                pair("step", thousands(told.step))
-            if told.loss is not None:
-                pair("loss", figure(told.loss))
-            if told.first_failure:
-                pair("first", told.first_failure, colours[StatusColor.BAD])
-            if entry.lives:
-                pair("launcher", f"pid {entry.launcher}" if entry.launcher else "none")
-            pair("folder", str(told.folder.path))
-            _tell_hosts(text, entry, colours)
+            _append_run(text, entry, bad)
     return text
 
 
-def _tell_cluster(text: Text, cluster: Cluster) -> None:
+def _pair(text: Text, key: str, value: str, style: str = "") -> None:
+    text.append(f"{key:<9} ", "dim")
+    text.append(f"{value}\n", style)
+
+
+def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
+    run = entry.summary
+    text.append(f"{run.run_id}\n\n", "bold")
+    started = time.localtime(run.started)
+    _pair(text, "started", time.strftime("%Y-%m-%d %H:%M:%S", started))
+    if run.ended is not None:
+        _pair(text, "took", clock(run.ended - run.started))
+    if run.outcome is not None:
+        _pair(text, "outcome", f"{run.outcome}, exit code {run.exit_code}")
+    elif not entry.active:
+        _pair(text, "outcome", "no end was recorded: its launcher died", bad)
+    if run.problem:
+        _pair(text, "record", run.problem, bad)
+    if run.step is not None:
+        _pair(text, "step", thousands(run.step))
+    if run.loss is not None:
+        _pair(text, "loss", figure(run.loss))
+    if run.first_failure:
+        _pair(text, "first", run.first_failure, bad)
+    if entry.active:
+        _pair(text, "launcher", f"pid {entry.launcher}" if entry.launcher else "none")
+    _pair(text, "folder", str(run.folder.path))
+    for host in entry.report.hosts if entry.report else ():
+        text.append(f"\n{host.name}  ", "bold")
+        if host.unreachable:
+            text.append(f"unreachable: {host.unreachable}", bad)
+        else:
+            text.append(" ".join(map(str, host.tasks)) or "no task")
+    text.append("\n")
+
+
+def _append_jobs(text: Text, cluster: Cluster) -> None:
     for name, job in cluster.jobs.items():
         text.append(f"\n{name}\n", "bold")
         for place in job.tasks[:12]:
             text.append(f"  {place}\n")
         if len(job.tasks) > 12:
             text.append(f"  and {len(job.tasks) - 12} more\n", "dim")
-
-
-def _tell_hosts(text: Text, entry: RunEntry, colours: Colours) -> None:
-    for host in entry.living.hosts if entry.living else ():
-        text.append(f"\n{host.name}  ", "bold")
-        if host.unreachable:
-            text.append(f"unreachable: {host.unreachable}", colours[StatusColor.BAD])
-        else:
-            text.append(" ".join(str(task) for task in host.tasks) or "no task")
-    text.append("\n")
 
 
 def _short(text: str, width: int) -> str:

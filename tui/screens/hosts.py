@@ -17,12 +17,11 @@ from launcher.run.snapshot import HostView, Snapshot
 from launcher.run.states import HostState
 from launcher.session.control import RunControl
 from tui.format import LETTERS, StatusColor, bar, status_color
-from tui.keys import key_hints
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 
-_MOODS = {
+_COLORS = {
     HostState.CONNECTING: StatusColor.BUSY,
     HostState.UP: StatusColor.GOOD,
     HostState.LOST: StatusColor.BAD,
@@ -45,15 +44,13 @@ class HostsScreen(Screen[None]):
         self._control = control
 
     def compose(self) -> ComposeResult:
-        """Header, hosts, keys."""
         yield RunHeader()
         with VerticalScroll(classes="body"):
             yield Static(markup=False)
         hints = [("kill_all", "kill all"), ("hosts.back", "back"), ("metrics", "metrics")]
-        yield KeyFooter(key_hints(self, [*hints, ("help", "help")]))
+        yield KeyFooter([*hints, ("help", "help")])
 
     def on_mount(self) -> None:
-        self.set_focus(self.query_one(VerticalScroll))
         self._show()
         self.set_interval(1.0, self._show)
 
@@ -68,11 +65,11 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) 
     """A block a host: its link, its load, and a row for each of its tasks."""
     text = Text(no_wrap=True)
     name_wide = max((len(str(task.id)) for task in snapshot.tasks), default=0)
-    how_wide = max((len(task.exit_text) for task in snapshot.tasks), default=0)
+    exit_wide = max((len(task.exit_text) for task in snapshot.tasks), default=0)
     for host in snapshot.hosts:
         text.append(f"{host.name}", "bold")
         text.append(f"  {host.destination}" if host.destination != host.name else "", "dim")
-        text.append(f"  {host.state}", f"bold {colours[_MOODS[host.state]]}")
+        text.append(f"  {host.state}", f"bold {colours[_COLORS[host.state]]}")
         if host.reason:
             text.append(f"  {host.reason}")
         if host.last_heard is not None:
@@ -93,7 +90,7 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) 
             if task.host != host.name:
                 continue
             text.append(f"  {LETTERS[task.state]} ", f"bold {colours[status_color(task)]}")
-            text.append(f"{task.id!s:<{name_wide}}  {task.exit_text:<{how_wide}}")
+            text.append(f"{task.id!s:<{name_wide}}  {task.exit_text:<{exit_wide}}")
             cpu, memory = host.usage.get(task.id, (None, None))
             load = "" if cpu is None else f"cpu {cpu * 100:>4.0f} %  memory {size(memory or 0):>7}"
             text.append(f"  {load:<{_LOAD_WIDE}}")

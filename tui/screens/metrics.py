@@ -20,7 +20,6 @@ from launcher.session.control import RunControl
 from launcher.store.metrics import Point
 from tui.curves import Curve, curve, rates, resampled, smoothed, value_at
 from tui.format import clock, figure
-from tui.keys import key_hints
 from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -50,10 +49,9 @@ class MetricsScreen(Screen[None]):
         self._control = control
         self._smoothing = 1
         self._cursor: float | None = None
-        """Where values are read off, as a share of the time; None is now."""
+        """Moment at which values are read, as a share of the time; None is now."""
 
     def compose(self) -> ComposeResult:
-        """Two plots, a table of values, keys."""
         from textual_plotext import PlotextPlot  # slow to import, and most runs go without
 
         yield RunHeader()
@@ -64,19 +62,10 @@ class MetricsScreen(Screen[None]):
             yield PlotextPlot(id="rate")
             with VerticalScroll(id="values"):
                 yield Static(markup=False)
-        yield KeyFooter(
-            key_hints(
-                self,
-                [
-                    ("kill_all", "kill all"),
-                    ("metrics.back", "back"),
-                    ("metrics.smoother metrics.rougher", "smoothing"),
-                    ("metrics.earlier metrics.later", "read values"),
-                    ("hosts", "hosts"),
-                    ("help", "help"),
-                ],
-            )
-        )
+        hints = [("kill_all", "kill all"), ("metrics.back", "back")]
+        hints += [("metrics.smoother metrics.rougher", "smoothing")]
+        hints += [("metrics.earlier metrics.later", "read values")]
+        yield KeyFooter([*hints, ("hosts", "hosts"), ("help", "help")])
 
     def on_mount(self) -> None:
         self.set_interval(1.0, self._draw)
@@ -85,12 +74,12 @@ class MetricsScreen(Screen[None]):
         self.call_after_refresh(self._draw)  # curves are resampled to the width of their plots
 
     def action_smooth(self, by: int) -> None:
-        """Another weight of the moving average."""
+        """Changes the weight of the moving average."""
         self._smoothing = min(max(0, self._smoothing + by), len(SMOOTHING) - 1)
         self._draw()
 
     def action_cursor(self, by: int) -> None:
-        """Reads values off at another moment."""
+        """Reads values at another moment."""
         at = (1.0 if self._cursor is None else self._cursor) + by * CURSOR_STEP
         self._cursor = None if at >= 1.0 else max(0.0, at)
         self._draw()

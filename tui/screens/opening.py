@@ -10,7 +10,6 @@ from textual import events
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from tui.keys import key_of
 from tui.screens.page import Page
 from tui.widgets.footer import KeyFooter
 
@@ -20,12 +19,11 @@ Import = Callable[[], Imported]
 
 
 class Opening(Page):
-    """Stands where the home screen will, and imports what that needs in a thread of its own: the
-    launcher and the editor take longer than the whole first frame may. What is typed meanwhile
-    is handed on."""
+    """Shown until the home screen has been imported, in a thread: launcher and editor take longer
+    than the whole first frame may. Keys pressed meanwhile are handed on."""
 
     def __init__(self, load: Import, replace: Callable[[Sequence[Page]], Awaitable[Page]]) -> None:
-        """`load` imports; `replace` is the app's, and puts the pages in this one's place."""
+        """`load` imports; `replace` puts the pages in place of this one."""
         super().__init__()
         self._load = load
         self._replace = replace
@@ -33,10 +31,9 @@ class Opening(Page):
         self._wants_kill = False
 
     def compose(self) -> ComposeResult:
-        """The frame of the home screen."""
         yield Static("tfmux", id="title", markup=False)
         yield Static("looking for clusters and runs …", id="about", markup=False)
-        yield KeyFooter([(key_of(self, "kill_all"), "kill all living runs"), ("q", "leave")])
+        yield KeyFooter([("kill_all", "kill all active runs"), ("leave", "leave")])
 
     def on_mount(self) -> None:
         # The app's worker, not the screen's: it goes on after the screen has been replaced.
@@ -45,12 +42,11 @@ class Opening(Page):
     def on_key(self, event: events.Key) -> None:
         self._typed.append(event.key)
 
-    def kill_living(self) -> None:
-        """F9: as soon as the living runs are known."""
+    def kill_active_runs(self) -> None:
+        """Waits until the active runs are known."""
         self._wants_kill = True
 
     def leave(self) -> None:
-        """Nothing has begun."""
         self.app.exit()
 
     async def _import(self) -> None:
@@ -58,13 +54,9 @@ class Opening(Page):
         make = await asyncio.to_thread(self._load)
         home = await self._replace(make())
         if self._wants_kill:
-            home.kill_living()
+            home.kill_active_runs()
         for key in self._typed:
             app.simulate_key(key)
-        await asyncio.to_thread(_prefetch)
-
-
-def _prefetch() -> None:
-    """What is needed next, while a person still reads the home screen."""
-    for name in ("tui.screens.run.screen", "textual_plotext"):
-        importlib.import_module(name)
+        # The screens needed next, while a person still reads the home screen.
+        for name in ("tui.screens.run.screen", "textual_plotext"):
+            await asyncio.to_thread(importlib.import_module, name)

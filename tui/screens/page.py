@@ -20,12 +20,12 @@ class OpenRun(Message):
 
 
 class Page(Screen[None]):
-    """A screen without a run. The app's keys for leaving end up in `leave`, and F9 in the
-    `kill_living` of the page at the bottom, which knows every run that lives."""
+    """A screen without a run. The app's keys for leaving end up in `leave`, and the kill key in
+    `kill_active_runs` of the page at the bottom, which knows all active runs."""
 
     def leave(self) -> None:
         """Goes back to the page below; may ask first."""
         self.app.pop_screen()
 
-    def kill_living(self) -> None:
-        """Ends all living runs, after one question."""
+    def kill_active_runs(self) -> None:
+        """Kills all active runs, after one question."""

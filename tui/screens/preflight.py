@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from pathlib import Path
 from typing import ClassVar
@@ -32,7 +31,6 @@ from launcher.session.attach import stored
 from launcher.session.history import summary
 from tui.catalog import RunEntry
 from tui.format import StatusColor
-from tui.keys import key_of
 from tui.preflight_view import (
     Results,
     checks_table,
@@ -41,9 +39,9 @@ from tui.preflight_view import (
     reach_table,
     verdict,
 )
-from tui.screens.kill_living import KillLiving
+from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import Page
-from tui.screens.prompts import Asker
+from tui.screens.prompts import PromptDialogs
 from tui.sessions import Sessions
 from tui.widgets.cell_grid import CellGrid
 from tui.widgets.colours import status_colours
@@ -67,19 +65,24 @@ class PreflightScreen(Page):
         Binding("escape", "app.leave", "Back", id="check.back"),
     ]
 
-    def __init__(self, cluster: Cluster, file: Path, sessions: Sessions, asker: Asker) -> None:
+    def __init__(
+        self, cluster: Cluster, file: Path, sessions: Sessions, prompts: PromptDialogs
+    ) -> None:
         super().__init__()
         self._cluster = cluster
         self._file = file
         self._sessions = sessions
-        self._asker = asker
+        self._prompts = prompts
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
         self._hosts = list(dict.fromkeys(tasks))
-        self._lock = threading.Lock()
+        self._checks = CellGrid("", 1, CELL)
+        self._matrix = CellGrid("connections between hosts are checked after the logins", 1)
+        self._matrix.id = "matrix"
         self._found: list[Finding | Reachability] = []
         """Results so far; appended to by the preflight's own thread."""
         self._results = Results(self._hosts, (), ())
         self._shown = -1
+        """Number of results on the screen."""
         self._report: Report | None = None
         self._over = False
         """The report has been shown."""
@@ -88,16 +91,13 @@ class PreflightScreen(Page):
         self._preflight_task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]] | None = None
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield Static(id="title", markup=False)
-        yield CellGrid("", 1, CELL)
-        yield CellGrid("connections between hosts are checked after the logins", 1)
-        yield Static(id="told", markup=False)
+        yield self._checks
+        yield self._matrix
+        yield Static(id="findings", markup=False)
         yield KeyFooter()
 
     def on_mount(self) -> None:
-        self._checks, self._matrix = self.query(CellGrid)
-        self._matrix.id = "matrix"
         self.set_focus(self._checks)
         self.set_interval(FRAME, self._frame)
         self.action_again()
@@ -108,35 +108,31 @@ class PreflightScreen(Page):
     # checking
 
     def action_again(self) -> None:
-        """Starts the preflight again."""
         self._stop()
-        with self._lock:
-            self._found = []
-        self._report, self._failed, self._shown = None, "", -1
-        self._over = False
+        self._found = []
+        self._report, self._failed, self._shown, self._over = None, "", -1, False
         self._began = time.monotonic()
         self._check_hosts(self._found)
 
     @work(thread=True, exclusive=True, group="preflight", exit_on_error=False)
     def _check_hosts(self, found: list[Finding | Reachability]) -> None:
-        # A loop of its own: many logins at once must not slow the keys.
-        try:
+        report, failed = None, ""
+        try:  # a loop of its own: many logins at once must not slow the keys
             report = asyncio.run(self._main(found))
         except asyncio.CancelledError:
             return
         except (TfmuxError, OSError, ExceptionGroup) as error:
-            self._failed = str(error)
-            return
+            failed = str(error)
         if found is self._found:
-            self._report = report
+            self._report, self._failed = report, failed
 
     async def _main(self, found: list[Finding | Reachability]) -> Report:
-        task = asyncio.create_task(preflight(self._cluster, self._asker, found.append))
+        task = asyncio.create_task(preflight(self._cluster, self._prompts, found.append))
         self._preflight_task = (asyncio.get_running_loop(), task)
         return await task
 
     def _stop(self) -> None:
-        """Cancels a running preflight; its agents are sent away."""
+        """Cancels a running preflight, which ends its agents."""
         if self._preflight_task is not None:
             loop, task = self._preflight_task
             self._preflight_task = None
@@ -223,13 +219,12 @@ class PreflightScreen(Page):
         for each in self._here():
             text.append_text(finding_text(each, colours))
         text.rstrip()
-        self.query_one("#told", Static).update(text or Text(self._nothing_here(), "dim"))
-        keys = [("e", "next finding"), ("Tab", "other table"), ("F5", "check again")]
+        self.query_one("#findings", Static).update(text or Text(self._nothing_here(), "dim"))
+        hints = [("check.next", "next finding"), ("check.other", "other table")]
         if any(each.run for each in self._here()):
-            keys.insert(0, ("x", "kill leftovers"))
-        self.query_one(KeyFooter).show(
-            [*keys, ("Esc", "back"), (key_of(self, "kill_all"), "kill all")]
-        )
+            hints.insert(0, ("check.leftovers", "kill leftovers"))
+        hints += [("check.again", "check again"), ("check.back", "back"), ("kill_all", "kill all")]
+        self.query_one(KeyFooter).show([*hints, ("help", "help")])
 
     def on_descendant_focus(self) -> None:
         """Shows the findings of the other table's cell."""
@@ -273,5 +268,5 @@ class PreflightScreen(Page):
             except TfmuxError as error:
                 self.notify(str(error), severity="error")
         if entries:
-            dialog = KillLiving(entries, self._sessions, self._asker)
+            dialog = KillRunsDialog(entries, self._sessions, self._prompts)
             self.app.push_screen(dialog, lambda _: self.action_again())

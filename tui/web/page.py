@@ -37,7 +37,7 @@ class PageApp(TfmuxApp):
         if len(files) == 1:
             pages.append(home.editor(files[0]))
         living = served.living()
-        first = sessions.attach(living[0].run_id, home.asker) if living else None
+        first = sessions.attach(living[0].run_id, home.prompts) if living else None
         super().__init__(first, pages)
         self.sessions = sessions
         self._server = os.getppid()

@@ -63,7 +63,7 @@ class CellGrid(ScrollView, can_focus=True):
     class Chosen(Message):
         """Enter, or a click on the cell under the cursor."""
 
-    def __init__(self, nothing: str, first: int, widest: int = WIDEST) -> None:
+    def __init__(self, nothing: str = "", first: int = 0, widest: int = WIDEST) -> None:
         """`nothing` is shown while there are no rows; `first` is the first column that the
         cursor goes to; `widest` limits the width of all columns but the last."""
         super().__init__()
@@ -73,7 +73,7 @@ class CellGrid(ScrollView, can_focus=True):
         self.rows: tuple[Row, ...] = ()
         self._row = 0
         self._column = first
-        self._nothing = nothing
+        self.nothing = nothing
         self._widths: list[int] = []
         self._lines: list[tuple[int, str]] = []
         """Row and problem of each line below the titles; an empty problem is the row itself."""
@@ -166,7 +166,6 @@ class CellGrid(ScrollView, can_focus=True):
         return x, region.y - self.scroll_offset.y
 
     def action_move(self, rows: int, columns: int) -> None:
-        """Moves the cursor."""
         self.go_to(self.row + rows, self.column + columns)
 
     def action_page(self, pages: int) -> None:
@@ -214,7 +213,7 @@ class CellGrid(ScrollView, can_focus=True):
             return self._strip([(title, style) for title in self.titles], style, width)
         number = y - 1 + self.scroll_offset.y
         if not self.rows:
-            text = f" {self._nothing}" if y == 1 else ""
+            text = f" {self.nothing}" if y == 1 else ""
             style = self.get_component_rich_style("cells--default")
             return Strip([Segment(set_cell_size(text, width), style)])
         if number >= len(self._lines):

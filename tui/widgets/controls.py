@@ -1,6 +1,6 @@
-"""The last look at what is drawn: nothing that a terminal acts on leaves the app in a text.
+"""Filter of all drawn rows: no character that a terminal acts on leaves the app in a text.
 
-Text from elsewhere is made printable where it comes in; this is for what was forgotten there.
+Text from elsewhere is made printable where it comes in; this is the second net.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NoControls(LineFilter):
 
 @cache
 def _stand_ins() -> dict[int, str]:
-    """What is drawn for what; a row keeps its width, so what takes no cell goes."""
+    """Replacements. A row keeps its width, so characters without a cell are left out."""
     from tui.log.sanitise import HARMFUL  # the first frame needs it not
 
     return {code: "␦" * cell_len(chr(code)) for code in HARMFUL}

@@ -48,7 +48,6 @@ class RunHeader(Widget):
         self.refresh()
 
     def render(self) -> Text:
-        """The row."""
         return self._row
 
     def _make(self) -> Text:

@@ -1,9 +1,10 @@
-"""Line input: a text field that handles its keys in the order in which they were typed."""
+"""Line input: a text field that handles its keys in the order in which they were typed, and the
+line below it."""
 
 from __future__ import annotations
 
 from textual import events
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from launcher.printable import visible
 
@@ -30,3 +31,20 @@ class LineInput(Input):
         text = event.text.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
         start, end = sorted(self.selection)
         self.replace(visible(text), start, end)
+
+
+class ProblemLine(Static):
+    """Line below an input: what is wrong with its text, otherwise what it is for."""
+
+    DEFAULT_CSS = """
+    ProblemLine { height: auto; color: $text-muted; }
+    ProblemLine.wrong { color: $status-bad; }
+    """
+
+    def __init__(self, about: str = "", *, classes: str = "") -> None:
+        super().__init__(about, classes=classes, markup=False)
+
+    def show(self, problem: str, about: str = "") -> None:
+        """Shows a problem, or without one a description."""
+        self.set_class(bool(problem), "wrong")
+        self.update(f"⚠ {problem}" if problem else about)

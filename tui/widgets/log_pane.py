@@ -7,6 +7,7 @@ by unseen costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -24,8 +25,8 @@ from tui.log.sanitise import Attr, Span, TextStyle, make_drawable
 from tui.log.view import LogView
 from tui.log.viewport import Viewport
 
+from .fit import Part, fitting
 from .paint import Painter
-from .titles import TitlePart
 
 WHEEL_ROWS = 3
 
@@ -58,7 +59,7 @@ class LogPane(Widget, can_focus=True):
         self.view: LogView | None = None
         self.edge = False
         """Draws a line on the left: another pane stands there."""
-        self._parts: tuple[TitlePart, ...] = ()
+        self._parts: tuple[Part, ...] = ()
         self._note = ""
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
@@ -79,14 +80,13 @@ class LogPane(Widget, can_focus=True):
         return port
 
     def show(self, view: LogView) -> None:
-        """Shows another view."""
         if view is not self.view:
             self.view = view
             self._drag_from = None
             view.lines.refresh()
         self.redraw()
 
-    def set_title(self, parts: tuple[TitlePart, ...], note: str = "") -> None:
+    def set_title(self, parts: tuple[Part, ...], note: str = "") -> None:
         """The title, and a note at its right end."""
         if (parts, note) != (self._parts, self._note):
             self._parts, self._note = parts, note
@@ -109,30 +109,14 @@ class LogPane(Widget, can_focus=True):
 
     # moving
 
-    def scroll_rows(self, rows: int) -> None:
-        """Moves the view by rows."""
-        self.port.scroll(rows)
-        self.refresh()
-
-    def scroll_pages(self, pages: float) -> None:
-        """Moves the view by pages or halves of one."""
-        self.port.page(pages)
-        self.refresh()
-
-    def go_home(self) -> None:
-        """To the first line of the run."""
-        self.port.home()
-        self.refresh()
-
-    def go_end(self) -> None:
-        """To the end, and follows."""
-        self.port.follow()
+    def move(self, change: Callable[[Viewport], None]) -> None:
+        """Moves the view over its lines."""
+        change(self.port)
         self.refresh()
 
     def go_to(self, line: int) -> None:
         """Brings a line into sight."""
-        self.port.show(line)
-        self.refresh()
+        self.move(lambda port: port.show(line))
 
     def in_sight(self) -> list[int]:
         """The numbers of the lines in sight."""
@@ -261,13 +245,11 @@ class LogPane(Widget, can_focus=True):
         if not self.port.following:
             note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
         right = f" {make_drawable(note.strip())} " if note else ""
-        parts = list(self._parts)
         room = max(1, width - cell_len(right) - self.edge)
-        while sum(cell_len(part.text) for part in parts) > room - 1 and len(parts) > 1:
-            parts.remove(max(parts, key=lambda part: part.rank))
+        parts = fitting(self._parts, room - 1)
         left = [Segment("│", self._style("edge"))] if self.edge else []
         segments = [Segment("▸" if self.has_focus else " ", self._style("name"))]
-        segments += [Segment(make_drawable(part.text), self._style(part.kind)) for part in parts]
+        segments += [Segment(make_drawable(part.text), self._style(part.style)) for part in parts]
         strip = Strip(segments).adjust_cell_length(room, plain)
         ends = [Segment(right, self._style("note"))] if right else []
         return Strip([*left, *strip, *ends]).adjust_cell_length(width, plain)
@@ -276,11 +258,11 @@ class LogPane(Widget, can_focus=True):
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
-        self.scroll_rows(-WHEEL_ROWS)
+        self.move(lambda port: port.scroll(-WHEEL_ROWS))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         event.stop()
-        self.scroll_rows(WHEEL_ROWS)
+        self.move(lambda port: port.scroll(WHEEL_ROWS))
 
     def on_click(self, event: events.Click) -> None:
         if event.y == 0 and event.chain == 2:

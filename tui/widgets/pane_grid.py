@@ -22,7 +22,6 @@ class BoxLayout(Layout):
     def arrange(
         self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True
     ) -> ArrangeResult:
-        """One placement a box."""
         return [
             WidgetPlacement(
                 Region(box.x, box.y, box.width, box.height), Offset(), NULL_SPACING, child
@@ -38,7 +37,7 @@ class PaneGrid(Widget):
         super().__init__()
         self._boxes = BoxLayout()
         self.panes: list[LogPane] = []
-        """Those that are on the screen, in reading order."""
+        """Panes on the screen, in reading order."""
         self._pool: list[LogPane] = []
 
     @property

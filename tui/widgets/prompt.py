@@ -21,7 +21,6 @@ class Prompt(Horizontal):
         self._last: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """A label and an input."""
         yield Label(markup=False)
         yield Input(compact=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from rich.text import Text
 from textual import events
+from textual.message import Message
 from textual.widget import Widget
 
 from launcher.ids import TaskId
@@ -13,7 +14,14 @@ from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot
 from tui.format import LETTERS, status_color
 from tui.widgets.colours import status_colours
-from tui.widgets.task_clicked import TaskClicked
+
+
+class TaskClicked(Message):
+    """A task was clicked, here or in another widget that shows tasks."""
+
+    def __init__(self, task: TaskId) -> None:
+        self.task = task
+        super().__init__()
 
 
 class TaskList(Widget):

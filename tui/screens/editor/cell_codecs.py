@@ -9,6 +9,7 @@ a line is always one line.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,39 +40,17 @@ class CellCodec:
 
 
 def words(line: str) -> list[str]:
-    """The words of a line: blanks part them, quotes keep blanks together, a backslash takes the
-    next character as it is (not in single quotes).
+    """The words of a line, quoted as for a POSIX shell.
 
     Raises:
-        ValueError: a quote is not closed.
+        ValueError: a quote is not closed, or a backslash stands at the end.
     """
-    found: list[str] = []
-    word: str | None = None
-    quote = ""
-    characters = iter(line)
-    for c in characters:
-        if quote:
-            if c == quote:
-                quote = ""
-            elif c == "\\" and quote == '"':
-                word = (word or "") + next(characters, "")
-            else:
-                word = (word or "") + c
-        elif c in "'\"":
-            quote, word = c, word or ""
-        elif c == "\\":
-            word = (word or "") + next(characters, "")
-        elif c.isspace():
-            if word is not None:
-                found.append(word)
-            word = None
-        else:
-            word = (word or "") + c
-    if quote:
-        raise ValueError(f"a quote is not closed: write another {quote} at the end")
-    if word is not None:
-        found.append(word)
-    return [invisible(word) for word in found]
+    try:
+        return [invisible(word) for word in shlex.split(line)]
+    except ValueError as error:
+        if "escaped" in str(error):
+            raise ValueError("a backslash stands at the end: write two for one") from None
+        raise ValueError("a quote is not closed: write another one at the end") from None
 
 
 def line_of(found: list[str]) -> str:

@@ -43,7 +43,7 @@ class Field:
     codec: CellCodec
     about: str
     default: str = ""
-    """What holds without the key."""
+    """Value that holds without the key."""
     choices: tuple[str, ...] = ()
     completion: str = ""
     """Source of completions besides the choices: `ssh`, `hosts`, `tasks`."""

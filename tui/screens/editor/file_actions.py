@@ -13,9 +13,9 @@ from launcher.cluster.file import loads
 from launcher.cluster.library import SaveError
 from launcher.errors import TfmuxError
 from launcher.session.control import RunControl
-from tui.screens.ask import AskText, Choose, ask
+from tui.screens.dialogs import AskText, Choose, ask
 from tui.screens.editor.state import EditorState
-from tui.screens.prompts import Asker
+from tui.screens.prompts import PromptDialogs
 from tui.sessions import Sessions
 
 
@@ -43,10 +43,10 @@ class FileActions:
 
     async def _resolve(self, keep: str) -> bool:
         """Asks whether the text on disk or the one here is to be kept; True if the one here."""
-        choices = [
-            ("r", "Reload the file; undo restores the text from here"),
-            ("k", f"Keep the text from here, and {keep}"),
-        ]
+        choices = {
+            "r": "Reload the file; undo restores the text from here",
+            "k": f"Keep the text from here, and {keep}",
+        }
         dialog = Choose("The file has changed on disk", choices)
         answer = await ask(self._screen, dialog)
         draft = self._state.draft
@@ -77,7 +77,7 @@ class FileActions:
             self._error("Not saved", error)
             return False
         self._state.reported_disk = FileStatus.UNCHANGED
-        self._screen.notify(f"saved in {self._state.draft.path}", timeout=3, markup=False)
+        self._screen.notify(f"saved in {self._state.draft.path}", timeout=3)
         self._changed()
         return True
 
@@ -96,27 +96,28 @@ class FileActions:
             return
         self._write(path)
 
-    async def may_leave(self) -> bool:
-        """Asks what to do with unsaved changes; True if the editor may be left."""
-        if not self._state.draft.modified:
-            return True
-        choices = [("s", "Save and leave"), ("d", "Leave without saving")]
-        answer = await ask(self._screen, Choose("Unsaved changes", choices))
-        return answer == "d" or (answer == "s" and self._write())
+    async def leave(self) -> None:
+        """Leaves the editor; asks first what to do with unsaved changes."""
+        answer = "d"
+        if self._state.draft.modified:
+            choices = {"s": "Save and leave", "d": "Leave without saving"}
+            answer = await ask(self._screen, Choose("Unsaved changes", choices)) or ""
+        if answer == "d" or (answer == "s" and self._write()):
+            self._screen.app.pop_screen()
 
-    def launch(self, sessions: Sessions, asker: Asker) -> RunControl | None:
+    def launch(self, sessions: Sessions, prompts: PromptDialogs) -> RunControl | None:
         """Launches the draft, saved or not; None if it cannot be launched."""
         draft = self._state.draft
         try:
             base = draft.path.absolute().parent
             cluster = loads(draft.now.text, str(draft.path), base, for_launch=True)
-            return sessions.launch(cluster, draft.now.text, asker)
+            return sessions.launch(cluster, draft.now.text, prompts)
         except (TfmuxError, OSError) as error:
             self._error("Not launched", error)
             return None
 
     def _error(self, title: str, error: Exception | str) -> None:
-        self._screen.notify(str(error), title=title, severity="error", timeout=12, markup=False)
+        self._screen.notify(str(error), title=title, severity="error", timeout=12)
 
 
 def _name_problem(answer: str) -> str:

@@ -28,7 +28,6 @@ class FileText(TextArea):
         super().__init__(show_line_numbers=True, tab_behavior="indent")
 
     async def on_key(self, event: events.Key) -> None:
-        """Escape."""
         if event.key == "escape":
             event.stop()
             event.prevent_default()
@@ -51,7 +50,6 @@ class FilePane(Vertical):
         self._state = state
 
     def compose(self) -> ComposeResult:
-        """Text and problems."""
         yield FileText()
         yield Static(id="problems", markup=False)
 

@@ -39,7 +39,6 @@ class PlanPreview(Vertical):
         self._names: list[str] = []
 
     def compose(self) -> ComposeResult:
-        """Order, tasks, and one of them."""
         yield Static(id="order", markup=False)
         yield OptionList(markup=False)
         with VerticalScroll():

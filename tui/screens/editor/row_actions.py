@@ -8,12 +8,11 @@ from textual.screen import Screen
 
 from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.shorthand import entries, spec
-from tui.screens.ask import AskText, ask
-from tui.screens.editor.completion import Completion
+from tui.screens.dialogs import AskText, ask
 from tui.screens.editor.document_edits import add_missing, all_tasks, put_spec
 from tui.screens.editor.state import EDIT_ERRORS, Change, EditorState
 from tui.screens.editor.table import EditTable
-from tui.screens.editor.table_models import many_problem
+from tui.screens.editor.table_models import problem_of
 from tui.screens.editor.tables import ClusterTables
 
 
@@ -38,7 +37,7 @@ class RowActions:
         try:
             self._state.edit(change)
         except EDIT_ERRORS as error:
-            self._screen.notify(str(error), severity="error", timeout=10, markup=False)
+            self._screen.notify(str(error), severity="error", timeout=10)
             return False
         self._changed()
         return True
@@ -46,33 +45,22 @@ class RowActions:
     async def add(self) -> None:
         """Asks for a line, and adds the rows that it stands for."""
         table, document = self._tables.focused, self._state.document
-        prompt = table.model.add_prompt(document) if table and document else None
-        if table is None or prompt is None:
+        dialog = table.model.add_dialog(document) if table and document else None
+        if table is None or dialog is None:
             return
-        candidates = prompt.candidates
-        dialog = AskText(
-            prompt.title,
-            prompt.start,
-            prompt.problem,
-            prompt.about,
-            Completion(lambda _: candidates),
-        )
         line = await ask(self._screen, dialog)
         if line and self.edit(lambda d: table.model.add(d, line)):
             self._go_to_last(table)
 
     def copy(self) -> None:
         """Adds a row like the one under the cursor."""
-        table, document = self._tables.focused, self._state.document
-        if table is None or document is None or not table.body.rows:
+        table = self._tables.focused
+        if table is None or not table.body.rows:
             return
-        try:
-            copied = table.model.copy(document, table.body.row)
-        except EDIT_ERRORS as error:
-            self._screen.notify(str(error), severity="error", timeout=10, markup=False)
-            return
-        if copied is not None and self.edit(lambda _: copied):
-            self._go_to_last(table)
+        rows = len(table.body.rows)
+        if self.edit(lambda d: table.model.copy(d, table.body.row)):
+            if len(table.body.rows) > rows:
+                self._go_to_last(table)
 
     def _go_to_last(self, table: EditTable) -> None:
         column = table.body.column if table is self._tables.tasks else 0
@@ -106,7 +94,7 @@ class RowActions:
         missing = self._state.missing_hosts()
         if missing and self.edit(lambda d: add_missing(d, all_tasks(d))):
             names = ", ".join(missing[:8])
-            self._screen.notify(f"added {names}; SSH logs in by these names", markup=False)
+            self._screen.notify(f"added {names}; SSH logs in by these names")
 
 
 def _pasted(document: ClusterDocument, line: str, job: str) -> ClusterDocument:
@@ -115,4 +103,4 @@ def _pasted(document: ClusterDocument, line: str, job: str) -> ClusterDocument:
 
 
 def _spec_problem(line: str) -> str:
-    return many_problem(line, lambda text: spec(text) or entries(text))
+    return problem_of(line, lambda text: spec(text) or entries(text))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual import on, work
+from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -14,6 +16,7 @@ from textual.widgets import Static
 from launcher.cluster.draft import Draft
 from launcher.cluster.library import SaveError
 from launcher.plan.plan import make_plan
+from launcher.quantities import counted
 from tui.keys import key_of
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_pane import FilePane
@@ -22,16 +25,17 @@ from tui.screens.editor.row_actions import RowActions
 from tui.screens.editor.state import UNREADABLE, EditorState
 from tui.screens.editor.table import EditTable
 from tui.screens.editor.tables import TABLE_PAGES, ClusterTables
-from tui.screens.editor.title import PAGES, EditorTitle
 from tui.screens.page import OpenRun, Page
 from tui.screens.preflight import PreflightScreen
-from tui.screens.prompts import Asker
+from tui.screens.prompts import PromptDialogs
 from tui.sessions import Sessions
 from tui.widgets.cell_grid import CellGrid
+from tui.widgets.colours import theme_colour
 from tui.widgets.footer import KeyFooter
 
+PAGES = ("hosts", "jobs", "run", "file", "plan")
 DISK_SECONDS = 1.5
-"""Between two looks whether the file has changed on disk."""
+"""Between two checks whether the file has changed on disk."""
 SIDE_FROM = 140
 """Cells of width from which on the plan stands beside the tables."""
 
@@ -45,6 +49,7 @@ class EditorScreen(Page):
             Binding(str(n), f"page('{page}')", f"{page.capitalize()} page", id=f"edit.{page}")
             for n, page in enumerate(PAGES, 1)
         ),
+        Binding("enter,f2", "cell", "Edit the cell", id="edit.cell"),
         Binding("tab", "other_table", "The other table", id="edit.other"),
         Binding("a", "add", "Add a row", id="edit.add"),
         Binding("c", "copy_row", "Copy the row", id="edit.copy"),
@@ -63,24 +68,40 @@ class EditorScreen(Page):
     ]
 
     def __init__(
-        self, path: Path, sessions: Sessions, asker: Asker, *, page: str = "hosts"
+        self, path: Path, sessions: Sessions, prompts: PromptDialogs, *, page: str = "hosts"
     ) -> None:
         super().__init__()
         self._sessions = sessions
-        self._asker = asker
+        self._prompts = prompts
         self._page = page
         self._state = EditorState(path)
-        self._title = EditorTitle(self._state)
         self._tables = ClusterTables(self._state)
         self._file = FilePane(self._state)
         self._preview = PlanPreview(id="plan")
-        self._rows = RowActions(self, self._state, self._tables, self._show)
+        self._rows = rows = RowActions(self, self._state, self._tables, self._show)
         self._files = FileActions(self, self._state, self._show)
         self._problem = -1
+        self.action_add = self._asking(rows.add)
+        self.action_paste = self._asking(rows.paste)
+        self.action_copy_row = rows.copy
+        self.action_remove = rows.remove
+        self.action_clear = rows.clear
+        self.action_missing = rows.define_missing
+        self.action_save = self._asking(self._files.save)
+        self.action_save_as = self._asking(self._files.save_as)
+        self._leave = self._asking(self._files.leave)
+
+    def _asking(self, command: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        """Returns an action that runs a command, which may ask, on the text as it is typed."""
+
+        def act() -> None:
+            self._file.commit()
+            self.run_worker(command(), group="dialog")
+
+        return act
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
-        yield self._title
+        yield Static(id="title", markup=False)
         with Horizontal():
             with Vertical(id="content"):
                 yield self._tables
@@ -93,16 +114,15 @@ class EditorScreen(Page):
         try:
             self._state.load()
         except SaveError as error:
-            self.notify(str(error), severity="error", timeout=15, markup=False)
+            self.notify(str(error), severity="error", timeout=15)
             self.call_after_refresh(self.app.pop_screen)
             return
         self._show()
         self.action_page(self._page)
-        self.set_interval(DISK_SECONDS, self._look_at_disk)
+        self.set_interval(DISK_SECONDS, self._check_disk)
 
     @property
     def draft(self) -> Draft:
-        """The file being edited."""
         return self._state.draft
 
     # showing
@@ -124,7 +144,7 @@ class EditorScreen(Page):
         shown = self._state.shown
         plan = None if shown.cluster is None else make_plan(shown.cluster, "RUN")
         self._preview.show(plan, shown.problems)
-        self._title.show(self._page)
+        self._show_title()
         self._show_about()
 
     @on(CellGrid.Moved)
@@ -137,36 +157,57 @@ class EditorScreen(Page):
         """The line above the footer, and the footer."""
         table = self._tables.focused
         self.query_one("#about", Static).update(table.description() if table else "")
-        self.query_one(KeyFooter).show(self._keys(table))
+        self._show_keys(table)
 
-    def _keys(self, table: EditTable | None) -> list[tuple[str, str]]:
+    def _show_title(self) -> None:
+        text = Text(no_wrap=True, overflow="ellipsis")
+        text.append(self.draft.path.stem, "bold")
+        text.append(" ● not saved" if self.draft.modified else "")
+        for page in PAGES:
+            style = "reverse bold" if page == self._page else "dim"
+            text.append("   ")
+            text.append(f" {key_of(self, f'edit.{page}')} {page.capitalize()} ", style)
+        if count := len(self._state.shown.problems):
+            style = f"bold {theme_colour(self.app, 'status-bad')}"
+            text.append(f"   ⚠ {counted(count, 'problem')}", style)
+        else:
+            text.append("   ✓", f"bold {theme_colour(self.app, 'status-good')}")
+        self.query_one("#title", Static).update(text)
+
+    def _show_keys(self, table: EditTable | None) -> None:
+        footer = self.query_one(KeyFooter)
+        kill = ("kill_all", "kill all")
         if table is not None and table.editing():
-            keys = [("Enter", "accept"), ("Tab", "next cell"), ("Esc", "cancel")]
-            return [*keys, ("→", "complete"), (key_of(self, "kill_all"), "kill all")]
+            fixed = [("Enter", "accept"), ("Tab", "next cell"), ("Esc", "cancel")]
+            footer.show([kill], fixed=[*fixed, ("→", "complete")], typing=True)
+            return
         if self._page == "file":
-            keys = [("Ctrl-S", "save"), ("Ctrl-Z", "undo"), ("F5", "launch"), ("Esc", "tables")]
-            return [*keys, (key_of(self, "kill_all"), "kill all")]
-        keys = [("l", "launch"), ("t", "test")]
+            fixed = [("Ctrl-Z", "undo"), ("Esc", "tables")]
+            hints = [("edit.save", "save"), ("edit.launch", "launch"), kill]
+            footer.show(hints, fixed=fixed, typing=True)
+            return
+        hints = [("edit.launch", "launch"), ("edit.test", "test")]
         if self.draft.now.problems:
-            keys.append(("e", "next problem"))
+            hints.append(("edit.problem", "next problem"))
         if self._state.missing_hosts():
-            keys.append(("m", "add missing hosts"))
+            hints.append(("edit.missing", "add missing hosts"))
         if self._page in TABLE_PAGES:
-            keys.append(("Enter", "edit"))
-        keys += [("Ctrl-S", "save"), ("Esc", "back")]
+            hints.append(("edit.cell", "edit"))
+        hints += [("edit.save", "save"), ("edit.back", "back")]
         if self._page == "run":
-            keys.append(("x", "default"))
+            hints.append(("edit.remove", "default"))
         elif self._page in TABLE_PAGES:
-            keys += [("a", "add"), ("x", "delete"), ("p", "paste")]
+            hints += [("edit.add", "add"), ("edit.remove", "delete"), ("edit.paste", "paste")]
         if self._page == "jobs":
-            keys.append(("Tab", "jobs/tasks"))
-        keys += [("u", "undo"), ("1-5", "pages"), ("S", "save as")]
-        return keys + ([("c", "copy row")] if self._page in ("hosts", "jobs") else [])
+            hints.append(("edit.other", "jobs/tasks"))
+        hints += [("edit.undo", "undo"), ("edit.save_as", "save as"), ("help", "help")]
+        if self._page in ("hosts", "jobs"):
+            hints.append(("edit.copy", "copy row"))
+        footer.show(hints)
 
     # pages
 
     def action_page(self, page: str) -> None:
-        """Goes to a page."""
         if self._state.document is None and page != "file":
             self.notify(UNREADABLE, severity="warning")
             page = "file"
@@ -178,7 +219,7 @@ class EditorScreen(Page):
             self._preview.focus_tasks()
         else:
             self._tables.focus_page(page)
-        self._title.show(page)
+        self._show_title()
         self.call_after_refresh(self._show_about)
 
     def on_resize(self) -> None:
@@ -220,67 +261,26 @@ class EditorScreen(Page):
         self.set_focus(table.body)
         self.call_after_refresh(table.body.go_to, *cell)
 
-    # rows
+    # the file
 
-    @work(group="dialog")
-    async def action_add(self) -> None:
-        """Adds hosts, a job, or tasks: many with one line."""
-        await self._rows.add()
-
-    @work(group="dialog")
-    async def action_paste(self) -> None:
-        """Pastes a cluster spec."""
-        await self._rows.paste()
-
-    def action_copy_row(self) -> None:
-        """Adds one more host or job like this."""
-        self._rows.copy()
-
-    def action_remove(self) -> None:
-        """Deletes the row."""
-        self._rows.remove()
-
-    def action_clear(self) -> None:
-        """Empties the cell."""
-        self._rows.clear()
-
-    def action_missing(self) -> None:
-        """Defines the hosts that tasks name and the file does not."""
-        self._rows.define_missing()
+    def action_cell(self) -> None:
+        """Edits the cell under the cursor."""
+        if table := self._tables.focused:
+            table.body.action_edit()
 
     def action_undo(self) -> None:
-        """Takes the last step back."""
         if self.draft.undo():
             self._show()
         else:
             self.notify("nothing to undo")
 
     def action_redo(self) -> None:
-        """Repeats an undone step."""
         if self.draft.redo():
             self._show()
 
-    # the file
-
-    def _look_at_disk(self) -> None:
+    def _check_disk(self) -> None:
         if self.app.screen is self:  # else a question about it may be open
-            self._check_disk()
-
-    @work(group="dialog")
-    async def _check_disk(self) -> None:
-        await self._files.check_disk()
-
-    @work(group="dialog")
-    async def action_save(self) -> None:
-        """Saves; asks first if the file has changed on disk."""
-        self._file.commit()
-        await self._files.save()
-
-    @work(group="dialog")
-    async def action_save_as(self) -> None:
-        """Saves under another name."""
-        self._file.commit()
-        await self._files.save_as()
+            self.run_worker(self._files.check_disk(), group="dialog")
 
     def action_back(self) -> None:
         """Goes from the text to the tables, from there to the page below."""
@@ -294,14 +294,8 @@ class EditorScreen(Page):
     def leave(self) -> None:
         """Leaves; asks first about unsaved changes."""
         if self._state.loaded:
-            self._file.commit()
             self._leave()
         else:
-            self.app.pop_screen()
-
-    @work(group="dialog")
-    async def _leave(self) -> None:
-        if await self._files.may_leave():
             self.app.pop_screen()
 
     def action_test(self) -> None:
@@ -309,13 +303,15 @@ class EditorScreen(Page):
         self._file.commit()
         cluster = self.draft.now.cluster
         if cluster is None:
-            self.notify("fix the problems first: e goes to the next one", severity="warning")
+            key = key_of(self, "edit.problem")
+            self.notify(f"fix the problems first: {key} goes to the next one", severity="warning")
             return
-        self.app.push_screen(PreflightScreen(cluster, self.draft.path, self._sessions, self._asker))
+        path = self.draft.path
+        self.app.push_screen(PreflightScreen(cluster, path, self._sessions, self._prompts))
 
     def action_launch(self) -> None:
         """Launches what is on the screen, saved or not."""
         self._file.commit()
-        run = self._files.launch(self._sessions, self._asker)
+        run = self._files.launch(self._sessions, self._prompts)
         if run is not None:
             self.post_message(OpenRun(run))

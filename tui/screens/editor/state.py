@@ -17,7 +17,7 @@ UNREADABLE = "not valid TOML: fix it on the File page first"
 
 
 class EditorState:
-    """What all parts of an editor show and change. It has no widgets."""
+    """Draft and trial, shown and changed by all parts of an editor. It has no widgets."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -42,7 +42,6 @@ class EditorState:
 
     @property
     def draft(self) -> Draft:
-        """The file being edited."""
         assert self._draft is not None
         return self._draft
 

@@ -4,73 +4,91 @@ from __future__ import annotations
 
 import asyncio
 
+from rich.cells import cell_len
 from rich.text import Text
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
-from textual.geometry import Offset
+from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
+from textual.widgets import Input
 
 from launcher.cluster.draft import parse
 from tui.cells import GAP
-from tui.screens.editor.cell_field import CellField
+from tui.keys import key_of
 from tui.screens.editor.completion import Completion, matching
 from tui.screens.editor.document_edits import candidates
 from tui.screens.editor.fields import Field
 from tui.screens.editor.state import EDIT_ERRORS, EditorState
 from tui.screens.editor.table_models import TableModel
-from tui.widgets.cell_grid import WIDEST, CellGrid
+from tui.widgets.cell_grid import CellGrid
 from tui.widgets.colours import theme_colour
+from tui.widgets.line_input import LineInput, ProblemLine
 
 PAUSE = 0.12
 """Seconds without a key after which a typed text is checked: checking a large cluster takes longer
 than a finger needs for the next key."""
+_FIELD_WIDTH = 60
+_FIELD_HEIGHT = 3
+
+
+class CellInput(LineInput):
+    """An input that Escape and Tab leave."""
+
+    class Left(Message):
+        """Escape (0), Tab (1) or Shift-Tab (-1)."""
+
+        def __init__(self, by: int) -> None:
+            self.by = by
+            super().__init__()
+
+    async def on_key(self, event: events.Key) -> None:
+        by = {"escape": 0, "tab": 1, "shift+tab": -1}.get(event.key)
+        if by is not None:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.Left(by))
 
 
 class EditTable(Widget):
-    """Cells of a table model, and the field over the one that is being edited."""
+    """Cells of a table model, and over the one being edited a field: an input, and below it the
+    problem or the description of its text."""
 
     DEFAULT_CSS = """
     EditTable { height: 1fr; layers: cells field; }
+    EditTable #field { layer: field; position: absolute; height: auto; display: none; }
+    EditTable Input { background: $primary-muted; color: $text; }
+    EditTable ProblemLine { background: $surface; padding: 0 1; }
     """
 
     class Changed(Message):
         """The draft or its trial has changed, or the field was opened or closed."""
 
-    def __init__(
-        self,
-        state: EditorState,
-        model: TableModel,
-        *,
-        id: str,  # noqa: A002
-        first: int = 0,
-        widest: int = WIDEST,
-        one_column: bool = False,
-    ) -> None:
-        """`first` is the first column that the cursor goes to; with `one_column` it is the only
-        one that is edited, and Tab goes down."""
-        super().__init__(id=id)
+    def __init__(self, state: EditorState, model: TableModel) -> None:
+        super().__init__(id=model.name)
         self.model = model
-        self.body = CellGrid(model.nothing, first, widest)
+        self.body = CellGrid(first=model.first, widest=model.widest)
         self._state = state
-        self._first = first
-        self._one_column = one_column
         self._original = ""
         """Text of the cell when the field was opened: the cells already show what is being typed
         as soon as it has been checked."""
 
     def compose(self) -> ComposeResult:
-        """The cells, and the field."""
         yield self.body
-        yield CellField(id="over")
+        with Vertical(id="field"):
+            yield CellInput(compact=True, select_on_focus=False)
+            yield ProblemLine()
 
     def editing(self) -> bool:
-        """The field is open."""
-        return bool(self._field.display)
+        """Whether the field is open."""
+        return bool(self.query_one("#field").display)
 
     @property
-    def _field(self) -> CellField:
-        return self.query_one(CellField)
+    def _input(self) -> CellInput:
+        return self.query_one(CellInput)
+
+    def _explain(self, problem: str, about: str = "") -> None:
+        self.query_one(ProblemLine).show(problem, about)
 
     @property
     def key(self) -> str:
@@ -79,6 +97,8 @@ class EditTable(Widget):
 
     def show(self) -> None:
         """Shows the draft, or its trial."""
+        add, paste = key_of(self, "edit.add"), key_of(self, "edit.paste")
+        self.body.nothing = f"{self.model.nothing}: {add} adds some, {paste} pastes a cluster"
         if self._state.shown.document is not None:
             self.body.show(self.model.titles, self.model.rows(self._state.shown))
 
@@ -106,24 +126,42 @@ class EditTable(Widget):
         document, cell = self._state.document, self.body.cell
         if document is None or cell is None:
             return
-        if self._one_column:
-            self.body.column = self._first
+        if self.model.one_column:
+            self.body.column = self.model.first
             cell = self.body.cell or cell
         field = self.model.field(self.body.row, self.body.column)
         if field is None:
             self.notify("this cell cannot be edited")
             return
-        known = candidates(field, document)
         self._original = cell.text
-        self._field.open(
-            cell.text,
-            Offset(*self.body.seen_at(self.body.row, self.body.column)),
-            self.body.region_of(self.body.row, self.body.column).width + GAP,
-            self.size,
-            Completion(lambda _: known) if known else None,
-        )
-        self._field.tell(cell.problem, self._hint(field, cell.text))
+        self._input.suggester = Completion(candidates(field, document))
+        with self.prevent(Input.Changed):
+            self._input.value = cell.text
+        self._input.cursor_position = len(cell.text)
+        self._place_field(cell.text)
+        self._explain(cell.problem, self._hint(field, cell.text))
+        self.screen.set_focus(self._input)  # now, not after keys that have already come
+        # Before it has a size it cannot know how far to scroll.
+        self.call_after_refresh(self._show_end)
         self.post_message(self.Changed())
+
+    def _place_field(self, text: str) -> None:
+        """Shows the field over the cell under the cursor, within the table."""
+        field, place = self.query_one("#field"), (self.body.row, self.body.column)
+        wanted = self.body.region_of(*place).width + GAP
+        width = min(self.size.width, max(wanted, _FIELD_WIDTH, cell_len(text) + 3))
+        x, y = self.body.seen_at(*place)
+        field.styles.width = width
+        field.styles.offset = (
+            max(0, min(x, self.size.width - width)),
+            max(0, min(y, self.size.height - _FIELD_HEIGHT)),
+        )
+        field.display = True
+
+    def _show_end(self) -> None:
+        if self._input.cursor_position == len(self._input.value):
+            self._input.action_home()
+            self._input.action_end()
 
     def _hint(self, field: Field, typed: str) -> str:
         """Completions of the typed text, otherwise what the field is for."""
@@ -135,10 +173,10 @@ class EditTable(Widget):
             return f"{field.about}: {', '.join(word.strip() for word in field.choices)}"
         return field.about
 
-    @on(CellField.Typed)
-    def _typed(self, event: CellField.Typed) -> None:
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        self._check(event.text)
+        self._check(event.value)
 
     @work(exclusive=True, group="check")
     async def _check(self, text: str) -> None:
@@ -155,7 +193,7 @@ class EditTable(Widget):
                 lambda: parse(self.model.put(document, row, column, text).text, path)
             )
         except EDIT_ERRORS as error:
-            self._field.tell(str(error))
+            self._explain(str(error))
             return
         if not self.editing():
             return
@@ -164,42 +202,48 @@ class EditTable(Widget):
         rows = self.model.rows(trial)
         cells = rows[row].cells if row < len(rows) else ()
         problem = cells[column].problem if column < len(cells) else ""
-        self._field.tell(problem, self._hint(field, text))
+        self._explain(problem, self._hint(field, text))
 
-    @on(CellField.Accepted)
-    def _accept(self, event: CellField.Accepted) -> None:
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        row, column = self.body.row, self.body.column
+        self._accept()
+
+    @on(CellInput.Left)
+    def _left(self, event: CellInput.Left) -> None:
+        event.stop()
+        if not event.by:
+            self._state.trial = None
+            self._close()
+        elif self._accept():
+            self._move(event.by)
+
+    def _accept(self) -> bool:
+        """Puts the typed text into the cell; False when it means nothing."""
+        row, column, text = self.body.row, self.body.column, self._input.value
         self._state.trial = None
-        if event.text != self._original:
+        if text != self._original:
             try:
-                self._state.edit(lambda d: self.model.put(d, row, column, event.text))
+                self._state.edit(lambda d: self.model.put(d, row, column, text))
             except EDIT_ERRORS as error:
-                self._field.tell(str(error))
+                self._explain(str(error))
                 self.app.bell()
-                return
+                return False
         self.show()
         self.body.row = row  # a renamed row has another key
         self._close()
-        if event.by:
-            self._move(event.by)
-
-    @on(CellField.Cancelled)
-    def _cancel(self, event: CellField.Cancelled) -> None:
-        event.stop()
-        self._state.trial = None
-        self._close()
+        return True
 
     def _close(self) -> None:
-        self._field.display = False
+        self.query_one("#field").display = False
         self.screen.set_focus(self.body)
         self.post_message(self.Changed())
 
     def _move(self, by: int) -> None:
         """Moves the cursor to the next or previous cell."""
         body = self.body
-        if self._one_column:
-            body.go_to(body.row + by, self._first)
+        if self.model.one_column:
+            body.go_to(body.row + by, self.model.first)
             return
         row, column = body.row, body.column + by
         if column >= len(body.titles):

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster.addresses import LOCALHOST, AddressPart
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, EditError
-from launcher.cluster.shorthand import ShorthandError, hosts, next_like, spec
+from launcher.cluster.shorthand import ShorthandError, entries, hosts, next_like, spec
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem
 from launcher.printable import visible
 from tui.cells import Cell, Row
-from tui.screens.editor.cell_codecs import READY, WORDS
+from tui.screens.dialogs import AskText
+from tui.screens.editor.cell_codecs import READY, TEXT, WORDS
+from tui.screens.editor.completion import Completion
 from tui.screens.editor.document_edits import halves, put_spec
-from tui.screens.editor.fields import Field, host_fields, job_fields
+from tui.screens.editor.fields import Field, host_fields, job_fields, run_fields
+from tui.widgets.cell_grid import WIDEST
 
 _TENSORBOARD = {
     "in_cluster": False,
@@ -27,117 +29,165 @@ _TENSORBOARD = {
 }  # fmt: skip
 _LONGEST_DEFAULT = 200
 _JOB_NAMES = ("ps", "worker", "chief", "evaluator", "tensorboard")
+_HOST = Field("host", ("host",), TEXT, "a host of this file, or localhost", completion="hosts")
+_PORT = Field(
+    "port", ("port",), TEXT, "1 to 65535, or auto: a free one at launch", choices=("auto",)
+)
 
 
-@dataclass(frozen=True)
-class AddPrompt:
-    """Question for the line that `TableModel.add` takes."""
-
-    title: str
-    about: str
-    start: str
-    problem: Callable[[str], str]
-    """What is wrong with a line; empty if nothing is."""
-    candidates: Sequence[str]
-    """Completions."""
-
-
-class TableModel(Protocol):
+class TableModel:
     """One table of the editor. A line that means nothing raises `ValueError`, `ShorthandError` or
     `EditError` with the sentence to show."""
 
-    @property
-    def nothing(self) -> str:
-        """Text shown while there are no rows."""
-
-    @property
-    def titles(self) -> Sequence[str]:
-        """Titles of the columns."""
+    name = ""
+    nothing = ""
+    """Text shown while there are no rows."""
+    titles: Sequence[str] = ()
+    first = 0
+    """First column that the cursor goes to."""
+    one_column = False
+    """Only the first column is edited, and Tab goes down."""
+    widest = WIDEST
+    """Most cells of width of all columns but the last."""
 
     def rows(self, seen: ParsedDraft) -> list[Row]:
         """All rows with their problems."""
+        raise NotImplementedError
 
     def field(self, row: int, column: int) -> Field | None:
         """Field of a cell; None if it cannot be edited."""
+        raise NotImplementedError
 
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Puts a text into a cell."""
+        raise NotImplementedError
 
     def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Removes a row."""
+        raise NotImplementedError
 
     def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         """Row and column of the cell that a problem is about, if it is in this table."""
+        raise NotImplementedError
 
-    def add_prompt(self, document: ClusterDocument) -> AddPrompt | None:
-        """Question for new rows; None if there can be no more."""
+    def add_dialog(self, document: ClusterDocument) -> AskText | None:
+        """Dialog for the line that `add` takes; None if there can be no more rows."""
 
     def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Adds the rows that a line stands for."""
+        raise NotImplementedError
 
-    def copy(self, document: ClusterDocument, row: int) -> ClusterDocument | None:
-        """Adds one more row like this; None if rows cannot be copied."""
+    def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
+        """Adds one more row like this, if rows of this table can be copied."""
+        return document
 
 
-class HostModel:
-    """`[hosts.*]`."""
+class _NamedTables(TableModel):
+    """Tables with names of their own, such as `[hosts.*]`: a table a row, a key a column."""
 
-    nothing = "no hosts: all tasks run on this machine. a adds hosts"
+    def __init__(self, fields: Sequence[Field]) -> None:
+        self._fields = fields
+        self.titles = [field.title for field in fields]
 
-    @property
-    def titles(self) -> Sequence[str]:
-        """See `TableModel`."""
-        return [field.title for field in host_fields()]
+    def _names(self, document: ClusterDocument) -> list[str]:
+        return list(document.table(self.name))
+
+    def _defaults(self, document: ClusterDocument, name: str, entry: Any) -> dict[str, str]:
+        """Defaults of a row that depend on the file, by the title of their column."""
+        return {}
+
+    def _rename(self, document: ClusterDocument, old: str, new: str) -> ClusterDocument:
+        raise NotImplementedError
 
     def rows(self, seen: ParsedDraft) -> list[Row]:
-        """One row for each host."""
         assert seen.document is not None
-        found = []
-        for name, entry in seen.document.table("hosts").items():
-            found.append(_row(name, entry, host_fields(), ("hosts", name), seen.problems))
-        return found
+        return [
+            self._row(seen.document, name, entry, seen.problems)
+            for name, entry in seen.document.table(self.name).items()
+        ]
+
+    def _row(
+        self, document: ClusterDocument, name: str, entry: Any, problems: Sequence[Problem]
+    ) -> Row:
+        values = entry if isinstance(entry, dict) else {}
+        defaults = self._defaults(document, name, entry)
+        wrong: dict[int, str] = {}
+        rest = ""
+        for problem in problems:
+            if problem.path[:2] != (self.name, name):
+                continue
+            column = self._column(problem)
+            if column is None:
+                rest = rest or str(problem)
+            else:
+                wrong.setdefault(column, problem.message)
+        cells = [Cell(visible(name), problem=wrong.get(0, ""))]
+        for column, field in enumerate(self._fields[1:], 1):
+            text = field.codec.line(values.get(field.path[0]))
+            default = defaults.get(field.title, field.default)
+            cells.append(Cell(text, default, wrong.get(column, "")))
+        return Row(name, tuple(cells), rest)
+
+    def _column(self, problem: Problem) -> int | None:
+        path = problem.path[2:3]
+        return next((i for i, field in enumerate(self._fields) if field.path == path), None)
 
     def field(self, row: int, column: int) -> Field | None:
-        """Field of the column."""
-        return host_fields()[column]
+        return self._fields[column]
 
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
-        """Changes a value, or renames the host."""
-        name = list(document.table("hosts"))[row]
-        if column:
-            field = host_fields()[column]
-            return document.put(("hosts", name, *field.path), field.codec.value(line))
-        return document.rename_host(name, _named(line, "a host"))
+        """Changes a value, or renames the table."""
+        name = self._names(document)[row]
+        if not column:
+            return self._rename(document, name, self._name(line))
+        field = self._fields[column]
+        return document.put((self.name, name, *field.path), field.codec.value(line))
+
+    def _name(self, line: str) -> str:
+        if not line.strip():
+            raise EditError(f"a {self.name.rstrip('s')} needs a name")
+        return line.strip()
 
     def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
-        """Removes the host; tasks that name it become problems."""
-        return document.remove("hosts", list(document.table("hosts"))[row])
+        return document.remove(self.name, self._names(document)[row])
 
     def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
-        """See `TableModel`."""
-        return _place("hosts", host_fields(), problem, document)
+        names = self._names(document)
+        match problem.path:
+            case (self.name, str(name), *_) if name in names:
+                return names.index(name), self._column(problem) or 0
+        return None
 
-    def add_prompt(self, document: ClusterDocument) -> AddPrompt:
-        """Asks for SSH destinations."""
-        return AddPrompt(
-            "Add hosts",
-            "SSH destinations: root@tf[1-4], gpu7",
-            "",
-            lambda line: many_problem(line, hosts),
-            aliases(),
+
+class HostModel(_NamedTables):
+    """`[hosts.*]`."""
+
+    name = "hosts"
+    nothing = "no hosts, all tasks run on this machine"
+
+    def __init__(self) -> None:
+        super().__init__(host_fields())
+
+    def _rename(self, document: ClusterDocument, old: str, new: str) -> ClusterDocument:
+        return document.rename_host(old, new)
+
+    def add_dialog(self, document: ClusterDocument) -> AskText:
+        about = "SSH destinations: root@tf[1-4], gpu7"
+        return AskText(
+            "Add hosts", "", lambda line: problem_of(line, hosts), about, Completion(aliases())
         )
 
     def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Adds hosts; those whose name is taken get the next one in its series."""
         for name, destination in hosts(line).items():
-            names = list(document.table("hosts"))
+            names = self._names(document)
             fresh = next_like(names, name) if name in names else name
             document = document.put(("hosts", fresh), {"ssh": destination})
         return document
 
     def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Adds a host with the next name and destination in their series."""
-        names = list(document.table("hosts"))
+        names = self._names(document)
         entry = dict(document.table("hosts", names[row]))
         taken = [str(document.get("hosts", name, "ssh")) for name in names]
         for key in ("ssh", "address"):
@@ -146,65 +196,42 @@ class HostModel:
         return document.put(("hosts", next_like(names, names[row])), entry)
 
 
-class JobModel:
+class JobModel(_NamedTables):
     """`[jobs.*]`."""
 
-    nothing = "no jobs: a adds one, p pastes a TF_CONFIG"
+    name = "jobs"
+    nothing = "no jobs"
 
-    @property
-    def titles(self) -> Sequence[str]:
-        """See `TableModel`."""
-        return [field.title for field in job_fields()]
+    def __init__(self) -> None:
+        super().__init__(job_fields())
 
-    def rows(self, seen: ParsedDraft) -> list[Row]:
-        """One row for each job."""
-        assert seen.document is not None
-        found = []
-        command = seen.document.get("run", "command")
-        for name, entry in seen.document.table("jobs").items():
-            defaults = {}
-            if isinstance(command, list):
-                defaults["command"] = WORDS.line(command)[:_LONGEST_DEFAULT]
-            helper = isinstance(entry, dict) and entry.get("in_cluster") is False
-            started = helper or name == "evaluator"
-            wait = seen.document.get("start", "ready", name)
-            defaults["ready"] = "started" if started else "listening"
-            if wait is not None:
-                defaults["ready"] = READY.line(wait)
-            found.append(_row(name, entry, job_fields(), ("jobs", name), seen.problems, defaults))
-        return found
+    def _defaults(self, document: ClusterDocument, name: str, entry: Any) -> dict[str, str]:
+        defaults = {}
+        command = document.get("run", "command")
+        if isinstance(command, list):
+            defaults["command"] = WORDS.line(command)[:_LONGEST_DEFAULT]
+        helper = isinstance(entry, dict) and entry.get("in_cluster") is False
+        usual = "started" if helper or name == "evaluator" else "listening"
+        ready = document.get("start", "ready", name)
+        return defaults | {"ready": usual if ready is None else READY.line(ready)}
 
-    def field(self, row: int, column: int) -> Field | None:
-        """Field of the column."""
-        return job_fields()[column]
+    def _rename(self, document: ClusterDocument, old: str, new: str) -> ClusterDocument:
+        return document.rename_job(old, new)
 
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Changes a value, renames the job, or puts a whole cluster spec given as tasks."""
-        name = list(document.table("jobs"))[row]
-        field = job_fields()[column]
-        if not column:
-            return document.rename_job(name, _named(line, "a job"))
-        if field.title == "tasks" and (found := spec(line)) is not None:
+        if self.titles[column] == "tasks" and (found := spec(line)) is not None:
             return put_spec(document, found)
-        return document.put(("jobs", name, *field.path), field.codec.value(line))
+        return super().put(document, row, column, line)
 
-    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
-        """Removes the job."""
-        return document.remove("jobs", list(document.table("jobs"))[row])
-
-    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
-        """See `TableModel`."""
-        return _place("jobs", job_fields(), problem, document)
-
-    def add_prompt(self, document: ClusterDocument) -> AddPrompt:
-        """Asks for a name."""
+    def add_dialog(self, document: ClusterDocument) -> AskText:
         free = [name for name in _JOB_NAMES if name not in document.table("jobs")]
         about = f"its name, such as {', '.join(free[:4]) or 'helper'}"
-        return AddPrompt("Add a job", about, next(iter(free), ""), lambda line: "", free)
+        return AskText("Add a job", next(iter(free), ""), about=about, suggester=Completion(free))
 
     def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
         """Adds a job with one task on the first host."""
-        name = _named(line, "a job")
+        name = self._name(line)
         if name in document.table("jobs"):
             raise EditError(f"there is already a job {visible(name[:60])}")
         host = next(iter(document.table("hosts")), LOCALHOST)
@@ -215,66 +242,144 @@ class JobModel:
 
     def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
         """Adds a job under the next name; fixed ports become `auto`."""
-        names = list(document.table("jobs"))
+        names = self._names(document)
         entry = dict(document.table("jobs", names[row]))
         if isinstance(entry.get("tasks"), list):
             entry["tasks"] = [f"{halves(str(task))[0]}:auto" for task in entry["tasks"]]
         return document.put(("jobs", next_like(names, names[row])), entry)
 
 
-def many_problem(line: str, parse: Callable[[str], object]) -> str:
-    """What is wrong with a line that stands for many entries; empty if nothing is."""
+class TaskModel(TableModel):
+    """`[jobs.*] tasks` of one job, host and port in columns of their own. Tasks are not copied:
+    adding one proposes the next."""
+
+    name = "tasks"
+    nothing = "no tasks"
+    titles = ("task", "host", "port")
+    first = 1
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+
+    def _tasks(self, document: ClusterDocument) -> list[Any]:
+        found = document.get("jobs", self.job, "tasks")
+        return list(found) if isinstance(found, list) else []
+
+    def rows(self, seen: ParsedDraft) -> list[Row]:
+        assert seen.document is not None
+        wrong: dict[tuple[int, int], str] = {}
+        for problem in seen.problems:
+            if (place := self.place(problem, seen.document)) is not None:
+                wrong.setdefault(place, problem.message)
+        found = []
+        for index, task in enumerate(self._tasks(seen.document)):
+            host, port = halves(str(task))
+            cells = (
+                Cell(f"{self.job}:{index}", fixed=True),
+                Cell(visible(host), problem=wrong.get((index, 1), "")),
+                Cell(visible(port), problem=wrong.get((index, 2), "")),
+            )
+            found.append(Row(str(index), cells))
+        return found
+
+    def field(self, row: int, column: int) -> Field | None:
+        return (None, _HOST, _PORT)[column]
+
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
+        tasks = self._tasks(document)
+        host, port = halves(str(tasks[row]))
+        value = str(TEXT.value(line) or "")
+        if column == 1:
+            host = f"[{value}]" if value.count(":") > 1 and "[" not in value else value
+        else:
+            port = value
+        tasks[row] = f"{host}:{port}"
+        return document.put(("jobs", self.job, "tasks"), tasks)
+
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
+        return document.remove("jobs", self.job, "tasks", row)
+
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
+        match problem.path:
+            case ("jobs", self.job, "tasks", int(index), *part):
+                return index, 2 if part == [AddressPart.PORT] else 1
+        return None
+
+    def add_dialog(self, document: ClusterDocument) -> AskText:
+        return AskText(
+            f"Add tasks to {self.job}",
+            self._next(document),
+            lambda line: problem_of(line, entries),
+            "host:port, … ; tf[2-6]:2222 is five tasks, localhost:auto*5 too",
+            Completion([f"{host}:" for host in document.table("hosts")]),
+        )
+
+    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
+        tasks = [*self._tasks(document), *entries(line)]
+        return document.put(("jobs", self.job, "tasks"), tasks)
+
+    def _next(self, document: ClusterDocument) -> str:
+        """The next task of the series: on the next host, if there is one."""
+        tasks = [str(task) for task in self._tasks(document)]
+        if not tasks:
+            return f"{next(iter(document.table('hosts')), LOCALHOST)}:auto"
+        host, port = halves(tasks[-1])
+        names = list(document.table("hosts"))
+        after = names[names.index(host) + 1 :] if host in names else []
+        used = {halves(task)[0] for task in tasks}
+        free = next((name for name in after if name not in used), None)
+        return f"{free}:{port}" if free else f"{host}:auto"
+
+
+class RunModel(TableModel):
+    """`name`, `[run]`, `[start]` and `[metrics]`, a key a row."""
+
+    name = "run"
+    titles = ("key", "value", "description")
+    first = 1
+    one_column = True
+    widest = 28
+
+    def rows(self, seen: ParsedDraft) -> list[Row]:
+        """One row for each key, set or not."""
+        assert seen.document is not None
+        wrong: dict[int, str] = {}
+        for problem in seen.problems:
+            if (place := self.place(problem, seen.document)) is not None:
+                wrong.setdefault(place[0], problem.message)
+        found = []
+        for number, field in enumerate(run_fields()):
+            line = field.codec.line(seen.document.get(*field.path))
+            cells = (
+                Cell(field.title, fixed=True),
+                Cell(line, field.default, wrong.get(number, "")),
+                Cell("", field.about, fixed=True),
+            )
+            found.append(Row(field.title, cells))
+        return found
+
+    def field(self, row: int, column: int) -> Field | None:
+        return run_fields()[row]
+
+    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
+        field = run_fields()[row]
+        return document.put(field.path, field.codec.value(line))
+
+    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
+        """Removes the key: its default holds."""
+        return document.put(run_fields()[row].path, None)
+
+    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
+        for number, field in enumerate(run_fields()):
+            if problem.path[: len(field.path)] == field.path:
+                return number, 1
+        return None
+
+
+def problem_of(line: str, parse: Callable[[str], object]) -> str:
+    """The problem of a line that stands for many entries; empty if there is none."""
     try:
         parse(line)
     except ShorthandError as error:
         return str(error)
     return ""
-
-
-def _row(
-    name: str,
-    entry: Any,
-    fields: Sequence[Field],
-    table: tuple[str, ...],
-    problems: Sequence[Problem],
-    defaults: dict[str, str] | None = None,
-) -> Row:
-    values = entry if isinstance(entry, dict) else {}
-    wrong: dict[int, str] = {}
-    rest = ""
-    for problem in problems:
-        if problem.path[: len(table)] != table:
-            continue
-        column = _column(fields, problem.path[len(table) :])
-        if column is None:
-            rest = rest or str(problem)
-        else:
-            wrong.setdefault(column, problem.message)
-    cells = [Cell(visible(name), problem=wrong.get(0, ""))]
-    for column, field in enumerate(fields[1:], 1):
-        value = values.get(field.path[0])
-        default = (defaults or {}).get(field.title, field.default)
-        text = "" if value is None else field.codec.line(value)
-        cells.append(Cell(text, default, wrong.get(column, "")))
-    return Row(name, tuple(cells), rest)
-
-
-def _column(fields: Sequence[Field], path: Sequence[str | int]) -> int | None:
-    if not path:
-        return 0
-    return next((i for i, field in enumerate(fields) if field.path == (path[0],)), None)
-
-
-def _place(
-    table: str, fields: Sequence[Field], problem: Problem, document: ClusterDocument
-) -> tuple[int, int] | None:
-    names = list(document.table(table))
-    if problem.path[:1] != (table,) or len(problem.path) < 2 or problem.path[1] not in names:
-        return None
-    return names.index(str(problem.path[1])), _column(fields, problem.path[2:]) or 0
-
-
-def _named(line: str, what: str) -> str:
-    if not line.strip():
-        raise EditError(f"{what} needs a name")
-    return line.strip()

@@ -8,11 +8,9 @@ from textual.containers import Vertical
 
 from launcher.cluster.edit import ClusterDocument
 from launcher.errors import Problem
-from tui.screens.editor.run_model import RunModel
 from tui.screens.editor.state import EditorState
 from tui.screens.editor.table import EditTable
-from tui.screens.editor.table_models import HostModel, JobModel
-from tui.screens.editor.task_model import TaskModel
+from tui.screens.editor.table_models import HostModel, JobModel, RunModel, TaskModel
 from tui.widgets.cell_grid import CellGrid
 
 TABLE_PAGES = ("hosts", "jobs", "run")
@@ -31,13 +29,12 @@ class ClusterTables(Vertical):
     def __init__(self, state: EditorState) -> None:
         super().__init__(id="tables")
         self._tasks_of = TaskModel("")
-        self.hosts = EditTable(state, HostModel(), id="hosts")
-        self.jobs = EditTable(state, JobModel(), id="jobs")
-        self.tasks = EditTable(state, self._tasks_of, id="tasks", first=1)
-        self.run = EditTable(state, RunModel(), id="run", first=1, widest=28, one_column=True)
+        self.hosts = EditTable(state, HostModel())
+        self.jobs = EditTable(state, JobModel())
+        self.tasks = EditTable(state, self._tasks_of)
+        self.run = EditTable(state, RunModel())
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield self.hosts
         with Vertical(id="job-tables"):
             yield self.jobs
@@ -96,11 +93,10 @@ class ClusterTables(Vertical):
                 self.jobs.body.row = list(document.table("jobs")).index(job)
                 self._tasks_of.job = job
                 self.tasks.show()
-        pages = {"tasks": self.tasks, "hosts": self.hosts, "jobs": self.jobs, "run": self.run}
-        for name, table in pages.items():
+        for table in (self.tasks, self.hosts, self.jobs, self.run):
             cell = table.model.place(problem, document)
             if cell is not None:
-                return ("jobs" if name == "tasks" else name), table, cell
+                return ("jobs" if table is self.tasks else table.model.name), table, cell
         return None
 
     @on(CellGrid.Moved)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList
-from textual.widgets.option_list import Option
 
 from launcher.cluster import library
 from launcher.cluster.library import SaveError
@@ -20,52 +14,35 @@ from launcher.cluster.shorthand import ShorthandError, hosts
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
 from launcher.quantities import counted
+from tui.screens.dialogs import Dialog
 from tui.screens.editor.completion import Completion
-from tui.widgets.line_input import LineInput
+from tui.widgets.line_input import LineInput, ProblemLine
 
 
-class TemplateDialog(ModalScreen[Path | None]):
+class TemplateDialog(Dialog[Path]):
     """Saves a new cluster made from a template, and answers with its file."""
 
-    DEFAULT_CSS = """
-    TemplateDialog Label { width: 1fr; }
-    TemplateDialog .problem { color: $status-bad; height: auto; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Back", show=False),
-    ]
+    DEFAULT_CSS = "TemplateDialog Label { width: 1fr; }"
 
-    def compose(self) -> ComposeResult:
+    def __init__(self) -> None:
+        super().__init__("New cluster", f"1-{len(TEMPLATES)} or Enter chooses, Esc cancels")
+        self._template: Template | None = None
+
+    def body(self) -> ComposeResult:
         """The templates; the fields for name and hosts appear after one was chosen."""
-        with Vertical(classes="dialog wide"):
-            yield Label("New cluster", classes="dialog-title", markup=False)
-            yield OptionList(
-                *(Option(f"{number}  {t.title:<31} {t.about}") for number, t in _numbered()),
-                markup=False,
-            )
-            yield Label("Name", classes="field", markup=False)
-            yield LineInput(id="name", classes="field")
-            yield Label(
-                "Hosts, as SSH destinations: root@tf[1-4], gpu7",
-                classes="field remote",
-                markup=False,
-            )
-            yield LineInput(
-                id="hosts", classes="field remote", suggester=Completion(lambda _: aliases())
-            )
-            yield Label(classes="problem field", markup=False)
-            yield Label(
-                f"1-{len(TEMPLATES)} or Enter chooses, Esc cancels",
-                classes="dialog-note",
-                markup=False,
-            )
+        options = (f"{number}  {t.title:<31} {t.about}" for number, t in enumerate(TEMPLATES, 1))
+        yield OptionList(*options, markup=False)
+        yield Label("Name", classes="field", markup=False)
+        yield LineInput(id="name", classes="field")
+        title = "Hosts, as SSH destinations: root@tf[1-4], gpu7"
+        yield Label(title, classes="field remote", markup=False)
+        yield LineInput(id="hosts", classes="field remote", suggester=Completion(aliases()))
+        yield ProblemLine(classes="field")
 
     def on_mount(self) -> None:
-        self._template: Template | None = None
         for widget in self.query(".field"):
             widget.display = False
-        self.set_focus(self.query_one(OptionList))
-        for number, _ in _numbered():
+        for number in range(1, len(TEMPLATES) + 1):
             self._bindings.bind(str(number), f"choose({number})", show=False)
 
     def action_choose(self, number: int) -> None:
@@ -107,8 +84,7 @@ class TemplateDialog(ModalScreen[Path | None]):
     @on(Input.Changed)
     def _changed(self) -> None:
         _, found, problem = self._values()
-        label = self.query_one(".problem", Label)
-        label.update(f"⚠ {problem}" if problem else _summary(found))
+        self.query_one(ProblemLine).show(problem, _summary(found))
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -123,13 +99,9 @@ class TemplateDialog(ModalScreen[Path | None]):
         try:
             path = library.create(name, render(self._template, name, found, Path.cwd()))
         except SaveError as error:
-            self.query_one(".problem", Label).update(f"⚠ {error}")
+            self.query_one(ProblemLine).show(str(error))
             return
         self.dismiss(path)
-
-
-def _numbered() -> Sequence[tuple[int, Template]]:
-    return list(enumerate(TEMPLATES, 1))
 
 
 def _summary(found: dict[str, str]) -> str:

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
-from tui.keys import key_hints
 from tui.log.view import LogView
 from tui.pane_boxes import Arrangement
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.task_monitor import TaskMonitor
+from tui.widgets.fit import Part
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.status_strip import StatusStrip
-from tui.widgets.titles import TitlePart, task_title
+from tui.widgets.titles import task_title
 
 
 class Chrome:
@@ -40,7 +40,7 @@ class Chrome:
         self._area = area
         self._monitor = monitor
         self._note = note
-        self._titles: dict[TaskId | None, tuple[TitlePart, ...]] = {}
+        self._titles: dict[TaskId | None, tuple[Part, ...]] = {}
 
     def show(self, snapshot: Snapshot, now: float) -> None:
         """Shows another snapshot, or the same at a later time."""
@@ -59,10 +59,6 @@ class Chrome:
             if pane.view and pane.view.task in self._titles:
                 pane.set_title(self._titles[pane.view.task], self._note(pane.view))
 
-    def show_outcome(self, snapshot: Snapshot) -> None:
-        """Shows below the panes how the run ended."""
-        self.outcome.show(snapshot)
-
     def hide_outcome(self) -> bool:
         """Hides how the run ended; False when that is not shown."""
         if not self.outcome.display:
@@ -78,7 +74,7 @@ class Chrome:
         if self._area.task_list.display:
             off = views.off if layout.shown is Arrangement.MERGED else None
             self._area.task_list.show(self._snapshot, layout.focused, now, off)
-        self.footer.show(key_hints(self.footer, self._commands()))
+        self.footer.show(self._hints())
 
     def _make_titles(self, now: float) -> None:
         """Makes the titles of the panes in sight."""
@@ -89,7 +85,7 @@ class Chrome:
             if name is None:
                 count = len(self._area.views.merged)
                 text = f"all logs, {count} of {len(tasks)} tasks, by time of receipt"
-                self._titles[None] = (TitlePart(0, text, "name"),)
+                self._titles[None] = (Part(0, text, "name"),)
             elif name in tasks:
                 self._titles[name] = task_title(
                     tasks[name],
@@ -99,7 +95,7 @@ class Chrome:
                     name in self._area.pane_layout.pinned,
                 )
 
-    def _commands(self) -> list[tuple[str, str]]:
+    def _hints(self) -> list[tuple[str, str]]:
         """The commands of the footer, the most important first."""
         layout = self._area.pane_layout
         ended = self._snapshot.state is RunPhase.ENDED

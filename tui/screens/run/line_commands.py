@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from launcher.quantities import thousands
+from launcher.quantities import counted
 from launcher.store.logs import LogStore
 from tui.log.sanitise import plain_text
 from tui.log.view import LogView
+from tui.log.viewport import Viewport
 from tui.screens.run.interaction import Interaction
 from tui.widgets.log_pane import LogPane
 
@@ -32,121 +33,117 @@ class LineCommands:
     # scrolling
 
     def scroll(self, rows: int) -> None:
-        """Scrolls by rows."""
-        self._move(lambda pane: rows, lambda pane: pane.scroll_rows(rows))
+        self._move(lambda pane: rows, lambda port: port.scroll(rows))
 
     def scroll_pages(self, pages: float) -> None:
         """Scrolls by pages or halves of one."""
-        self._move(
-            lambda pane: int(pane.size.height * pages), lambda pane: pane.scroll_pages(pages)
-        )
+        self._move(lambda pane: int(pane.size.height * pages), lambda port: port.page(pages))
 
     def go_home(self) -> None:
         """To the first line of the run."""
-        self._move(lambda pane: -_count(pane), LogPane.go_home)
+        self._move(lambda pane: -_count(pane), Viewport.home)
 
     def go_end(self) -> None:
         """To the end, and follows it."""
-        self._move(_count, LogPane.go_end)
+        self._move(_count, Viewport.follow)
 
-    # selecting
-
-    def toggle_selection(self) -> None:
-        """Begins selecting at the last hit in sight or the last line, or ends it."""
-        pane = self._pane()
-        if pane is None or pane.view is None:
-            return
-        visible = pane.in_sight()
-        if pane.view.selection or not visible:
-            pane.view.selection = None
-        else:
-            pane.port.pause()
-            at = pane.view.cursor if pane.view.cursor in visible else visible[-1]
-            pane.view.selection = (at, at)
-        pane.redraw()
-
-    def leave_selection(self) -> bool:
-        """Selects no line any more; False when none was."""
-        pane = self._pane()
-        if pane is None or pane.view is None or not pane.view.selection:
-            return False
-        pane.view.selection = None
-        pane.redraw()
-        return True
-
-    def leave_hit(self) -> bool:
-        """Marks no line as the last hit any more; False when none was."""
-        pane = self._pane()
-        if pane is None or pane.view is None or pane.view.cursor is None:
-            return False
-        pane.view.cursor = None
-        pane.redraw()
-        return True
-
-    def show_keys(self) -> None:
-        """Says what can be done with lines selected by mouse."""
-        keys = [
-            f"{self._interaction.key(command)} {text}"
-            for command, text in (("log.copy", "copies"), ("log.save", "saves"), ("back", "leaves"))
-        ]
-        self._interaction.notify(", ".join(keys), timeout=3)
-
-    # copying and saving
-
-    def copy(self) -> None:
-        """Copies the selected lines, or those in sight, to the terminal's clipboard."""
-        pane = self._pane()
-        if pane is None or pane.view is None:
-            return
-        numbers: Sequence[int] = pane.view.selected_lines or pane.in_sight()
-        text, count = "", 0
-        for number in numbers:
-            line = _text(pane.view, number) + "\n"
-            if len(text) + len(line) > COPY_LIMIT:
-                break
-            text += line
-            count += 1
-        self._interaction.copy(text)
-        cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
-        task = pane.view.task
-        where = self._logs.open(task).path if task else self._logs.folder
-        self._interaction.notify(f"{count} lines copied{cut}. The whole log: {where}", timeout=6)
-        pane.view.selection = None
-        pane.redraw()
-
-    async def save(self, run_id: str) -> None:
-        """Asks for a file and saves the selected lines, or all that the pane shows."""
-        pane = self._pane()
-        if pane is None or pane.view is None:
-            return
-        stem = pane.view.task.stem if pane.view.task else "merged"
-        name = f"{run_id}-{stem}-{time.strftime('%H%M%S')}.txt"
-        answer = await self._interaction.ask("save to", name)
-        pane = self._pane()
-        if not answer or pane is None or pane.view is None:
-            return
-        numbers = pane.view.selected_lines or range(pane.view.lines.count)
-        try:
-            path = await asyncio.to_thread(_write, answer, pane.view, numbers)
-        except (OSError, IndexError) as error:
-            self._interaction.notify(f"not saved: {error}", severity="error")
-        else:
-            count = thousands(len(numbers))
-            self._interaction.notify(f"{count} lines saved to {path}")
-
-    def _move(self, by: Callable[[LogPane], int], scroll: Callable[[LogPane], None]) -> None:
+    def _move(self, by: Callable[[LogPane], int], scroll: Callable[[Viewport], None]) -> None:
         """Moves the end of the selection by lines, or scrolls where nothing is selected."""
         pane = self._pane()
         if pane is None:
             return
         if pane.view is None or not pane.view.selection:
-            scroll(pane)
+            pane.move(scroll)
             return
         first, last = pane.view.selection
         last = min(max(0, last + by(pane)), pane.view.lines.count - 1)
         pane.view.selection = (first, last)
         pane.port.reveal(last)
         pane.redraw()
+
+    # selecting
+
+    def _focused(self) -> tuple[LogPane, LogView] | None:
+        pane = self._pane()
+        return None if pane is None or pane.view is None else (pane, pane.view)
+
+    def toggle_selection(self) -> None:
+        """Begins selecting at the last hit in sight or the last line, or ends it."""
+        if focused := self._focused():
+            pane, view = focused
+            visible = pane.in_sight()
+            if view.selection or not visible:
+                view.selection = None
+            else:
+                pane.port.pause()
+                at = view.cursor if view.cursor in visible else visible[-1]
+                view.selection = (at, at)
+            pane.redraw()
+
+    def leave_selection(self) -> bool:
+        """Selects no line any more; False when none was."""
+        focused = self._focused()
+        if not focused or not focused[1].selection:
+            return False
+        focused[1].selection = None
+        focused[0].redraw()
+        return True
+
+    def leave_hit(self) -> bool:
+        """Marks no line as the last hit any more; False when none was."""
+        focused = self._focused()
+        if not focused or focused[1].cursor is None:
+            return False
+        focused[1].cursor = None
+        focused[0].redraw()
+        return True
+
+    def show_keys(self) -> None:
+        """Says what can be done with lines selected by mouse."""
+        commands = {"log.copy": "copies", "log.save": "saves", "back": "leaves"}
+        keys = (f"{self._interaction.key(name)} {text}" for name, text in commands.items())
+        self._interaction.notify(", ".join(keys), timeout=3)
+
+    # copying and saving
+
+    def copy(self) -> None:
+        """Copies the selected lines, or those in sight, to the terminal's clipboard."""
+        if not (focused := self._focused()):
+            return
+        pane, view = focused
+        numbers: Sequence[int] = view.selected_lines or pane.in_sight()
+        text, count = "", 0
+        for number in numbers:
+            line = _text(view, number) + "\n"
+            if len(text) + len(line) > COPY_LIMIT:
+                break
+            text += line
+            count += 1
+        self._interaction.copy(text)
+        cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
+        where = self._logs.open(view.task).path if view.task else self._logs.folder
+        copied = counted(count, "line")
+        self._interaction.notify(f"{copied} copied{cut}. The whole log: {where}", timeout=6)
+        view.selection = None
+        pane.redraw()
+
+    async def save(self, run_id: str) -> None:
+        """Asks for a file and saves the selected lines, or all that the pane shows."""
+        if not (focused := self._focused()):
+            return
+        task = focused[1].task
+        name = f"{run_id}-{task.stem if task else 'merged'}-{time.strftime('%H%M%S')}.txt"
+        answer = await self._interaction.ask("save to", name)
+        if not answer or not (focused := self._focused()):
+            return
+        view = focused[1]
+        numbers = view.selected_lines or range(view.lines.count)
+        try:
+            path = await asyncio.to_thread(_write, answer, view, numbers)
+        except (OSError, IndexError) as error:
+            self._interaction.notify(f"not saved: {error}", severity="error")
+        else:
+            self._interaction.notify(f"{counted(len(numbers), 'line')} saved to {path}")
 
 
 def _count(pane: LogPane) -> int:

@@ -1,8 +1,12 @@
-"""Commands about panes: focus, layouts, pages."""
+"""Commands about panes: focus, layouts, pages, and how their lines are shown."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from launcher.ids import TaskId
+from tui.log.rows import Stamps
 from tui.pane_boxes import Arrangement
 from tui.screens.run.interaction import Interaction
 from tui.screens.run.pane_area import PaneArea
@@ -12,7 +16,7 @@ _DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
 
 
 class PaneCommands:
-    """Changes the layout and shows it."""
+    """Changes the layout, and the options of all rows."""
 
     def __init__(self, area: PaneArea, search: SearchCommands, interaction: Interaction) -> None:
         self._area = area
@@ -104,7 +108,6 @@ class PaneCommands:
         return True
 
     def turn_page(self, by: int) -> None:
-        """Turns the page."""
         self._layout.turn(by)
         self._area.refocus()
 
@@ -118,3 +121,26 @@ class PaneCommands:
         self._layout.arrangement = arrangement
         self._area.refocus()
         self._interaction.notify(f"layout: {arrangement}", timeout=1.5)
+
+    # lines, on the screen only
+
+    def next_stamps(self, started: float) -> None:
+        """Times before lines: none, time of day, since the start."""
+        order = list(Stamps)
+        stamps = order[(order.index(self._area.views.options.stamps) + 1) % len(order)]
+        self._set_options(f"timestamps: {stamps}", stamps=stamps, started=started)
+
+    def toggle_wrap(self) -> None:
+        """Wraps long lines, or cuts them at the pane's edge."""
+        wrap = not self._area.views.options.wrap
+        self._set_options(f"wrap: {'on' if wrap else 'off'}", wrap=wrap)
+
+    def toggle_prefix(self) -> None:
+        """Hides TensorFlow's prefix of date and source file, or shows it."""
+        hide = not self._area.views.options.hide_prefix
+        text = f"TensorFlow's log prefix: {'hidden' if hide else 'shown'}"
+        self._set_options(text, hide_prefix=hide)
+
+    def _set_options(self, message: str, **changes: Any) -> None:
+        self._area.set_options(replace(self._area.views.options, **changes))
+        self._interaction.notify(message, timeout=2)

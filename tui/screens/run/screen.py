@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ClassVar
 
 from textual import on
@@ -21,22 +21,20 @@ from tui.screens.run.bindings import RUN_BINDINGS
 from tui.screens.run.chrome import Chrome
 from tui.screens.run.error_commands import ErrorCommands
 from tui.screens.run.frame_clock import FrameClock
-from tui.screens.run.interaction import ScreenInteraction
+from tui.screens.run.interaction import Interaction
 from tui.screens.run.line_commands import LineCommands
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.pane_commands import PaneCommands
-from tui.screens.run.row_option_commands import RowOptionCommands
 from tui.screens.run.search_commands import SearchCommands
 from tui.screens.run.task_commands import TaskCommands
 from tui.screens.run.task_monitor import TaskMonitor
 from tui.widgets.log_pane import LogPane
 from tui.widgets.prompt import Prompt
-from tui.widgets.task_clicked import TaskClicked
+from tui.widgets.task_list import TaskClicked
 
 
 class RunScreen(Screen[None]):
-    """Puts the parts together, shows them what is new, and hands each key to the part that
-    answers it."""
+    """Composes the parts, and shows them what is new."""
 
     AUTO_FOCUS = ""  # the prompt's input would take the first keys
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
@@ -52,21 +50,20 @@ class RunScreen(Screen[None]):
         self.area = PaneArea(
             self.pane_layout, self.views, self._focus_pane, lambda: self.chrome.show_panes()
         )
-        interaction = ScreenInteraction(self, self.prompt, self.area.restore_focus)
+        interaction = Interaction(self, self.prompt, self.area.restore_focus)
         self.monitor = TaskMonitor(control)
         self.search = SearchCommands(self.area, interaction)
         self.errors = ErrorCommands(control, self.area, self.search, interaction)
         self.pane_commands = PaneCommands(self.area, self.search, interaction)
         self.line_commands = LineCommands(lambda: self.area.pane, control.logs, interaction)
         self.task_commands = TaskCommands(control, self.pane_layout, interaction)
-        self.row_options = RowOptionCommands(self.area, interaction)
         self.chrome = Chrome(self.snapshot, self.area, self.monitor, self.search.note)
         self.clock = FrameClock(self._frame, self._is_open)
         self._second = 0.0
         self._notes = len(self.snapshot.notes)
+        self._bind_actions()
 
     def compose(self) -> ComposeResult:
-        """From top to bottom."""
         yield self.chrome.header
         yield self.chrome.strip
         yield self.area
@@ -78,7 +75,7 @@ class RunScreen(Screen[None]):
         self.control.subscribe(self._hand_over)
         self.run_worker(self.clock.run(), group="clock")
         if self.snapshot.state is RunPhase.ENDED:
-            self.chrome.show_outcome(self.snapshot)
+            self.chrome.outcome.show(self.snapshot)
             failure = self.snapshot.first_failure
             if failure and any(task.id == failure.task for task in self.snapshot.tasks):
                 self.pane_layout.focus(failure.task)  # what a past run is opened for
@@ -136,7 +133,7 @@ class RunScreen(Screen[None]):
         self._notes = len(snapshot.notes)
         by_itself = snapshot.outcome not in (Outcome.KILLED, Outcome.TERMINATED)
         if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
-            self.chrome.show_outcome(snapshot)
+            self.chrome.outcome.show(snapshot)
 
     # focus and mouse
 
@@ -159,25 +156,52 @@ class RunScreen(Screen[None]):
 
     # keys
 
-    async def _begin(self, command: Coroutine[Any, Any, None]) -> None:
-        """Runs a command that may ask, up to its question: the next key belongs to the answer."""
-        self.run_worker(command, group="commands")
-        await asyncio.sleep(0)
+    def _asking(
+        self, command: Callable[..., Coroutine[Any, Any, None]]
+    ) -> Callable[..., Awaitable[None]]:
+        """Returns an action that runs a command which may ask. It goes on when the question is
+        there: the next key belongs to the answer."""
 
-    def action_next(self, by: int) -> None:
-        self.pane_commands.step(by)
+        async def begin(*arguments: Any) -> None:
+            self.run_worker(command(*arguments), group="commands")
+            await asyncio.sleep(0)
 
-    def action_nth(self, number: int) -> None:
-        self.pane_commands.focus_nth(number)
+        return begin
 
-    async def action_name(self) -> None:
-        await self._begin(self.pane_commands.ask_name())
-
-    def action_go(self, direction: str) -> None:
-        self.pane_commands.go(direction)
-
-    def action_zoom(self) -> None:
-        self.pane_commands.zoom()
+    def _bind_actions(self) -> None:
+        """Hands each key to the part that answers it."""
+        panes, lines, search, tasks = (
+            self.pane_commands,
+            self.line_commands,
+            self.search,
+            self.task_commands,
+        )
+        self.action_next = panes.step
+        self.action_nth = panes.focus_nth
+        self.action_name = self._asking(panes.ask_name)
+        self.action_go = panes.go
+        self.action_zoom = panes.zoom
+        self.action_arrange = panes.next_arrangement
+        self.action_merged = panes.toggle_merged
+        self.action_pin = panes.pin
+        self.action_page = panes.turn_page
+        self.action_scroll = lines.scroll
+        self.action_scroll_page = lines.scroll_pages
+        self.action_first_line = lines.go_home
+        self.action_follow = lines.go_end
+        self.action_select = lines.toggle_selection
+        self.action_copy = lines.copy
+        self.action_save = self._asking(lambda: lines.save(self.snapshot.run_id))
+        self.action_search = self._asking(search.ask_query)
+        self.action_hit = self._asking(search.step)
+        self.action_filter = self._asking(search.ask_filter)
+        self.action_error = self.errors.step
+        self.action_first_failure = self.errors.first_failure
+        self.action_stamps = lambda: panes.next_stamps(self.snapshot.started)
+        self.action_wrap = panes.toggle_wrap
+        self.action_prefix = panes.toggle_prefix
+        self.action_restart = self._asking(tasks.restart)
+        self.action_signal = self._asking(tasks.signal)
 
     def action_back(self) -> None:
         """Out of whatever was entered last."""
@@ -191,70 +215,7 @@ class RunScreen(Screen[None]):
             if leave():
                 return
 
-    def action_arrange(self) -> None:
-        self.pane_commands.next_arrangement()
-
-    def action_merged(self) -> None:
-        self.pane_commands.toggle_merged()
-
     def action_open(self) -> None:
         """Switches the focused task on or off in the merged log; elsewhere opens its page."""
         if not self.pane_commands.toggle_task():
             self.task_commands.open_page()
-
-    def action_pin(self) -> None:
-        self.pane_commands.pin()
-
-    def action_page(self, by: int) -> None:
-        self.pane_commands.turn_page(by)
-
-    def action_scroll(self, rows: int) -> None:
-        self.line_commands.scroll(rows)
-
-    def action_scroll_page(self, pages: float) -> None:
-        self.line_commands.scroll_pages(pages)
-
-    def action_first_line(self) -> None:
-        self.line_commands.go_home()
-
-    def action_follow(self) -> None:
-        self.line_commands.go_end()
-
-    def action_select(self) -> None:
-        self.line_commands.toggle_selection()
-
-    def action_copy(self) -> None:
-        self.line_commands.copy()
-
-    async def action_save(self) -> None:
-        await self._begin(self.line_commands.save(self.snapshot.run_id))
-
-    async def action_search(self) -> None:
-        await self._begin(self.search.ask_query())
-
-    async def action_hit(self, by: int) -> None:
-        await self._begin(self.search.step(by))
-
-    async def action_filter(self) -> None:
-        await self._begin(self.search.ask_filter())
-
-    def action_error(self, by: int) -> None:
-        self.errors.step(by)
-
-    def action_first_failure(self) -> None:
-        self.errors.first_failure()
-
-    def action_stamps(self) -> None:
-        self.row_options.next_stamps(self.snapshot.started)
-
-    def action_wrap(self) -> None:
-        self.row_options.toggle_wrap()
-
-    def action_prefix(self) -> None:
-        self.row_options.toggle_prefix()
-
-    async def action_restart(self, hard: bool) -> None:
-        await self._begin(self.task_commands.restart(hard))
-
-    async def action_signal(self, name: str) -> None:
-        await self._begin(self.task_commands.signal(name))
