@@ -161,6 +161,22 @@ def test_keras_fit(tasks: Tasks) -> None:
     assert float(first[-1]) < float(first[0])
 
 
+def test_keras_fit_with_legacy_keras(tasks: Tasks) -> None:
+    """What the hint advises: with `tf_keras` the same program trains both workers by `fit`."""
+    cluster = Cluster(tasks, "tour keras-fit", worker=2)
+    legacy = {"TF_USE_LEGACY_KERAS": "1"}
+    workers = [cluster.start_by_tf_config("worker", index, env=legacy) for index in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    for worker in workers:
+        assert "tf_keras on 2 workers" in worker.text
+        assert "trained by fit" in worker.text
+        assert "pip install" not in worker.text
+        assert worker.accuracy > 0.9
+    first, second = (re.findall(r"^100/100 - .*loss: (\S+)", w.text, re.M) for w in workers)
+    assert first == second and len(first) == 3
+    assert float(first[-1]) < float(first[0])
+
+
 def test_keras_fit_needs_a_cluster(tasks: Tasks) -> None:
     """Without TF_CONFIG it says what is missing."""
     run = tasks.run("tour", "keras-fit")
