@@ -4,8 +4,6 @@
 not looked at, so no `trainer/` or `queue.py` that lies there takes the place of ours.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback
@@ -22,7 +20,6 @@ def main() -> None:
 
     Exit status: 0 done, 1 failed, 2 wrong flags, 130 and 143 ended by INT and TERM.
     """
-    status = 0
     try:
         status = modes.run(*flags.parse(sys.argv[1:]))
     except TrainerError as error:

@@ -4,74 +4,110 @@ Each worker computes the gradients of its own batch; they average them among the
 the same update.
 """
 
-from __future__ import annotations
-
+from argparse import Namespace
 from typing import Any
 
 import tensorflow as tf
 
 from trainer import inputs, server
-from trainer.data import Dataset
 from trainer.errors import TrainerError
-from trainer.flags import Options
 from trainer.model import MLP
+from trainer.modes import Context
 from trainer.parameters import Parameters, Values, local_devices, mean
 from trainer.progress import Step
 from trainer.role import Role
-from trainer.stop import Stop
 from trainer.worker import Training
 
 ADVICE = "a worker cannot rejoin alone: restart all workers together"
 
 
-def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
-    """Trains in step with the other workers until the step limit; the chief saves and tests."""
-    gpus = set_devices(role, options)
-    training = Training(role, options, dataset, options.batch * options.devices * role.trainers)
-    others = role.others(role.clients)
-
-    def waits() -> str:
-        return f"{server.waiting_text(role, others)}; {ADVICE}"
-
-    server.meet(role, others, stop, ADVICE)
-    if stop.requested:
-        return
-    with server.naming_lost(role, others, others):
-        with stop.waiting(waits):
-            # One replica a worker, on the first of its GPUs; its towers take the others.
-            resolver = server.resolver(role, min(gpus, 1))
-            strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-        print(f"{role} is one of {role.trainers}", flush=True)
-        first = MLP.initial(options.seed)
-        values = training.chief.first_values() if training.chief else Values(0, first, first)
-        with strategy.scope(), stop.waiting(waits):
-            # Made everywhere with the chief's values: creation broadcasts the first worker's.
-            shared = Parameters(MLP, [""], options, first=values)
-        call = _call(strategy, shared, options, training)
-        batch, seed = options.batch * options.devices, options.seed + role.trainer_number
-        batches = iter(inputs.pipeline(dataset, batch, seed))
-        ending = False
-
-        def run(step: int) -> list[Step]:
-            nonlocal ending
-            asked = tf.constant(1.0 if stop.requested else 0.0)
-            with stop.waiting(waits):
-                loss, asking = call(*next(batches), asked)
-                # All stop at the same step: who left earlier would leave the others waiting.
-                ending = float(asking) > 0
-            return [Step(float(loss), step + 1)]
-
-        def fetch() -> Values:
-            return shared.values([one.numpy() for one in shared.variables])
-
-        stop.worth_waiting = True
-        training.loop(int(shared.step.numpy()), run, fetch, lambda: ending)
-        if ending and not stop.requested:
-            step = int(shared.step.numpy())
-            raise TrainerError(f"{role}: another worker was told to end at step {step}")
+def train(context: Context) -> None:
+    """Trains in step with the other workers."""
+    MirroredWorker(context).train()
 
 
-def set_devices(role: Role, options: Options) -> int:
+class MirroredWorker(Training):
+    """One replica of the strategy, on the first of its GPUs; its towers take the others."""
+
+    def __init__(self, context: Context) -> None:
+        role, options, *_ = context
+        self._gpus = set_devices(role, options)
+        self._batch = options.batch * options.devices
+        super().__init__(context, self._batch * len(role.clients))
+        self._others = role.others(role.clients)
+        self._told_to_end = False
+
+    @property
+    def ending(self) -> bool:
+        """Whether a worker was told to end: all stop at the same step, as nobody could go on."""
+        return self._told_to_end
+
+    def _waiting(self) -> Any:
+        return self.stop.waiting(
+            lambda: f"{server.waiting_text(self.role, self._others)}; {ADVICE}"
+        )
+
+    def train(self) -> None:
+        role, stop = self.role, self.stop
+        server.meet(role, self._others, stop, ADVICE)
+        if stop.requested:
+            return
+        with server.naming_lost(role, self._others, self._others):
+            with self._waiting():
+                resolver = server.resolver(role, min(self._gpus, 1))
+                strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
+            print(f"{role} is one of {len(role.clients)}", flush=True)
+            weights = MLP.initial(self.options.seed)
+            first = Values(0, weights, weights)
+            first = self.checkpoints.first_values() if self.checkpoints else first
+            with strategy.scope(), self._waiting():
+                # Made everywhere with the chief's values: creation broadcasts the first worker's.
+                self._shared = Parameters(MLP, [""], self.options, first)
+            self._call = self._build(strategy)
+            seed = self.options.seed + role.number
+            self._batches = iter(inputs.pipeline(self.dataset, self._batch, seed))
+            stop.worth_waiting = True
+            self.loop(int(self._shared.step.numpy()))
+            if self.ending and not stop.requested:
+                step = int(self._shared.step.numpy())
+                raise TrainerError(f"{role}: another worker was told to end at step {step}")
+
+    def run(self, step: int) -> list[Step]:
+        """One step; what all learn with it is whether one of them was told to end."""
+        asked = tf.constant(1.0 if self.stop.requested else 0.0)
+        with self._waiting():
+            loss, asking = self._call(*next(self._batches), asked)
+            self._told_to_end = float(asking) > 0
+        return [Step(float(loss), step + 1)]
+
+    def fetch(self) -> Values:
+        return self._shared.values([one.numpy() for one in self._shared.variables])
+
+    def _build(self, strategy: Any) -> Any:
+        """One step: the gradients of this worker's devices, and their mean over all workers."""
+        shared, count = self._shared, self.options.devices
+        devices = local_devices(count) if count > 1 else [""]
+
+        def replica(images: Any, labels: Any, asked: Any) -> Any:
+            rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
+            loss, (column,) = shared.gradients(devices, shared.fetch(), (images, labels))
+            context = tf.distribute.get_replica_context()
+            # An argument has no device of its own, and all_reduce wants one: hence the identity.
+            gradient, asking = context.all_reduce(
+                tf.distribute.ReduceOp.MEAN, [mean(column), tf.identity(asked)]
+            )
+            shared.average(shared.count(shared.descend([gradient], rate)))
+            return loss, asking
+
+        # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
+        @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+        def call(images: Any, labels: Any, asked: Any) -> Any:
+            return strategy.run(replica, args=(images, labels, asked))
+
+        return call
+
+
+def set_devices(role: Role, options: Namespace) -> int:
     """One batch a device: as many GPUs, or logical CPU devices where there are fewer.
 
     Returns how many GPUs it uses: `options.devices`, or none.
@@ -89,26 +125,3 @@ def set_devices(role: Role, options: Options) -> int:
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
         tf.config.set_logical_device_configuration(cpu, parts)
     return 0
-
-
-def _call(strategy: Any, shared: Parameters, options: Options, training: Training) -> Any:
-    """One step: the gradients of this worker's devices, and their mean over all workers."""
-    devices = local_devices(options.devices) if options.devices > 1 else [""]
-
-    def replica(images: Any, labels: Any, asked: Any) -> Any:
-        rate = training.schedule.tensor(shared.step.read_value())
-        loss, (column,) = shared.gradients(devices, shared.fetch(), (images, labels))
-        context = tf.distribute.get_replica_context()
-        # An argument has no device of its own, and all_reduce wants one: hence the identity.
-        gradient, asking = context.all_reduce(
-            tf.distribute.ReduceOp.MEAN, [mean(column), tf.identity(asked)]
-        )
-        shared.average(shared.count(shared.descend([gradient], rate)))
-        return loss, asking
-
-    # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
-    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
-    def call(images: Any, labels: Any, asked: Any) -> Any:
-        return strategy.run(replica, args=(images, labels, asked))
-
-    return call

@@ -5,76 +5,73 @@ they are built one after the other into the graph, each fetch after the push bef
 lies between them never waits for Python.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from trainer.data import Dataset
-from trainer.flags import Options
 from trainer.model import Schedule
+from trainer.modes import Context
 from trainer.parameters import Parameters, mean
 from trainer.progress import Step
-from trainer.role import Role
-from trainer.stop import Stop
-from trainer.worker import TrainStep, Worker, WorkerGraph
+from trainer.worker import Worker
 
 
-def train(role: Role, options: Options, dataset: Dataset, stop: Stop) -> None:
+def train(context: Context) -> None:
     """Trains as one of the workers, or as the only client of all workers' devices."""
-    from trainer.downpour import DownpourStep
+    from trainer.downpour import DownpourWorker
 
-    steps: type[TrainStep] = InGraphStep if options.mode == "in-graph" else AsyncStep
-    if steps is AsyncStep and max(options.fetch_every, options.push_every) > 1:
-        steps = DownpourStep
-    Worker(role, options, dataset, steps).train(stop)
+    options = context.options
+    worker: type[Worker] = InGraphWorker if options.mode == "in-graph" else AsyncWorker
+    if worker is AsyncWorker and max(options.fetch_every, options.push_every) > 1:
+        worker = DownpourWorker
+    worker(context).train()
 
 
-class AsyncStep(TrainStep):
+class AsyncWorker(Worker):
     """Fetches all weights and pushes all gradients at every step."""
 
-    def __init__(self, graph: WorkerGraph) -> None:
-        super().__init__(graph)
-        self._count = graph.options.steps_per_call
-        self._built = {count: self._build(count) for count in {self._count, 1}}
+    def build(self) -> None:
+        self._count = self.options.steps_per_call
+        self._built = {count: self.build_call(count, self.devices) for count in {self._count, 1}}
 
-    def run(self, step: int) -> list[Step]:
-        """Runs one call."""
-        left = self.graph.options.steps - step
+    def call(self, step: int) -> list[Step]:
+        left = self.options.steps - step
         # Near the end steps are taken one by one, so that not every worker adds a whole call.
-        count = self._count if left > 4 * self._count * self.graph.role.trainers else 1
-        losses, before, after, *_ = self.session.run(self._built[count])
+        count = self._count if left > 4 * self._count * len(self.role.clients) else 1
+        return self.run_call(self._built[count])
+
+    def run_call(self, built: list[Any]) -> list[Step]:
+        """Runs a call; its steps."""
+        losses, before, after, *_ = self.session.run(built)
         return [
             Step(float(loss), int(done), int(done - seen) - 1)
             for loss, seen, done in zip(losses, before, after, strict=True)
         ]
 
-    def _build(self, count: int) -> list[Any]:
+    def build_call(self, count: int, devices: list[str]) -> list[Any]:
         """The operations of `count` steps: losses, global steps before and after, the pushes."""
-        graph, shared = self.graph, self.graph.parameters
-        where = graph.devices if self.everywhere else [graph.cpu]
+        where = devices if self.everywhere else [self.cpu]
         steps = []
         last: list[Any] | None = None
-        for _, batch in graph.input.batches(count):
+        for _, batch in self.input.batches(count):
             loss, seen, pushed = fetch_and_push(
-                shared, graph.training.schedule, batch, graph.devices, where, last
+                self.shared, self.schedule, batch, devices, where, last
             )
-            done = shared.count(pushed[:1])
-            if graph.role.is_chief:
+            done = self.shared.count(pushed[:1])
+            if self.role.is_chief:
                 with tf.control_dependencies(pushed):
-                    averaged = shared.average(done)
+                    averaged = self.shared.average(done)
                 pushed = [tf.group(*pair) for pair in zip(pushed, averaged, strict=True)]
             last = [tf.group(pushed[0], done), *pushed[1:]]
             steps.append((loss, seen, done))
         losses, before, after = zip(*steps, strict=True)
-        with tf.device(graph.cpu):
+        with tf.device(self.cpu):
             fetched = tf.stack(losses)
-        with tf.device(shared.step.device):
+        with tf.device(self.shared.step.device):
             return [fetched, tf.stack(before), tf.stack(after), *(last or [])]
 
 
-class InGraphStep(AsyncStep):
+class InGraphWorker(AsyncWorker):
     """The same on the devices of all workers, whose gradients are averaged on the ps."""
 
     everywhere = True
@@ -94,7 +91,7 @@ def fetch_and_push(
     """
     with tf.device(shared.step.device), tf.control_dependencies((last or [])[:1]):
         seen = shared.step.read_value()
-        rate = schedule.tensor(seen)
+        rate = schedule(tf.cast(seen, tf.float32))
     with tf.device(where[0]):
         loss, columns = shared.gradients(devices, shared.fetch(last), batch)
         if len(where) < len(devices):

@@ -5,16 +5,14 @@ the moving average at every step, `MonitoredTrainingSession` initialises, saves 
 modes do the same faster and say more; this is what they are measured beside.
 """
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING, Any
+from argparse import Namespace
+from typing import Any
+
+import tensorflow.compat.v1 as tf
 
 from trainer import data
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
 
 BATCH = 100
 HIDDEN = 500
@@ -28,16 +26,14 @@ LOG_EVERY = 50
 STOP_GRACE_SECS = 2
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """One task of the cluster: a ps, or a worker, the first of which is the chief."""
     if not (options.job_name and options.ps_hosts and options.worker_hosts):
         raise UsageError("give --job_name, --task_index, --ps_hosts and --worker_hosts")
-    import tensorflow as tf
-
     workers = options.worker_hosts.split(",")
     cluster = tf.train.ClusterSpec({"ps": options.ps_hosts.split(","), "worker": workers})
     index = options.task_index or 0
-    server = tf.distribute.Server(cluster, job_name=options.job_name, task_index=index)
+    server = tf.train.Server(cluster, job_name=options.job_name, task_index=index)
     if options.job_name == "ps":
         server.join()
     with tf.Graph().as_default():
@@ -45,46 +41,40 @@ def run(options: Options) -> int:
     return 0
 
 
-def _network(tf1: Any, x: Any) -> tuple[Any, Any]:
+def _network(x: Any) -> tuple[Any, Any]:
     """Logits of a network of one hidden layer, and the L2 norm of its weights."""
-    normal, zeros = tf1.truncated_normal_initializer(stddev=0.1), tf1.zeros_initializer()
-    w1 = tf1.get_variable("w1", (data.PIXELS, HIDDEN), initializer=normal)
-    b1 = tf1.get_variable("b1", (HIDDEN,), initializer=zeros)
-    w2 = tf1.get_variable("w2", (HIDDEN, 10), initializer=normal)
-    b2 = tf1.get_variable("b2", (10,), initializer=zeros)
-    hidden = tf1.nn.relu(tf1.matmul(x, w1) + b1)
-    return tf1.matmul(hidden, w2) + b2, tf1.nn.l2_loss(w1) + tf1.nn.l2_loss(w2)
+    normal, zeros = tf.truncated_normal_initializer(stddev=0.1), tf.zeros_initializer()
+    w1 = tf.get_variable("w1", (data.PIXELS, HIDDEN), initializer=normal)
+    b1 = tf.get_variable("b1", (HIDDEN,), initializer=zeros)
+    w2 = tf.get_variable("w2", (HIDDEN, 10), initializer=normal)
+    b2 = tf.get_variable("b2", (10,), initializer=zeros)
+    hidden = tf.nn.relu(tf.matmul(x, w1) + b1)
+    return tf.matmul(hidden, w2) + b2, tf.nn.l2_loss(w1) + tf.nn.l2_loss(w2)
 
 
-def _train(options: Options, target: str, cluster: Any, index: int, workers: int) -> None:
-    import tensorflow.compat.v1 as tf1
-
+def _train(options: Namespace, target: str, cluster: Any, index: int, workers: int) -> None:
     is_chief = index == 0
     dataset = data.load(options.data, in_memory=True)
     images = dataset.train.images.astype("float32") / 255
     labels = dataset.train.labels.astype("int64")
     batches = data.batches(len(labels), BATCH, index)
-    device = tf1.train.replica_device_setter(
-        worker_device=f"/job:worker/task:{index}", cluster=cluster
-    )
-    hooks: list[Any] = [tf1.train.StopAtStepHook(last_step=options.steps)]
-    with tf1.device(device):
-        step = tf1.train.get_or_create_global_step()
-        x = tf1.placeholder(tf1.float32, (None, data.PIXELS))
-        y = tf1.placeholder(tf1.int64, (None,))
-        logits, l2 = _network(tf1, x)
-        entropy = tf1.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
-        loss = tf1.reduce_mean(entropy) + L2 * l2
-        right = tf1.equal(tf1.argmax(logits, 1), y)
-        accuracy = tf1.reduce_mean(tf1.cast(right, tf1.float32))
-        rate = tf1.train.exponential_decay(
-            LEARNING_RATE, step, len(labels) // BATCH, LEARNING_RATE_DECAY
-        )
-        optimizer: Any = tf1.train.GradientDescentOptimizer(rate)
-        averages = tf1.train.ExponentialMovingAverage(AVERAGE_DECAY, step)
-        variables = tf1.trainable_variables()
+    task = f"/job:worker/task:{index}"
+    hooks: list[Any] = [tf.train.StopAtStepHook(last_step=options.steps)]
+    with tf.device(tf.train.replica_device_setter(worker_device=task, cluster=cluster)):
+        step = tf.train.get_or_create_global_step()
+        x = tf.placeholder(tf.float32, (None, data.PIXELS))
+        y = tf.placeholder(tf.int64, (None,))
+        logits, l2 = _network(x)
+        entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
+        loss = tf.reduce_mean(entropy) + L2 * l2
+        accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), y), tf.float32))
+        epoch = len(labels) // BATCH
+        rate = tf.train.exponential_decay(LEARNING_RATE, step, epoch, LEARNING_RATE_DECAY)
+        optimizer: Any = tf.train.GradientDescentOptimizer(rate)
+        averages = tf.train.ExponentialMovingAverage(AVERAGE_DECAY, step)
+        variables = tf.trainable_variables()
         if options.sync:
-            optimizer = tf1.train.SyncReplicasOptimizer(
+            optimizer = tf.train.SyncReplicasOptimizer(
                 optimizer,
                 replicas_to_aggregate=workers,
                 total_num_replicas=workers,
@@ -94,27 +84,25 @@ def _train(options: Options, target: str, cluster: Any, index: int, workers: int
             hooks.append(optimizer.make_session_run_hook(is_chief))
         train_op = optimizer.minimize(loss, global_step=step)
         if options.sync:  # the runner's cancellation at the end is no error, and needs no traceback
-            ends = (tf1.errors.OutOfRangeError, tf1.errors.CancelledError)
+            ends = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
             runner = optimizer.get_chief_queue_runner()
-            quiet = tf1.train.QueueRunner(
+            quiet = tf.train.QueueRunner(
                 runner.queue, runner.enqueue_ops, queue_closed_exception_types=ends
             )
             optimizer.get_chief_queue_runner = lambda: quiet
-        if is_chief and not options.sync:
-            train_op = tf1.group(train_op, averages.apply(variables))
-    everything = {x: dataset.test.images / 255.0, y: dataset.test.labels}
-    test = tf1.train.FinalOpsHook(accuracy, everything)
+        elif is_chief:
+            train_op = tf.group(train_op, averages.apply(variables))
+    test = tf.train.FinalOpsHook(accuracy, {x: dataset.test.images / 255.0, y: dataset.test.labels})
     if is_chief:
         hooks.append(test)
-    config = tf1.ConfigProto(device_filters=["/job:ps", f"/job:worker/task:{index}"])
     started, local = time.time(), 0
     compared: list[float] = []
-    with tf1.train.MonitoredTrainingSession(
+    with tf.train.MonitoredTrainingSession(
         master=target,
         is_chief=is_chief,
         checkpoint_dir=options.logdir if is_chief else None,
         hooks=hooks,
-        config=config,
+        config=tf.ConfigProto(device_filters=["/job:ps", task]),
         stop_grace_period_secs=STOP_GRACE_SECS,
     ) as session:
         while not session.should_stop():

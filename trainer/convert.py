@@ -1,20 +1,18 @@
 """`convert`: digits from IDX to TFRecord files and back, checked by reading them again."""
 
-from __future__ import annotations
-
 import pathlib
+from argparse import Namespace
 
 import numpy as np
 
 from trainer import data
-from trainer.data import Split, idx
+from trainer.data import Split, idx, tfrecord
 from trainer.errors import DataError
-from trainer.flags import Options
 
 STEMS = {"idx": ("train", "t10k"), "tfrecord": ("train", "test")}
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Writes `--data` to `--to` in the other format."""
     source = data.load(options.data, in_memory=True)
     target = pathlib.Path(options.to).expanduser()
@@ -34,22 +32,17 @@ def run(options: Options) -> int:
     return 0
 
 
-def _write(target: pathlib.Path, stem: str, split: Split, options: Options) -> None:
-    there = sorted(target.glob(f"{stem}-*"))
-    if there:
+def _write(target: pathlib.Path, stem: str, split: Split, options: Namespace) -> None:
+    if there := sorted(target.glob(f"{stem}-*")):
         raise DataError(f"{there[0]}: already exists; give an empty directory")
     if options.format == "tfrecord":
-        from trainer.data import tfrecord
-
         tfrecord.write(target, stem, split, options.shards)
     else:
-        side = data.SIDE
-        images = split.images.reshape(-1, side, side)
+        images = split.images.reshape(-1, data.SIDE, data.SIDE)
         idx.write(target / f"{stem}-images-idx3-ubyte.gz", images)
         idx.write(target / f"{stem}-labels-idx1-ubyte.gz", split.labels)
 
 
 def _sorted(split: Split) -> list[bytes]:
     """Each example's bytes; sharding changes their order."""
-    rows = np.column_stack([split.labels, split.images])
-    return sorted(row.tobytes() for row in rows)
+    return sorted(row.tobytes() for row in np.column_stack([split.labels, split.images]))

@@ -1,7 +1,5 @@
 """Convolutional networks of `towers`: a small one, and that of TensorFlow's own MNIST tutorial."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -36,11 +34,11 @@ def _cnn_model(name: str, first: int, second: int, hidden: int, low: float) -> M
         ),
         _cnn,
         low,
-        0.02,
+        learning_rate=0.02,
+        momentum=0.9,
     )
 
 
 CNN = _cnn_model("cnn", 16, 32, 128, 0.0)
-# That of TensorFlow's own MNIST tutorial, inputs from -0.5 to 0.5.
 CNN_TUTORIAL = _cnn_model("cnn-tutorial", 32, 64, 1024, -0.5)
 MODELS = {model.name: model for model in (MLP, CNN, CNN_TUTORIAL)}

@@ -6,8 +6,6 @@ TrainerError            exit status 1: the run cannot go on
 └── CheckpointError     a checkpoint is stale, foreign, unreadable or cannot be written
 """
 
-from __future__ import annotations
-
 import re
 
 _PREAMBLE = re.compile(r"From /job:|Graph execution error:|\d+ root error|=+$|Detected at node")
@@ -29,17 +27,15 @@ class TrainerError(Exception):
 
 
 class UsageError(TrainerError):
-    """Wrong flags or a wrong TF_CONFIG."""
-
     exit_status = 2
 
 
 class DataError(TrainerError):
-    """A data file that cannot be used."""
+    pass
 
 
 class CheckpointError(TrainerError):
-    """A checkpoint that cannot be used or written."""
+    pass
 
 
 def reason(error: BaseException) -> str:
@@ -61,8 +57,8 @@ def reason(error: BaseException) -> str:
 def named_task(error: BaseException, own: tuple[str, int]) -> tuple[str, int] | None:
     """The other task that a TensorFlow error is about.
 
-    That is the target nearest to the socket's words, which stands first: later ones passed the
-    error on. Without a target it is the last task that is named.
+    That is the first target, next to the socket's words: later ones passed the error on. Without
+    a target it is the last task that is named.
     """
     targets = _REMOTE.findall(_message(error))
     named = targets or _TASK.findall(_message(error))[::-1]

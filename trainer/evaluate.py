@@ -1,39 +1,37 @@
 """`evaluate`: follows a directory of checkpoints and tests the moving averages of each."""
 
-from __future__ import annotations
-
 import pathlib
+from argparse import Namespace
 
 from trainer import data, stop
-from trainer.checkpoint import Checkpoints, ChiefCopy
+from trainer.checkpoint import Checkpoints
 from trainer.data import Dataset
 from trainer.errors import CheckpointError
-from trainer.flags import Options
 from trainer.model import MLP
 from trainer.parameters import Values
 from trainer.progress import Summaries
 from trainer.stop import Stop
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Tests until TERM, after which the newest checkpoint is still tested; or until `--steps`."""
     dataset = data.load(options.data)
     return stop.run(lambda stop: _follow(options, dataset, stop), options.grace)
 
 
-def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
+def _follow(options: Namespace, dataset: Dataset, stop: Stop) -> None:
     stop.worth_waiting = stop.expected = True
-    checkpoints, copy = Checkpoints(options, of_any_run=True), ChiefCopy(MLP)
+    checkpoints = Checkpoints(MLP, options, of_any_run=True)
     assert checkpoints.directory
     summaries = Summaries(checkpoints.directory / "evaluator")
     print(f"follows {checkpoints.directory}, testing on {dataset.name}", flush=True)
     seen = -1
     while True:
         last = stop.requested
-        values = _newest(checkpoints, copy)
+        values = _newest(checkpoints)
         if values and values.step > seen:
             seen = values.step
-            accuracy = copy.accuracy(values.averages, dataset.test)
+            accuracy = checkpoints.accuracy(values, dataset.test)
             print(
                 f"Checkpoint at global step {seen}: test accuracy {accuracy:.4f} "
                 f"on {len(dataset.test)} images",
@@ -45,10 +43,10 @@ def _follow(options: Options, dataset: Dataset, stop: Stop) -> None:
         stop.wait(options.poll_secs)
 
 
-def _newest(checkpoints: Checkpoints, copy: ChiefCopy) -> Values | None:
+def _newest(checkpoints: Checkpoints) -> Values | None:
     path = checkpoints.find()
     try:
-        return copy.read(path) if path else None
+        return checkpoints.load(path) if path else None
     except CheckpointError:
         if pathlib.Path(f"{path}.index").exists():
             raise

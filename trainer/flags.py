@@ -1,27 +1,15 @@
 """The command line, read before TensorFlow is imported: `--help` and mistakes answer at once."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from trainer.errors import UsageError
 from trainer.modes import MODES, Mode
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
 TOUR = "tour"
-
-
-class Options(argparse.Namespace):
-    """The mode's name and the values of its flags."""
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any: ...
 
 
 def _number(kind: type[int] | type[float], accepts: Callable[[Any], bool], what: str) -> Any:
@@ -75,18 +63,14 @@ class Flag(NamedTuple):
         if self.kind is bool:
             group.add_argument(*self.names, action="store_true", help=self.help)
             return
+        value: dict[str, Any] = {"default": default, "type": self.kind, "required": self.required}
+        value |= {"choices": self.choices} if self.choices else {"metavar": self.metavar}
         shown = "" if default is None else f" (default: {default})"
-        group.add_argument(
-            *self.names,
-            default=default,
-            type=self.kind,
-            metavar=None if self.choices else self.metavar,
-            choices=self.choices,
-            required=self.required,
-            help=self.help + shown,
-        )
+        group.add_argument(*self.names, help=self.help + shown, **value)
 
 
+WIRES = ("float32", "bfloat16")
+PARTS = ("dispatcher", "worker", "client")
 # The tutorials' names of flags.
 ALSO = {
     "task-index": "task-id",
@@ -108,9 +92,8 @@ GRACE = Flag("grace", "time between TERM and KILL", 10.0, POSITIVE, "SECONDS")
 THREADS = Flag("threads", "threads of an operation; 0: the task's share of the cores", 0, NATURAL)
 DATA = Flag("data", "IDX or TFRecord files (default: embedded digits)", metavar="DIR")
 STEPS = Flag("steps", "global steps to train for", 2000, COUNT)
-WIRES = ("float32", "bfloat16")
-PARTS = ("dispatcher", "worker", "client")
 RESUME = Flag("resume", "also take this run's checkpoint (default: TFMUX_RESUME)", metavar="RUN")
+LOGDIR = Flag("logdir", "the chief's directory; without it nothing is kept", metavar="DIR")
 ROLE = (
     Flag("job-name", "this task's job: ps, worker …", metavar="JOB"),
     Flag("task-index", "this task's index", None, _index),
@@ -139,12 +122,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
     "calls of the session": (
         Flag("steps-per-call", "steps of one call; 1: as a classic loop", 10, A_CALL),
-        Flag(
-            "wire",
-            "how weights and gradients travel; bfloat16 halves them and rounds to 3 digits",
-            "float32",
-            choices=WIRES,
-        ),
+        Flag("wire", "type of what travels; bfloat16: half", "float32", choices=WIRES),
     ),
     "Downpour SGD": (
         Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT),
@@ -155,11 +133,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
     ),
     "synchronous updates": (
-        Flag(
-            "replicas-to-aggregate",
-            "gradients that an update waits for; the slowest are backups (default: all)",
-            kind=COUNT,
-        ),
+        Flag("replicas-to-aggregate", "gradients an update waits for (default: all)", kind=COUNT),
         Flag("log-batches", "where the chief logs each update's batches", metavar="FILE"),
     ),
     "towers": (
@@ -171,12 +145,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         GRACE,
     ),
     "checkpoints": (
-        Flag("logdir", "the chief's directory; without it nothing is kept", metavar="DIR"),
+        LOGDIR,
         Flag("save-secs", "time between checkpoints", 30.0, POSITIVE, "SECONDS"),
         RESUME,
     ),
     "following": (
-        Flag("logdir", "where the chief saves", metavar="DIR", required=True),
+        LOGDIR._replace(help="where the chief saves", required=True),
         Flag("poll-secs", "time between two looks", 0.5, POSITIVE, "SECONDS"),
         Flag("steps", "leave after this global step (default: on TERM)", None, COUNT),
         RESUME,
@@ -198,14 +172,14 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         *ROLE,
         DATA,
         STEPS,
-        Flag("logdir", "where the chief saves", metavar="DIR"),
+        LOGDIR,
         Flag("sync", "SyncReplicasOptimizer instead of asynchronous updates", kind=bool),
     ),
 }
 
 
-def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
-    """The mode and its options.
+def parse(argv: Sequence[str]) -> tuple[Mode, argparse.Namespace]:
+    """The mode, and its name and flags.
 
     Raises:
         UsageError: An unknown mode or flag, named with its nearest neighbour, or a bad value.
@@ -214,15 +188,15 @@ def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
     name, rest = (argv[0], list(argv[1:])) if argv else ("", [])
     if name == TOUR and rest and not rest[0].startswith("-"):
         name, rest = f"{TOUR} {rest[0]}", rest[1:]
-    if name in ("-h", "--help") or (name == TOUR and rest[:1] in (["-h"], ["--help"])):
+    if {"-h", "--help"} & {name, *(rest[:1] if name == TOUR else [])}:
         print(_overview())
         raise SystemExit(0)
+    if name == TOUR:
+        tours = [mode.removeprefix(f"{TOUR} ") for mode in MODES if mode.startswith(TOUR)]
+        raise UsageError(f"no tour given; one of {', '.join(tours)}")
+    if not name or name.startswith("-"):
+        raise UsageError(f"no mode given; one of {', '.join(MODES)}")
     if name not in MODES:
-        if not name or name.startswith("-"):
-            raise UsageError(f"no mode given; one of {', '.join(MODES)}")
-        if name == TOUR:
-            tours = [mode.removeprefix(f"{TOUR} ") for mode in MODES if mode.startswith(TOUR)]
-            raise UsageError(f"no tour given; one of {', '.join(tours)}")
         raise UsageError(f"unknown mode {name!r}{_nearest(name, MODES)}")
     mode = MODES[name]
     parser = _Parser(
@@ -234,7 +208,9 @@ def parse(argv: Sequence[str]) -> tuple[Mode, Options]:
         group = parser.add_argument_group(title)
         for flag in GROUPS[title]:
             flag.add(group, mode.defaults.get(flag.name, flag.default))
-    options, unknown = parser.parse_known_args(_hyphens(rest), namespace=Options())
+    # Classic scripts spell flags with underscores; both spellings are the same flag.
+    words = [re.sub("^--[^=]*", lambda flag: flag[0].replace("_", "-"), word) for word in rest]
+    options, unknown = parser.parse_known_args(words)
     options.mode = mode.name
     for word in unknown:
         _refuse(word.split("=", 1)[0], mode)
@@ -251,18 +227,14 @@ def _refuse(flag: str, mode: Mode) -> NoReturn:
     """Says what is wrong with a flag that `mode` does not have."""
     if not flag.startswith("-"):
         raise UsageError(f"unexpected argument {flag!r}")
-    others = [
-        name
-        for name, other in MODES.items()
-        if flag in _names(other.flags) and not name.startswith(TOUR)
-    ]
-    if others:
+    modes = [each for each in MODES.values() if not each.name.startswith(TOUR)]
+    if others := [each.name for each in modes if flag in _names(each)]:
         raise UsageError(f"{mode.name} has no {flag}; it belongs to {', '.join(others)}")
-    raise UsageError(f"unknown flag {flag}{_nearest(flag, _names(mode.flags))}")
+    raise UsageError(f"unknown flag {flag}{_nearest(flag, _names(mode))}")
 
 
-def _names(groups: Iterable[str]) -> list[str]:
-    return [name for group in groups for flag in GROUPS[group] for name in flag.names]
+def _names(mode: Mode) -> list[str]:
+    return [name for group in mode.flags for flag in GROUPS[group] for name in flag.names]
 
 
 def _overview() -> str:
@@ -272,11 +244,6 @@ def _overview() -> str:
         "usage: python -m trainer MODE [--flag=value …]\n\n"
         f"modes:\n{lines}\n\npython -m trainer MODE --help lists a mode's flags."
     )
-
-
-def _hyphens(words: list[str]) -> list[str]:
-    """Classic scripts spell flags with underscores; both spellings are the same flag."""
-    return [re.sub("^--[^=]*", lambda name: name.group().replace("_", "-"), word) for word in words]
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:

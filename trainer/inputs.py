@@ -1,13 +1,10 @@
 """Batches of the training data: a `tf.data` pipeline, and its iterator in a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from trainer import data
-from trainer.data import Dataset
+from trainer.data import Dataset, Records, Split
 
 
 def pipeline(dataset: Dataset, size: int, seed: int | None, arrays: Any = None) -> Any:
@@ -16,7 +13,7 @@ def pipeline(dataset: Dataset, size: int, seed: int | None, arrays: Any = None) 
     Examples in memory are picked by shuffled indices out of `arrays`, images and labels.
     """
     train = dataset.train
-    if isinstance(train, data.Records):
+    if isinstance(train, Records):
         from trainer.data import tfrecord
 
         return tfrecord.pipeline(train, size, seed)
@@ -43,7 +40,7 @@ class Input:
         self._device = device
         self._feed: dict[Any, Any] = {}
         with tf.device(device):
-            if isinstance(dataset.train, data.Split):
+            if isinstance(dataset.train, Split):
                 held = (dataset.train.images, dataset.train.labels)
                 self._feed = {tf.compat.v1.placeholder(tf.uint8, one.shape): one for one in held}
             batches = pipeline(dataset, size, seed, tuple(self._feed)).enumerate()
@@ -57,7 +54,6 @@ class Input:
         """Number, images and labels of the next `count` batches, in their order."""
         batches: list[tuple[Any, tuple[Any, Any]]] = []
         for _ in range(count):
-            last = [batches[-1][0]] if batches else []
-            with tf.device(self._device), tf.control_dependencies(last):
+            with tf.device(self._device), tf.control_dependencies([one for one, _ in batches[-1:]]):
                 batches.append(self._iterator.get_next())
         return batches

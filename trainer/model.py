@@ -1,9 +1,6 @@
 """Network as a function of tensors, its learning rate and the moving average of its weights."""
 
-from __future__ import annotations
-
 import dataclasses
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +26,7 @@ class Model:
     scores: Callable[[Any, Any], Any]
     low: float = 0.0
     learning_rate: float = 0.2
+    momentum: float = 0.0
 
     def initial(self, seed: int) -> list[NDArray[np.float32]]:
         """First values: weights normal with deviation 0.1, cut at two deviations; biases zero.
@@ -87,23 +85,17 @@ class Schedule:
     decay: float
     epoch: float
 
-    def __call__(self, step: int) -> float:
-        """The learning rate at global step `step`."""
-        return self.start * math.pow(self.decay, step / self.epoch)
-
-    def tensor(self, step: Any) -> Any:
-        """The same for a step that is a tensor."""
-        epochs = tf.cast(step, tf.float32) / self.epoch
-        return self.start * tf.pow(tf.constant(self.decay), epochs)
+    def __call__(self, step: Any) -> Any:
+        """The learning rate at global step `step`, a number or a float tensor."""
+        return self.start * self.decay ** (step / self.epoch)
 
 
 def average_share(decay: float, step: Any, since: Any) -> Any:
     """What the weights count in their moving average at `step` when the last was at `since`.
 
     The average is `shadow ← d·shadow + (1 − d)·weight` for every global step; as in TensorFlow's
-    `ExponentialMovingAverage`, d starts low, (1 + step) / (10 + step), so that the first average
-    does not remember the initial weights. One update with 1 − d^k stands for k of them with weights
-    that did not change meanwhile, such as those that a chief missed while it was away.
+    `ExponentialMovingAverage`, d starts low, (1 + step) / (10 + step). One update with 1 − d^k
+    stands for k of them, such as those that a chief missed while it was away.
     """
     step, since = tf.cast(step, tf.float32), tf.cast(since, tf.float32)
     return 1 - tf.pow(tf.minimum(decay, (1 + step) / (10 + step)), tf.maximum(step - since, 0))

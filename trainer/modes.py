@@ -1,27 +1,40 @@
 """The modes of `python -m trainer`: one table, read without importing any of them."""
 
-from __future__ import annotations
-
 import importlib
 import os
+from argparse import Namespace
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
-from trainer import data, role, server, stop
+from trainer import data, role, stop
 from trainer.errors import UsageError
-
-if TYPE_CHECKING:
-    from trainer.flags import Options
+from trainer.role import Role
+from trainer.stop import Stop
 
 CLUSTER = ("role", "data", "training", "checkpoints")
+GRAPH = (*CLUSTER, "devices", "calls of the session")
+ASYNC = (*GRAPH, "Downpour SGD", "a slow worker")
+SYNC = (*GRAPH, "synchronous updates", "a slow worker")
+MIRRORED = (*CLUSTER, "devices")
+TOWERS = ("data", "training", "devices", "checkpoints", "towers")
+PS = ("ps", "worker")
+
+
+class Context(NamedTuple):
+    """One task's part in a training; `dataset` is None where the mode takes no data."""
+
+    role: Role
+    options: Namespace
+    dataset: Any
+    stop: Stop
 
 
 class Mode(NamedTuple):
     """One mode.
 
     Attributes:
-        module: Has `train(role, options, dataset, stop)` where the mode `needs` jobs, else
-            `run(options)`, which returns the exit status.
+        module: Has `train(context)` where the mode `needs` jobs, else `run(options)`, which returns
+            the exit status.
         flags: The groups of flags that it takes, see `trainer.flags`.
         needs: The jobs that its cluster must have.
         clients: Who computes: every worker, or the chief alone, for whom the others only serve.
@@ -37,47 +50,14 @@ class Mode(NamedTuple):
     defaults: Mapping[str, object] = {}
 
 
-PS = ("ps", "worker")
-GRAPH = (*CLUSTER, "devices", "calls of the session")
 _MODES = (
     Mode("classic", "classic", "the tutorials' program, in one file", ("classic",)),
-    Mode(
-        "async",
-        "asynchronous",
-        "between-graph replication, gradients applied as they come",
-        (*GRAPH, "Downpour SGD", "a slow worker"),
-        PS,
-    ),
-    Mode(
-        "sync",
-        "synchronous",
-        "between-graph replication, one update from the gradients of several workers",
-        (*GRAPH, "synchronous updates", "a slow worker"),
-        PS,
-    ),
+    Mode("async", "asynchronous", "each worker's gradients applied as they come", ASYNC, PS),
+    Mode("sync", "synchronous", "one update from the gradients of several workers", SYNC, PS),
     Mode("in-graph", "asynchronous", "one client feeds all workers' devices", GRAPH, PS, "chief"),
-    Mode(
-        "towers",
-        "towers",
-        "one machine, a tower on each of its devices, variables on the CPU",
-        ("data", "training", "devices", "checkpoints", "towers"),
-        defaults={"log-every": 10},
-    ),
-    Mode(
-        "ps-strategy",
-        "ps_strategy",
-        "ParameterServerStrategy: a chief schedules steps on workers",
-        GRAPH,
-        ("chief", *PS),
-        "chief",
-    ),
-    Mode(
-        "all-reduce",
-        "all_reduce",
-        "MultiWorkerMirroredStrategy: no ps, workers average their gradients",
-        (*CLUSTER, "devices"),
-        ("worker",),
-    ),
+    Mode("towers", "towers", "one machine's devices", TOWERS, defaults={"log-every": 10}),
+    Mode("ps-strategy", "ps_strategy", "ParameterServerStrategy", GRAPH, ("chief", *PS), "chief"),
+    Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", MIRRORED, ("worker",)),
     Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following", "data")),
     Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
     Mode("placement", "examples.placement", "on which device operations run", ("devices",)),
@@ -94,7 +74,7 @@ _MODES = (
 MODES = {mode.name: mode for mode in _MODES}
 
 
-def run(mode: Mode, options: Options) -> int:
+def run(mode: Mode, options: Namespace) -> int:
     """Runs `mode` as this process's task; returns the exit status.
 
     TensorFlow's import takes seconds: whatever can be wrong without it is said before.
@@ -105,19 +85,20 @@ def run(mode: Mode, options: Options) -> int:
     me = role.resolve(options, os.environ, mode.needs)
     if "ps" in me.cluster and "ps" not in mode.needs:
         raise UsageError("this mode has no ps; leave it out of the cluster")
-    needed = getattr(options, "replicas_to_aggregate", None) or 0
-    if needed > me.trainers:
-        raise UsageError(
-            f"--replicas-to-aggregate={needed}, but the cluster has {me.trainers} workers"
-        )
-    server.check_port(me)
+    needed, workers = getattr(options, "replicas_to_aggregate", None) or 0, len(me.clients)
+    if needed > workers:
+        raise UsageError(f"--replicas-to-aggregate={needed}, but the cluster has {workers} workers")
+    me.check_port()
     clients = [me.chief] if mode.clients == "chief" else me.clients
-    if (me.job, me.index) not in clients:
-        return stop.run(lambda stop: server.serve(me, options, clients, stop), options.grace)
-    dataset = data.load(options.data) if "data" in mode.flags else None
 
-    def work(stop: stop.Stop) -> None:
-        importlib.import_module(f"trainer.{mode.module}").train(me, options, dataset, stop)
+    def work(stop: Stop) -> None:
+        from trainer import server  # imports TensorFlow
+
+        if me.task not in clients:
+            server.serve(me, options, clients, stop)
+            return
+        dataset = data.load(options.data) if "data" in mode.flags else None
+        importlib.import_module(f"trainer.{mode.module}").train(Context(me, options, dataset, stop))
         if not stop.requested:
             server.tell_done(me, clients)
 

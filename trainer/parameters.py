@@ -4,18 +4,17 @@ Sent one by one, each weight of a network would be a transfer of its own at ever
 update an operation of its own. Checkpoints have the weights under their own names and shapes.
 """
 
-from __future__ import annotations
-
 import dataclasses
+from argparse import Namespace
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from trainer.flags import Options
-from trainer.layout import Layout
 from trainer.model import Model, average_share
+
+ROW = 16  # numbers in a row of a flat variable
 
 
 @dataclasses.dataclass
@@ -28,6 +27,44 @@ class Values:
     momenta: list[NDArray[Any]] = dataclasses.field(default_factory=list)
 
 
+class Layout:
+    """Place of each weight of `model`: on which of `tasks` flat variables, and in which rows.
+
+    A weight goes to the task with the fewest rows so far. Round robin, TensorFlow's default, would
+    put both weight matrices of a network on the same of two tasks. Pieces that begin at a row are
+    cut off without being copied.
+    """
+
+    def __init__(self, model: Model, tasks: int) -> None:
+        totals = [0] * tasks
+        self._places = []  # of each weight: task, first row, rows, numbers, shape
+        for shape in model.shapes:
+            size = int(np.prod(shape))
+            rows = -(-size // ROW)
+            task = totals.index(min(totals))
+            self._places.append((task, totals[task], rows, size, shape))
+            totals[task] += rows
+        self.shapes = [(max(total, 1), ROW) for total in totals]
+
+    def split(self, flats: list[Any], reshape: Any = tf.reshape) -> list[Any]:
+        """The weights out of the flat tensors, or arrays with `np.reshape`."""
+        return [
+            reshape(reshape(flats[task][first : first + rows], [-1])[:size], shape)
+            for task, first, rows, size, shape in self._places
+        ]
+
+    def join(self, weights: list[Any], reshape: Any = tf.reshape, concat: Any = tf.concat) -> Any:
+        """The flat tensors of weights or of their gradients; arrays with NumPy's functions."""
+        pieces: list[list[Any]] = [[] for _ in self.shapes]
+        for weight, (task, _, rows, size, _) in zip(weights, self._places, strict=True):
+            padding = np.zeros(rows * ROW - size, np.float32)
+            pieces[task] += [reshape(weight, [-1]), *([padding] if padding.size else [])]
+        return [
+            reshape(concat(many or [np.zeros(ROW, np.float32)], 0), shape)
+            for many, shape in zip(pieces, self.shapes, strict=True)
+        ]
+
+
 class Parameters:
     """Flat variables of `model`, one of each kind a device; the global step is on the first.
 
@@ -35,41 +72,46 @@ class Parameters:
     """
 
     def __init__(
-        self,
-        model: Model,
-        devices: list[str],
-        options: Options,
-        momentum: float = 0,
-        first: Values | None = None,
+        self, model: Model, devices: list[str], options: Namespace, first: Values | None = None
     ) -> None:
         self.model = model
         self.layout = Layout(model, len(devices))
-        self._devices = devices
         self._options = options
         self._wire = tf.as_dtype(getattr(options, "wire", "float32"))
-        self._momentum = momentum
-        self.flats = self._make("weights", first.weights if first else None)
-        self._averages = self._make("average", first.averages if first else None)
-        self._momenta = self._make("momentum") if momentum else []
+        arrays = self.arrays(first) if first else None
+        self.variables: list[Any] = []
+        for kind in ("weights", "average", "momentum")[: 3 if model.momentum else 2]:
+            for number, device in enumerate(devices):
+                value = arrays[len(self.variables)] if arrays else None
+                with tf.device(device):
+                    name, shape = f"flat_{number}/{kind}", self.layout.shapes[number]
+                    self.variables.append(variable(name, shape, value=value))
+        count = len(devices)
+        self.flats, self._averages = self.variables[:count], self.variables[count : 2 * count]
+        self._momenta = self.variables[2 * count :]
         with tf.device(devices[0]):
             step = np.int64(first.step) if first else None
             self.step = variable("global_step", dtype=tf.int64, value=step)
             self._averaged_at = variable("averaged_at", dtype=tf.int64, value=step)
-        flats = [*self.flats, *self._averages, *self._momenta]
-        self.variables = [*flats, self.step, self._averaged_at]
+        self.variables += [self.step, self._averaged_at]
 
     def arrays(self, values: Values) -> list[Any]:
         """What `variables` hold for `values`."""
-        kinds = [values.weights, values.averages, values.momenta][: 3 if self._momentum else 2]
-        flats = [flat for kind in kinds for flat in self._join_arrays(kind)]
+        kinds = [kind for kind in (values.weights, values.averages, values.momenta) if kind]
+        flats = [
+            flat for kind in kinds for flat in self.layout.join(kind, np.reshape, np.concatenate)
+        ]
         return [*flats, values.step, values.step]
 
     def values(self, arrays: list[Any]) -> Values:
         """What `variables` mean when they hold `arrays`."""
         *flats, step, _ = arrays
         count = len(self.flats)
-        kinds = [flats[at : at + count] for at in range(0, len(flats), count)]
-        return Values(int(step), *(self.layout.split(kind, np.reshape) for kind in kinds))
+        kinds = [
+            self.layout.split(flats[at : at + count], np.reshape)
+            for at in range(0, len(flats), count)
+        ]
+        return Values(int(step), *kinds)
 
     def fetch(self, after: list[Any] | None = None) -> list[Any]:
         """The flat weights on the present device, each read when its item of `after` is done."""
@@ -111,12 +153,17 @@ class Parameters:
         updates = []
         for number, (flat, gradient) in enumerate(zip(self.flats, gradients, strict=True)):
             with tf.device(flat.device):
-                if not self._momentum:
+                if not self._momenta:
                     updates.append(subtract(flat, rate, gradient))
                     continue
-                common = {"var": flat.handle, "accum": self._momenta[number].handle, "lr": rate}
-                factor = {"momentum": self._momentum, "use_nesterov": True}
-                update = tf.raw_ops.ResourceApplyMomentum(**common, grad=gradient, **factor)
+                update = tf.raw_ops.ResourceApplyMomentum(
+                    var=flat.handle,
+                    accum=self._momenta[number].handle,
+                    lr=rate,
+                    grad=gradient,
+                    momentum=self.model.momentum,
+                    use_nesterov=True,
+                )
                 updates.append(update)
         return updates
 
@@ -144,38 +191,6 @@ class Parameters:
             updates[0] = tf.group(updates[0], at)
         return updates
 
-    def _make(self, what: str, weights: list[Any] | None = None) -> list[Any]:
-        """A flat variable a device."""
-        values = self._join_arrays(weights) if weights else [None] * len(self._devices)
-        flats = []
-        for number, device in enumerate(self._devices):
-            shape = self.layout.shapes[number]
-            with tf.device(device):
-                flats.append(variable(f"flat_{number}/{what}", shape, value=values[number]))
-        return flats
-
-    def _join_arrays(self, weights: list[Any]) -> list[Any]:
-        arrays: list[Any] = self.layout.join(weights, np.reshape, np.concatenate)
-        return arrays
-
-
-class Setter:
-    """Gives many variables their values in one `session.run`, through placeholders."""
-
-    def __init__(self, variables: list[Any]) -> None:
-        self._feeds = []
-        updates = []
-        for one in variables:
-            with tf.device(one.device):
-                feed = tf.compat.v1.placeholder(one.dtype, one.shape)
-                updates.append(one.assign(feed, read_value=False))
-            self._feeds.append(feed)
-        self._update = tf.group(*updates)
-
-    def __call__(self, session: Any, values: list[Any]) -> None:
-        """Sets the variables to `values`, in their order."""
-        session.run(self._update, dict(zip(self._feeds, values, strict=True)))
-
 
 def variable(
     name: str, shape: tuple[int, ...] = (), dtype: Any = tf.float32, value: Any = None
@@ -183,6 +198,12 @@ def variable(
     """A variable that holds `value`; without one, somebody assigns or restores it."""
     initial = tf.zeros(shape, dtype) if value is None else value
     return tf.Variable(initial, trainable=False, name=name, dtype=dtype)
+
+
+def assign(session: Any, variables: list[Any], values: list[Any]) -> None:
+    """Gives `variables` their values in one call: fed in place of their initial values."""
+    feed = {one.initial_value: value for one, value in zip(variables, values, strict=True)}
+    session.run([one.initializer for one in variables], feed)
 
 
 def subtract(flat: Any, factor: Any, tensor: Any) -> Any:

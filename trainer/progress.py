@@ -1,15 +1,11 @@
 """Progress of a task: lines for its log, summaries for TensorBoard."""
 
-from __future__ import annotations
-
 import dataclasses
+import pathlib
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pathlib
-
-# The last line tells the mean loss of the steps up to one, so that runs and modes can be compared.
+# The last line tells the mean loss of the steps up to this one, so that modes can be compared.
 COMPARED_STEP = 500
 COMPARED_STEPS = 100
 
@@ -73,12 +69,9 @@ class Progress:
     ) -> None:
         self._every, self._batch, self._epoch = every, batch, epoch
         self._summaries = summaries
-        self._started = self._last_time = time.monotonic()
-        self._first_global = self._last_global = -1
         self._last_local = self._staleness = self._dropped = 0
         self._compared: list[float] = []
         self.local_step = 0
-        self.global_step = 0
 
     def begin(self, global_step: int) -> None:
         """Starts the clock, at `global_step`."""
@@ -99,35 +92,37 @@ class Progress:
                 due.append((self.local_step, step))
         if not due:
             return
-        now = time.monotonic()
-        seconds = max(now - self._last_time, 1e-9) / (self.local_step - self._last_local)
-        staleness = self._staleness / (self.local_step - self._last_local)
-        if self._epoch:
-            more = f".  ({seconds:.3f} sec/batch)  {self._batch / seconds:.0f} examples/sec; "
-            more += f"epoch {self.global_step / self._epoch:.2f}"
-        else:  # half of a wide terminal has room for 97 characters
-            more = f"; {1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
-            if self._dropped:
-                more += f", {self._dropped} dropped"
-            elif staleness:
-                more += f", stale {staleness:.1f}"
+        now, count = time.monotonic(), self.local_step - self._last_local
+        elapsed = max(now - self._last_time, 1e-9)
+        staleness = self._staleness / count
+        more = self._speed(elapsed / count)
+        if self._dropped:
+            more += f", {self._dropped} dropped"
+        elif staleness:
+            more += f", stale {staleness:.1f}"
         for number, step in due:
             print(
                 f"After {number} training steps ({step.global_step} global steps), loss on "
                 f"training batch is {step.loss:.4f}{more}",
                 flush=True,
             )
-        rate = max(self.global_step - self._last_global, 0) / max(now - self._last_time, 1e-9)
         self._summaries.write(
             due[-1][1].global_step,
             loss=due[-1][1].loss,
             learning_rate=learning_rate,
-            steps_per_second=rate,
+            steps_per_second=max(self.global_step - self._last_global, 0) / elapsed,
             staleness=staleness,
             dropped_gradients=self._dropped,
         )
         self._last_time, self._last_local = now, self.local_step
         self._last_global, self._staleness = self.global_step, 0
+
+    def _speed(self, seconds: float) -> str:
+        """The end of a line whose steps took `seconds` each; half of a terminal has room for it."""
+        if not self._epoch:
+            return f"; {1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
+        examples, epochs = self._batch / seconds, self.global_step / self._epoch
+        return f".  ({seconds:.3f} sec/batch)  {examples:.0f} examples/sec; epoch {epochs:.2f}"
 
     def finish(self, accuracy: float | None = None) -> None:
         """Prints the last line; its examples are those of all tasks while this one trained."""

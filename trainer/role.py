@@ -1,19 +1,16 @@
 """This process's role in the cluster, from the classic flags or from TF_CONFIG."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
-from typing import TYPE_CHECKING, Any
+import socket
+from argparse import Namespace
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from trainer.errors import UsageError
+from trainer.errors import TrainerError, UsageError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from trainer.flags import Options
-
+Task = tuple[str, int]  # job and index
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:'\"/,]+):(?P<port>\d{1,9})")
 _JOBS = ("ps", "worker", "chief")
 
@@ -27,67 +24,77 @@ class Role:
     index: int
 
     @property
-    def address(self) -> str:
-        """This task's own `host:port`."""
-        return self.cluster[self.job][self.index]
+    def task(self) -> Task:
+        return self.job, self.index
 
     @property
     def port(self) -> int:
-        """The port of `address`."""
-        return int(self.address.rpartition(":")[2])
+        return int(self.address_of(self.task).rpartition(":")[2])
 
     @property
     def device(self) -> str:
         """This task as the beginning of a device name, such as `/job:worker/task:1`."""
-        return self.device_of(self.job, self.index)
+        return self.device_of(self.task)
 
     @property
-    def clients(self) -> list[tuple[str, int]]:
-        """Job and index of each task that trains, the chief first."""
-        return [*self.tasks("chief"), *self.tasks("worker"), *self.tasks(ALONE)]
+    def clients(self) -> list[Task]:
+        """The tasks that train, the chief first."""
+        return self.tasks("chief", "worker", ALONE)
 
     @property
-    def chief(self) -> tuple[str, int]:
-        """The task that initialises and saves: the chief job, else worker:0."""
+    def chief(self) -> Task:
+        """The task that initialises and saves."""
         return self.clients[0]
 
     @property
     def is_chief(self) -> bool:
-        """Whether this task is the chief."""
-        return (self.job, self.index) == self.chief
+        return self.task == self.chief
 
     @property
-    def trainers(self) -> int:
-        """How many tasks train: the workers and a chief beside them."""
-        return len(self.clients)
-
-    @property
-    def trainer_number(self) -> int:
+    def number(self) -> int:
         """This task's place among those that train, the chief first."""
-        return self.clients.index((self.job, self.index))
+        return self.clients.index(self.task)
 
     @property
     def neighbours(self) -> int:
         """How many tasks of the cluster have this task's host name, this one included."""
-        host = self.address.rpartition(":")[0]
-        tasks = [task for addresses in self.cluster.values() for task in addresses]
-        return sum(task.rpartition(":")[0] == host for task in tasks)
+        hosts = [self.address_of(task).rpartition(":")[0] for task in self.tasks()]
+        return hosts.count(self.address_of(self.task).rpartition(":")[0])
 
-    def tasks(self, *jobs: str) -> list[tuple[str, int]]:
-        """Job and index of the tasks of `jobs`."""
+    def tasks(self, *jobs: str) -> list[Task]:
+        """The tasks of `jobs`; of all jobs when none is named."""
+        jobs = jobs or tuple(self.cluster)
         return [(job, index) for job in jobs for index in range(len(self.cluster.get(job, ())))]
 
-    def others(self, tasks: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    def others(self, tasks: Iterable[Task]) -> list[Task]:
         """Those of `tasks` that are not this one."""
-        return [task for task in tasks if task != (self.job, self.index)]
+        return [task for task in tasks if task != self.task]
 
-    def device_of(self, job: str, index: int) -> str:
+    def address_of(self, task: Task) -> str:
+        return self.cluster[task[0]][task[1]]
+
+    def device_of(self, task: Task) -> str:
         """A task as the beginning of a device name."""
-        return f"/job:{job}/task:{index}"
+        return f"/job:{task[0]}/task:{task[1]}"
 
-    def address_of(self, job: str, index: int) -> str:
-        """A task with its address, for people: `ps:0 (tf1:2222)`."""
-        return f"{job}:{index} ({self.cluster[job][index]})"
+    def label(self, *tasks: Task) -> str:
+        """Tasks with their addresses, for people: `ps:0 (tf1:2222)`."""
+        return ", ".join(f"{task[0]}:{task[1]} ({self.address_of(task)})" for task in tasks)
+
+    def cannot_listen(self, reason: str) -> TrainerError:
+        """The error of a task whose port is taken."""
+        return TrainerError(f"{self}: cannot listen on {self.address_of(self.task)}: {reason}")
+
+    def check_port(self) -> None:
+        """Fails early, before TensorFlow's import, when this task's port is taken."""
+        with socket.socket() as probe:
+            # As gRPC does: connections of an earlier task in TIME_WAIT are no obstacle.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", self.port))
+                probe.listen(1)
+            except OSError as error:
+                raise self.cannot_listen(error.strerror or str(error)) from None
 
     def __str__(self) -> str:
         return f"{self.job}:{self.index}"
@@ -98,59 +105,67 @@ ALONE = "localhost"
 LOCAL = Role({ALONE: ("localhost:0",)}, ALONE, 0)
 
 
-def resolve(options: Options, environment: Mapping[str, str], needs: tuple[str, ...] = ()) -> Role:
+def resolve(options: Namespace, environment: Mapping[str, str], needs: Iterable[str] = ()) -> Role:
     """This process's role: from the flags when any of them is given, else from TF_CONFIG.
 
     Raises:
         UsageError: What is wrong with them, or which of the jobs that a mode `needs` is missing.
     """
-    role = _resolve(options, environment)
+    hosts = {job: getattr(options, f"{job}_hosts") for job in _JOBS}
+    given = {job: words.split(",") for job, words in hosts.items() if words is not None}
+    if options.job_name is not None:
+        if options.task_index is None:
+            raise UsageError("--task_index is missing")
+        names = ("--{}_hosts", "--job_name", "--task_index")
+        role = _checked(given, options.job_name, options.task_index, *names)
+    elif given or options.task_index is not None:
+        flags = [f"--{job}_hosts" for job in given] or ["--task_index"]
+        raise UsageError(f"--job_name is missing beside {flags[0]}")
+    elif environment.get("TF_CONFIG"):
+        names = ("TF_CONFIG: cluster.{}", "TF_CONFIG: task.type", "TF_CONFIG: task.index")
+        role = _checked(*_read_tf_config(environment["TF_CONFIG"]), *names)
+    else:
+        raise UsageError(
+            "no role: give --job_name, --task_index, --ps_hosts and --worker_hosts, or set "
+            "TF_CONFIG"
+        )
     for job in needs:
         if not role.cluster.get(job):
             raise UsageError(f"the cluster has no {job} task; this mode needs one")
     return role
 
 
-def _resolve(options: Options, environment: Mapping[str, str]) -> Role:
-    if options.job_name is not None:
-        return _from_flags(options)
-    given = [f"--{job}_hosts" for job in _JOBS if getattr(options, f"{job}_hosts") is not None]
-    if given or options.task_index is not None:
-        raise UsageError(f"--job_name is missing beside {(given or ['--task_index'])[0]}")
-    if environment.get("TF_CONFIG"):
-        return _from_tf_config(environment["TF_CONFIG"])
-    raise UsageError(
-        "no role: give --job_name, --task_index, --ps_hosts and --worker_hosts, or set TF_CONFIG"
-    )
-
-
-def _from_flags(options: Options) -> Role:
-    cluster = {}
-    for job in _JOBS:
-        hosts = getattr(options, f"{job}_hosts")
-        if hosts is not None:
-            cluster[job] = _addresses(hosts.split(","), f"--{job}_hosts")
-    job = options.job_name or ""
-    if options.task_index is None:
-        raise UsageError("--task_index is missing")
-    return _checked(cluster, job, options.task_index, "--job_name", "--task_index")
-
-
-def _from_tf_config(text: str) -> Role:
+def _read_tf_config(text: str) -> tuple[dict[str, list[str]], str, int]:
+    """Cluster, job and index."""
     try:
         config: Any = json.loads(text)
-        jobs = dict(config["cluster"])
-        task = config["task"]
-        job, index = task["type"], int(task["index"])
+        cluster, task = dict(config["cluster"]), config["task"]
+        job, index = str(task["type"]), int(task["index"])
     except (ValueError, KeyError, TypeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"TF_CONFIG: {reason}") from None
-    cluster = {}
-    for name, addresses in jobs.items():
-        if not isinstance(addresses, list) or not all(isinstance(word, str) for word in addresses):
+    for name, words in cluster.items():
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise UsageError(f"TF_CONFIG: cluster.{name} is not a list of addresses")
-        cluster[name] = _addresses(addresses, f"TF_CONFIG: cluster.{name}")
-    return _checked(cluster, str(job), index, "TF_CONFIG: task.type", "TF_CONFIG: task.index")
+    return cluster, job, index
+
+
+def _checked(jobs: dict[str, list[str]], job: str, index: int, *names: str) -> Role:
+    """The role, when all is right; `names` are those of a job's hosts, of the job, of the index."""
+    hosts_from, job_from, index_from = names
+    cluster = {name: _addresses(words, hosts_from.format(name)) for name, words in jobs.items()}
+    _refuse_blanks(job, job_from)
+    if job not in cluster:
+        if job in _JOBS and job_from.startswith("--"):
+            raise UsageError(f"{job_from}={job}, but --{job}_hosts is missing")
+        known = f"the cluster has {', '.join(cluster) or 'none'}"
+        meant = f"write {job.lower()}" if job.lower() in cluster else known
+        raise UsageError(f"{job_from}: unknown job {job!r}; {meant}")
+    count = len(cluster[job])
+    if not 0 <= index < count:
+        tasks = f"{count} task{'s' if count != 1 else ''}: {','.join(cluster[job])}"
+        raise UsageError(f"{index_from}={index}, but {job} has {tasks}")
+    return Role(cluster, job, index)
 
 
 def _addresses(words: list[str], where: str) -> tuple[str, ...]:
@@ -158,36 +173,19 @@ def _addresses(words: list[str], where: str) -> tuple[str, ...]:
         match = _ADDRESS.fullmatch(word)
         if match and 0 < int(match["port"]) < 65536:
             continue
-        clean = re.sub(r"[\s'\"]", "", word)
         if match:
             bound = "above 65535" if int(match["port"]) else "0, which is no port of a cluster"
             raise UsageError(f"{where}: {word}: the port is {bound}")
         if not word.strip():
             raise UsageError(f"{where}: an empty address; two commas, or one at the end?")
-        if clean != word:
-            raise UsageError(f"{where}: {word!r} has blanks or quotes in it; write {clean}")
+        _refuse_blanks(word, where)
         raise UsageError(f"{where}: {word!r} is not host:port")
-    twice = next((word for word in words if words.count(word) > 1), None)
-    if twice:
-        raise UsageError(f"{where}: {twice} is listed twice")
+    if twice := [word for word in words if words.count(word) > 1]:
+        raise UsageError(f"{where}: {twice[0]} is listed twice")
     return tuple(words)
 
 
-def _checked(
-    cluster: dict[str, tuple[str, ...]], job: str, index: int, job_from: str, index_from: str
-) -> Role:
-    clean = re.sub(r"[\s'\"]", "", job)
-    if clean != job:
-        raise UsageError(f"{job_from}: {job!r} has blanks or quotes in it; write {clean}")
-    if job not in cluster:
-        known = ", ".join(cluster) or "none"
-        if job in _JOBS and job_from.startswith("--"):
-            raise UsageError(f"{job_from}={job}, but --{job}_hosts is missing")
-        meant = f"; write {job.lower()}" if job.lower() in cluster else ""
-        raise UsageError(f"{job_from}: unknown job {job!r}{meant or f'; the cluster has {known}'}")
-    if not 0 <= index < len(cluster[job]):
-        raise UsageError(
-            f"{index_from}={index}, but {job} has {len(cluster[job])} "
-            f"task{'s' if len(cluster[job]) != 1 else ''}: {','.join(cluster[job])}"
-        )
-    return Role(cluster, job, index)
+def _refuse_blanks(word: str, where: str) -> None:
+    clean = re.sub(r"[\s'\"]", "", word)
+    if clean != word:
+        raise UsageError(f"{where}: {word!r} has blanks or quotes in it; write {clean}")

@@ -5,22 +5,16 @@ may block for as long as another task is missing. So the work has a thread of it
 thread waits for it or for a signal, and says what the work has been waiting for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from trainer.errors import TrainerError, reason
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 _POLL = 0.1
-# What is left of the grace for the exit itself.
-_MARGIN = 0.2
+_MARGIN = 0.2  # share of the grace that is left for the exit itself
 # Seconds between two looks at whether what is waited for can still come, and how many of them in
 # a row must say that it cannot.
 _LOST_EVERY = 2.0
@@ -31,7 +25,12 @@ _SAY_EVERY = 30.0
 
 
 class Stop:
-    """Whether this task has been told to end, until when it may clean up, what it waits for."""
+    """Whether this task has been told to end, until when it may clean up, what it waits for.
+
+    Attributes:
+        worth_waiting: False where ending at once loses nothing, as while waiting for other tasks.
+        expected: TERM is the normal end, as for a task that only serves.
+    """
 
     def __init__(self, grace: float) -> None:
         self._grace = grace
@@ -42,18 +41,13 @@ class Stop:
         self._lost_looks = 0
         self.signal = 0
         self.deadline = float("inf")
-        # False as long as ending at once loses nothing, such as while waiting for other tasks.
-        self.worth_waiting = False
-        # True where TERM is the normal end, as for a task that only serves.
-        self.expected = False
+        self.worth_waiting = self.expected = False
 
     @property
     def requested(self) -> bool:
-        """Whether TERM or INT has come."""
         return self._event.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Waits for the request, at most `seconds`; returns whether it has come."""
         return self._event.wait(seconds)
 
     @contextlib.contextmanager
@@ -103,8 +97,7 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
     """Runs `work` in a thread until it ends or, after a signal, the grace nears its end.
 
     Returns the exit status: 0 when the work was completed or was only to be ended by a signal,
-    128 + signal when it was cut short.
-    What `work` raises is raised here.
+    128 + signal when it was cut short. What `work` raises is raised here.
     """
     stop = Stop(grace)
     _listen(stop)

@@ -22,8 +22,8 @@ def resolved(*words: str, environment: dict[str, str] | None = None) -> role.Rol
 def test_classic_flags_give_the_role() -> None:
     """The classic flags, `--task_id` too, give job, index, cluster and the chief."""
     worker = resolved("--job_name=worker", "--task_id=1", *CLUSTER)
-    assert (worker.job, worker.index, worker.address) == ("worker", 1, "tf3:2222")
-    assert not worker.is_chief and worker.trainer_number == 1
+    assert (worker.job, worker.index, worker.address_of(worker.task)) == ("worker", 1, "tf3:2222")
+    assert not worker.is_chief and worker.number == 1
     assert resolved("--job-name", "worker", "--task-index", "0", *CLUSTER).is_chief
 
 
@@ -57,7 +57,7 @@ def test_tf_config_gives_the_role_when_no_flag_does() -> None:
         False,
         ("chief", 0),
     )
-    assert worker.trainer_number == 1
+    assert worker.number == 1
     flagged = resolved("--job_name=ps", "--task_index=0", *CLUSTER, environment={"TF_CONFIG": "{"})
     assert flagged.job == "ps"
 

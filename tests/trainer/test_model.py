@@ -17,7 +17,7 @@ def test_learning_rate_falls_once_an_epoch() -> None:
     assert schedule(100) == pytest.approx(0.4)
     assert schedule(300) == pytest.approx(0.1)
     assert schedule(50) == pytest.approx(0.8 / 2**0.5)
-    assert float(schedule.tensor(tf.constant(50))) == pytest.approx(schedule(50))
+    assert float(schedule(tf.constant(50.0))) == pytest.approx(schedule(50))
 
 
 def test_moving_average_counts_as_tensorflow_does() -> None:

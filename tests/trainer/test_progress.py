@@ -50,7 +50,7 @@ def test_a_line_fits_half_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, step: Step, end: str
 ) -> None:
     """Of 200 columns, without its border; and the launcher finds step and loss in it."""
-    clock = iter([0.0, 0.0, 0.01])
+    clock = iter([0.0, 0.01])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     progress = Progress(1, 100, Summaries(None))
     progress.begin(2000)

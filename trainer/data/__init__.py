@@ -1,6 +1,4 @@
-"""Digits to train and test on, all in memory: 28×28 grey images as bytes, and their labels."""
-
-from __future__ import annotations
+"""Digits to train and test on: 28×28 grey images as bytes, and their labels."""
 
 import dataclasses
 import pathlib
@@ -19,7 +17,7 @@ PIXELS = SIDE * SIDE
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Examples: `images` uint8 (count, 784) of 0–255, `labels` uint8 (count,)."""
+    """Examples in memory: `images` uint8 (count, 784) of 0–255, `labels` uint8 (count,)."""
 
     images: NDArray[np.uint8]
     labels: NDArray[np.uint8]
@@ -60,11 +58,8 @@ def load(path: str | None, in_memory: bool = False) -> Dataset:
     if path is None:
         images, labels = digits.load()
         test = np.arange(len(labels)) % digits.TEST_EVERY == 0
-        return Dataset(
-            "embedded digits",
-            Split(images[~test], labels[~test]),
-            Split(images[test], labels[test]),
-        )
+        splits = [Split(images[chosen], labels[chosen]) for chosen in (~test, test)]
+        return Dataset("embedded digits", *splits)
     directory = pathlib.Path(path).expanduser()
     if not directory.is_dir():
         reason = "not a directory" if directory.exists() else "no such directory"
@@ -73,11 +68,8 @@ def load(path: str | None, in_memory: bool = False) -> Dataset:
         return Dataset(str(directory), *(_idx_split(directory, stem) for stem in ("train", "t10k")))
     from trainer.data import tfrecord  # needs TensorFlow, as reading IDX does not
 
-    train, test = tfrecord.records(directory, "train"), tfrecord.read(directory, "test")
-    held = tfrecord.read(directory, "train") if in_memory else None
-    for split in (test, *([held] if held else [])):
-        _check_pixels(split.images, str(directory))
-    return Dataset(str(directory), held or train, test)
+    train = (tfrecord.read if in_memory else tfrecord.records)(directory, "train")
+    return Dataset(str(directory), train, tfrecord.read(directory, "test"))
 
 
 def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:
@@ -98,18 +90,18 @@ def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:
 def _idx_split(directory: pathlib.Path, stem: str) -> Split:
     images_path = idx.find(directory, f"{stem}-images-idx3-ubyte")
     labels_path = idx.find(directory, f"{stem}-labels-idx1-ubyte")
-    images = idx.read_images(images_path)
-    labels = idx.read_labels(labels_path)
-    if len(images) != len(labels):
+    split = Split(idx.read_images(images_path), idx.read_labels(labels_path))
+    if (count := len(split.images)) != len(split):
         raise DataError(
-            f"{labels_path}: {len(labels)} labels for the {len(images)} images of {images_path}"
+            f"{labels_path}: {len(split)} labels for the {count} images of {images_path}"
         )
-    _check_pixels(images, str(images_path))
-    if not len(images):
-        raise DataError(f"{images_path}: contains no images")
-    return Split(images, labels)
+    return checked(split, str(images_path))
 
 
-def _check_pixels(images: NDArray[np.uint8], where: str) -> None:
-    if images.shape[1] != PIXELS:
-        raise DataError(f"{where}: {images.shape[1]} pixels an image, expected {PIXELS}")
+def checked(split: Split, where: str) -> Split:
+    """The examples, when there are some and their images are as large as they must be."""
+    if not len(split):
+        raise DataError(f"{where}: contains no images")
+    if split.images.shape[1] != PIXELS:
+        raise DataError(f"{where}: {split.images.shape[1]} pixels an image, expected {PIXELS}")
+    return split

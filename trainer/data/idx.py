@@ -4,9 +4,8 @@ An IDX file is a big-endian magic number (0x0803 for images, 0x0801 for labels),
 dimension, then the bytes. See http://yann.lecun.com/exdb/mnist/ for the original description.
 """
 
-from __future__ import annotations
-
 import gzip
+import math
 import pathlib
 import struct
 import zlib
@@ -23,28 +22,26 @@ CLASSES = 10
 
 def find(directory: pathlib.Path, stem: str) -> pathlib.Path:
     """The file `stem`, plain or with `.gz`; some mirrors write `.idx3` for `-idx3`."""
-    names = [stem, stem + ".gz", stem.replace("-idx", ".idx"), stem.replace("-idx", ".idx") + ".gz"]
-    for name in names:
-        path = directory / name
-        if path.is_file():
-            return path
-    raise DataError(f"{directory}: no {names[0]} and no {names[1]}")
+    other = stem.replace("-idx", ".idx")
+    for name in (stem, f"{stem}.gz", other, f"{other}.gz"):
+        if (directory / name).is_file():
+            return directory / name
+    raise DataError(f"{directory}: no {stem} and no {stem}.gz")
 
 
 def read_images(path: pathlib.Path) -> NDArray[np.uint8]:
     """Images as uint8, shape (count, rows * columns)."""
-    dimensions, body = _read(path, IMAGES_MAGIC, "images")
-    count, rows, columns = dimensions
-    return body.reshape(count, rows * columns)
+    images = _read(path, IMAGES_MAGIC, "images")
+    return images.reshape(len(images), math.prod(images.shape[1:]))
 
 
 def read_labels(path: pathlib.Path) -> NDArray[np.uint8]:
     """Labels as uint8, shape (count,), each below `CLASSES`."""
-    _, body = _read(path, LABELS_MAGIC, "labels")
-    if body.size and int(body.max()) >= CLASSES:
-        at = int(np.argmax(body >= CLASSES))
-        raise DataError(f"{path}: label {body[at]} of example {at} is not a digit")
-    return body
+    labels = _read(path, LABELS_MAGIC, "labels")
+    if labels.size and labels.max() >= CLASSES:
+        at = int(np.argmax(labels >= CLASSES))
+        raise DataError(f"{path}: label {labels[at]} of example {at} is not a digit")
+    return labels
 
 
 def write(path: pathlib.Path, array: NDArray[np.uint8]) -> None:
@@ -56,7 +53,7 @@ def write(path: pathlib.Path, array: NDArray[np.uint8]) -> None:
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
-def _read(path: pathlib.Path, magic: int, what: str) -> tuple[list[int], NDArray[np.uint8]]:
+def _read(path: pathlib.Path, magic: int, what: str) -> NDArray[np.uint8]:
     try:
         content = path.read_bytes()
         if content[:2] == b"\x1f\x8b":
@@ -67,19 +64,18 @@ def _read(path: pathlib.Path, magic: int, what: str) -> tuple[list[int], NDArray
         raise DataError(f"{path}: {error.strerror or error}") from None
     dimensions = magic & 0xFF
     head = 4 * (1 + dimensions)
-    if len(content) >= 4:
-        (found,) = struct.unpack(">I", content[:4])
-        if found != magic:
-            raise DataError(
-                f"{path}: magic number 0x{found:08x} is not that of IDX {what} (0x{magic:08x})"
-            )
+    found = int.from_bytes(content[:4], "big")
+    if len(content) >= 4 and found != magic:
+        raise DataError(
+            f"{path}: magic number 0x{found:08x} is not that of IDX {what} (0x{magic:08x})"
+        )
     if len(content) < head:
         raise DataError(f"{path}: truncated: {len(content)} bytes, the header alone has {head}")
-    shape = list(struct.unpack(f">{dimensions}I", content[4:head]))
-    expected = int(np.prod([int(size) for size in shape], dtype=object))
-    if len(content) - head != expected:
-        kind = "truncated" if len(content) - head < expected else "too long"
+    shape = struct.unpack(f">{dimensions}I", content[4:head])
+    expected, present = math.prod(shape), len(content) - head
+    if present != expected:
+        kind = "truncated" if present < expected else "too long"
         raise DataError(
-            f"{path}: {kind}: {len(content) - head} bytes of {what}, the header promises {expected}"
+            f"{path}: {kind}: {present} bytes of {what}, the header promises {expected}"
         )
-    return shape, np.frombuffer(content, np.uint8, offset=head)
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)

@@ -4,8 +4,6 @@ An example has the features `image_raw` (the pixels' bytes), `label` and `pixels
 which is what TensorFlow's MNIST tutorials wrote.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import re
@@ -16,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from trainer.data import Records, Split
+from trainer.data import Records, Split, checked
 from trainer.errors import DataError, reason
 
 _SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecords?")
@@ -43,18 +41,26 @@ def read(directory: pathlib.Path, stem: str) -> Split:
     """The examples of all shards of `stem`."""
     images, labels = [], []
     for path in find(directory, stem):
-        with _naming(path):
-            for batch in tf.data.TFRecordDataset(str(path)).batch(_BATCH):
-                pixels, their_labels = (part.numpy() for part in _parse(batch))
-                if their_labels.max() > 9:
-                    raise DataError(f"{path}: label {their_labels.max()} is not a digit")
-                images.append(pixels)
-                labels.append(their_labels)
+        for batch in _batches(path):
+            pixels, their_labels = (part.numpy() for part in _parse(batch))
+            if their_labels.max() > 9:
+                raise DataError(f"{path}: label {their_labels.max()} is not a digit")
+            images.append(pixels)
+            labels.append(their_labels)
     if not images:
         raise DataError(f"{directory}: the {stem} shards contain no images")
     if len({pixels.shape[1] for pixels in images}) > 1:
         raise DataError(f"{directory}: images of {stem} have different sizes")
-    return Split(np.concatenate(images), np.concatenate(labels))
+    return checked(Split(np.concatenate(images), np.concatenate(labels)), str(directory))
+
+
+def records(directory: pathlib.Path, stem: str) -> Records:
+    """The examples of `stem`, which stay on disk; they are counted, their checksums verified."""
+    paths = find(directory, stem)
+    count = sum(len(batch) for path in paths for batch in _batches(path))
+    if not count:
+        raise DataError(f"{directory}: the {stem} shards contain no images")
+    return Records(tuple(map(str, paths)), count)
 
 
 def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
@@ -74,23 +80,10 @@ def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
         raise DataError(f"{directory}: no {stem}-NNNNN-of-NNNNN.tfrecord and no {names[0]}")
     if len(counts) > 1:
         raise DataError(f"{directory}: {stem} shards of different sets: of {sorted(counts)}")
-    missing = set(range(counts.pop())) - set(found)
-    if missing:
-        raise DataError(
-            f"{directory}: {stem} shard {min(missing)} of {len(found) + len(missing)} is missing"
-        )
+    (count,) = counts
+    if missing := set(range(count)) - set(found):
+        raise DataError(f"{directory}: {stem} shard {min(missing)} of {count} is missing")
     return [found[number] for number in sorted(found)]
-
-
-def records(directory: pathlib.Path, stem: str) -> Records:
-    """The examples of `stem`, which stay on disk; they are counted, their checksums verified."""
-    paths, count = find(directory, stem), 0
-    for path in paths:
-        with _naming(path):
-            count += sum(len(some) for some in tf.data.TFRecordDataset(str(path)).batch(_BATCH))
-    if not count:
-        raise DataError(f"{directory}: the {stem} shards contain no images")
-    return Records(tuple(map(str, paths)), count)
 
 
 def pipeline(records: Records, size: int, seed: int | None) -> Any:
@@ -113,15 +106,19 @@ def _parse(serialised: Any) -> tuple[Any, Any]:
 
 
 def _example(image: NDArray[np.uint8], label: int) -> bytes:
-    feature = {
-        "image_raw": tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()])),
-        "label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),
-        "pixels": tf.train.Feature(int64_list=tf.train.Int64List(value=[image.size])),
-    }
-    content: bytes = tf.train.Example(
-        features=tf.train.Features(feature=feature)
-    ).SerializeToString()
-    return content
+    def integer(value: int) -> Any:
+        return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+
+    pixels = tf.train.Feature(bytes_list=tf.train.BytesList(value=[image.tobytes()]))
+    feature = {"image_raw": pixels, "label": integer(label), "pixels": integer(image.size)}
+    features = tf.train.Features(feature=feature)
+    return bytes(tf.train.Example(features=features).SerializeToString())
+
+
+def _batches(path: pathlib.Path) -> Iterator[Any]:
+    """Batches of serialised examples."""
+    with _naming(path):
+        yield from tf.data.TFRecordDataset(str(path)).batch(_BATCH)
 
 
 @contextlib.contextmanager

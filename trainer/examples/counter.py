@@ -1,15 +1,10 @@
 """`tour counter`: two workers increment a ps's variable, with and without losing updates."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import tensorflow as tf
 
 from trainer import server
-from trainer.examples.barrier import PS, begin
-from trainer.flags import Options
-from trainer.role import Role
+from trainer.examples.tour import PS, begin
+from trainer.modes import Context
 
 TIMES = 100
 SHOW_EVERY = 25
@@ -21,9 +16,9 @@ ROUNDS = (
 )
 
 
-def train(me: Role, options: Options, dataset: None, stop: object) -> None:
+def train(context: Context) -> None:
     """Counts as one of the workers; the first also prints what the counter holds."""
-    target, barrier = begin(me, options)
+    me, target, barrier = begin(context)
     with tf.Graph().as_default():
         with tf.device(PS):
             counter = tf.compat.v1.get_variable("counter", initializer=0, use_resource=True)
@@ -52,8 +47,7 @@ def train(me: Role, options: Options, dataset: None, stop: object) -> None:
             barrier.reach(f"{name}: {me.index} has counted")
             barrier.wait(f"{name}: 0 has counted", f"{name}: 1 has counted")
             if me.index == 0:
-                _print_result(int(session.run(read)), 2 * times)
-
-
-def _print_result(found: int, made: int) -> Any:
-    print(f"  the counter is {found} of {made}, {made - found} updates lost", flush=True)
+                found, made = int(session.run(read)), 2 * times
+                print(
+                    f"  the counter is {found} of {made}, {made - found} updates lost", flush=True
+                )

@@ -1,14 +1,12 @@
 """`tour hello`: the smallest cluster there is: one server in this process, and a session on it."""
 
-from __future__ import annotations
+from argparse import Namespace
 
-from trainer.flags import Options
+import tensorflow as tf
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Starts a cluster of one task, and has it say hello."""
-    import tensorflow as tf
-
     server = tf.distribute.Server.create_local_server()
     print(f"a server listens at {server.target}: job local, task 0, and nobody else")
     with tf.Graph().as_default():

@@ -1,28 +1,24 @@
 """`tour initialise`: one task waits until the other has given the shared variables their values."""
 
-from __future__ import annotations
-
 import time
 
 import tensorflow as tf
 
 from trainer import server
-from trainer.examples.barrier import PS, begin
-from trainer.flags import Options
-from trainer.role import Role
+from trainer.examples.tour import PS, begin
+from trainer.modes import Context
 
 _POLL = 0.1
 
 
-def train(me: Role, options: Options, dataset: None, stop: object) -> None:
+def train(context: Context) -> None:
     """Is the chief, or waits for the chief."""
-    target, barrier = begin(me, options)
+    me, target, barrier = begin(context)
     with tf.Graph().as_default():
         with tf.device(PS):
-            weights = tf.compat.v1.get_variable(
-                "weights", initializer=[1.5, 2.5], use_resource=True
-            )
-            bias = tf.compat.v1.get_variable("bias", initializer=0.5, use_resource=True)
+            make = tf.compat.v1.get_variable
+            weights = make("weights", initializer=[1.5, 2.5], use_resource=True)
+            bias = make("bias", initializer=0.5, use_resource=True)
         missing = tf.compat.v1.report_uninitialized_variables([weights, bias])
         session = server.open_session(target, me.device, PS)
         if me.is_chief:

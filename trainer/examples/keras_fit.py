@@ -5,14 +5,14 @@
 The model itself is trained by Keras 3 as well.
 """
 
-from __future__ import annotations
-
 import os
+from argparse import Namespace
 from typing import Any
+
+import tensorflow as tf
 
 from trainer import data
 from trainer.errors import UsageError
-from trainer.flags import Options
 
 EPOCHS = 3
 STEPS = 100
@@ -23,25 +23,18 @@ HINT = (
 )
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Trains as one worker of the cluster in TF_CONFIG; all make the same updates."""
     if "TF_CONFIG" not in os.environ:
         raise UsageError("TF_CONFIG is not set: it names the workers, and which of them this is")
     dataset = data.load(options.data, in_memory=True)
-    import tensorflow as tf
-
     keras: Any = tf.keras
     strategy = tf.distribute.MultiWorkerMirroredStrategy()  # first of all: it starts the server
-    batches = _batches(tf, dataset.train, options.batch * strategy.num_replicas_in_sync)
+    batches = _batches(dataset.train, options.batch * strategy.num_replicas_in_sync)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     with strategy.scope():
-        model = keras.Sequential(
-            [
-                keras.layers.Input((data.PIXELS,)),
-                keras.layers.Dense(500, activation="relu"),
-                keras.layers.Dense(10),
-            ]
-        )
+        hidden, output = keras.layers.Dense(500, activation="relu"), keras.layers.Dense(10)
+        model = keras.Sequential([keras.layers.Input((data.PIXELS,)), hidden, output])
         model.compile(keras.optimizers.SGD(0.2), loss)
     package = keras.Sequential.__module__.partition(".")[0]
     print(f"{package} on {strategy.num_replicas_in_sync} workers", flush=True)
@@ -52,13 +45,13 @@ def run(options: Options) -> int:
         if "PerReplica" not in str(error):
             raise
         print(HINT.format(error=str(error).partition("PerReplica")[0] + "PerReplica"), flush=True)
-        _fit(tf, strategy, model, loss, batches)
+        _fit(strategy, model, loss, batches)
     chosen = model(dataset.test.images.astype("float32") / 255).numpy().argmax(axis=1)
     print(f"Done: test accuracy {(chosen == dataset.test.labels).mean():.4f}", flush=True)
     return 0
 
 
-def _batches(tf: Any, examples: data.Split, size: int) -> Any:
+def _batches(examples: data.Split, size: int) -> Any:
     """Batches of all workers together; the strategy gives each of them its share."""
     images, labels = examples.images.astype("float32") / 255, examples.labels.astype("int64")
     endless = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(labels)).repeat()
@@ -67,7 +60,7 @@ def _batches(tf: Any, examples: data.Split, size: int) -> Any:
     return endless.batch(size, drop_remainder=True).with_options(options)
 
 
-def _fit(tf: Any, strategy: Any, model: Any, loss: Any, batches: Any) -> None:
+def _fit(strategy: Any, model: Any, loss: Any, batches: Any) -> None:
     """What `fit` would do: in each step, every worker's gradients are added up in all of them."""
     weights = model.trainable_variables
     with strategy.scope():

@@ -1,16 +1,14 @@
 """`tour shared-variable`: plain sessions see each their own variable, a cluster's all the same."""
 
-from __future__ import annotations
-
+from argparse import Namespace
 from typing import Any
 
-from trainer.flags import Options
+import tensorflow as tf
+from tensorflow.compat.v1 import Session
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Adds to a variable in one session and looks at it from others."""
-    import tensorflow as tf
-
     print("plain sessions keep variables for themselves:")
     _count("", "counter", "counter")
     target = tf.distribute.Server.create_local_server().target
@@ -23,9 +21,6 @@ def run(options: Options) -> int:
 
 def _count(target: str, here: str, there: str) -> None:
     """Counts to 3 in one session, then looks from another, which has a graph of its own."""
-    from tensorflow.compat.v1 import Session
-    from tensorflow.errors import FailedPreconditionError
-
     with Session(target, graph=(graph := _graph(here))) as session:
         session.run(graph.get_operation_by_name("initialise"))
         for _ in range(3):
@@ -34,16 +29,13 @@ def _count(target: str, here: str, there: str) -> None:
     with Session(target, graph=_graph(there)) as session:
         try:
             print(f"  the second session's {there!r} is {session.run('value:0')}", flush=True)
-        except FailedPreconditionError:
+        except tf.errors.FailedPreconditionError:
             print(f"  the second session's {there!r} has no value", flush=True)
 
 
 def _graph(name: str) -> Any:
     """A graph with a variable `name` and operations that initialise, increment and read it."""
-    import tensorflow as tf
-
-    graph = tf.Graph()
-    with graph.as_default():
+    with tf.Graph().as_default() as graph:
         counter = tf.compat.v1.get_variable(name, initializer=0, use_resource=True)
         tf.group(counter.initializer, name="initialise")
         tf.group(counter.assign_add(1), name="increment")

@@ -1,29 +1,25 @@
 """`tour trace`: on which task each node of a run ran, before and after pinning variables."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 
 from trainer import server
-from trainer.examples import tracing
-from trainer.examples.barrier import PS, begin
-from trainer.flags import Options
+from trainer.examples.tour import PS, begin, executed, table
+from trainer.modes import Context
 from trainer.role import Role
 
 
-def train(me: Role, options: Options, dataset: None, stop: object) -> None:
+def train(context: Context) -> None:
     """Is one of the two clients: what is not pinned runs on the task of whoever asks."""
-    target, barrier = begin(me, options)
+    me, target, barrier = begin(context)
     last = f"/job:ps/task:{len(me.cluster['ps']) - 1}"
-    if me.index == 1:
-        barrier.wait("pinned")
-    else:
+    if me.index == 0:
         print("1. nothing pinned: variables and operations are on the client's own task")
         _show(me, target, [None, None], initialise=True)
         print("2. each variable pinned to a ps; what is computed from them stays with the client")
         _show(me, target, [PS, last], initialise=True)
         barrier.reach("pinned")
-    if me.index == 1:
+    else:
+        barrier.wait("pinned")
         print("3. a second client: the same variables on the ps, the arithmetic on its own task")
         _show(me, target, [PS, last], initialise=False)
 
@@ -41,5 +37,5 @@ def _show(me: Role, target: str, devices: list[str | None], initialise: bool) ->
         if initialise:
             session.run(tf.compat.v1.global_variables_initializer())
         feed = {x: [[3.0], [4.0]]}
-        print(tracing.table(tracing.executed(session, y, feed)))
+        print(table(executed(session, y, feed)))
         print(f"  y = {session.run(y, feed)[0][0]}", flush=True)

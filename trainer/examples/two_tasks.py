@@ -1,31 +1,30 @@
 """`tour two-tasks`: a cluster of two tasks, each a server and a client; where do operations run?"""
 
-from __future__ import annotations
-
 import os
 import time
+from argparse import Namespace
 from typing import Any
+
+import tensorflow as tf
 
 from trainer import role, server, stop
 from trainer.errors import UsageError
-from trainer.flags import Options
+from trainer.examples.tour import Barrier, executed, table, traced
 from trainer.role import Role
 
 
-def run(options: Options) -> int:
+def run(options: Namespace) -> int:
     """Runs one of the two tasks; returns its exit status."""
     me = role.resolve(options, os.environ)
     if [len(tasks) for tasks in me.cluster.values()] != [2]:
         raise UsageError("this tour is of one job with two tasks")
-    server.check_port(me)
+    me.check_port()
     return stop.run(lambda _: _tour(me, options), options.grace)
 
 
-def _tour(me: Role, options: Options) -> None:
-    from trainer.examples.barrier import Barrier
-
-    target = server.start(me, options).target
-    first, other = f"/job:{me.job}/task:0", 1 - me.index
+def _tour(me: Role, options: Namespace) -> None:
+    target = server.start(me, options)
+    first = f"/job:{me.job}/task:0"
     _product(me, target, None, "left to TensorFlow, which takes the task of the client")
     _product(me, target, first, f"pinned to {first}")
 
@@ -33,17 +32,15 @@ def _tour(me: Role, options: Options) -> None:
     barrier = Barrier(me, target, first)
     _share(me, target, first, barrier)
     barrier.reach(f"{me.index} is done")
-    barrier.wait(f"{other} is done")
+    barrier.wait(f"{1 - me.index} is done")
     if me.index == 0:
         barrier.wait("1 leaves")
     else:
         barrier.reach("1 leaves")
 
 
-def _share(me: Role, target: str, device: str, barrier: Any) -> None:
+def _share(me: Role, target: str, device: str, barrier: Barrier) -> None:
     """A variable on task 0 has the same value in sessions of every server of the cluster."""
-    import tensorflow as tf
-
     with tf.Graph().as_default():
         with tf.device(device):
             shared = tf.compat.v1.get_variable("shared", initializer=0, use_resource=True)
@@ -60,21 +57,12 @@ def _share(me: Role, target: str, device: str, barrier: Any) -> None:
 
 def _product(me: Role, target: str, device: str | None, how: str) -> None:
     """Multiplies two numbers on `device`, and shows on which task that happened."""
-    import tensorflow as tf
-
-    from trainer.examples import tracing
-
-    # TensorFlow's own lines about it are on stderr, at TF_CPP_MIN_LOG_LEVEL=0.
-    config = tf.compat.v1.ConfigProto(log_device_placement=True)
-    # Else the product of two constants is computed once, and never runs.
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    config.graph_options.optimizer_options.opt_level = -1
     with tf.Graph().as_default(), tf.device(device):
         left, right = tf.constant(6.0, name="left"), tf.constant(7.0, name="right")
         product: Any = tf.multiply(left, right, name="product")
         print(f"{me} opens a session: this waits until all tasks of the cluster answer", flush=True)
         opened = time.monotonic()
-        with tf.compat.v1.Session(target, config=config) as session:
-            places = tracing.executed(session, product)
+        with tf.compat.v1.Session(target, config=traced()) as session:
+            places = executed(session, product)
             print(f"{me} had its answer {time.monotonic() - opened:.1f} s later; {how}:")
-            print(tracing.table(places), flush=True)
+            print(table(places), flush=True)
