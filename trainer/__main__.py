@@ -4,6 +4,7 @@
 not looked at, so no `trainer/` or `queue.py` that lies there takes the place of ours.
 """
 
+import io
 import os
 import sys
 import traceback
@@ -20,6 +21,8 @@ def main() -> None:
 
     Exit status: 0 done, 1 failed, 2 wrong flags, 130 and 143 ended by INT and TERM.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # whoever follows the log sees each line
     try:
         status = modes.run(*flags.parse(sys.argv[1:]))
     except TrainerError as error:

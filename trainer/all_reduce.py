@@ -56,7 +56,7 @@ class MirroredWorker(Training):
             with self._waiting():
                 resolver = server.resolver(role, min(self._gpus, 1))
                 strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-            print(f"{role} is one of {len(role.clients)}", flush=True)
+            print(f"{role} is one of {len(role.clients)}")
             weights = MLP.initial(self.options.seed)
             first = Values(0, weights, weights)
             first = self.checkpoints.first_values() if self.checkpoints else first

@@ -84,11 +84,11 @@ class Checkpoints:
         path = self.find()
         if path is None:
             weights = self._model.initial(self._options.seed)
-            print("initialised the variables", flush=True)
+            print("initialised the variables")
             momenta = [0 * weight for weight in weights] if self._model.momentum else []
             return Values(0, weights, weights, momenta)
         values = self.load(path)
-        print(f"restored step {values.step} from {path}", flush=True)
+        print(f"restored step {values.step} from {path}")
         return values
 
     def load(self, path: str) -> Values:

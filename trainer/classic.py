@@ -116,10 +116,9 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
                 seconds = (time.time() - started) / local
                 print(
                     f"After {local} training steps ({global_step} global steps), loss on training "
-                    f"batch is {value:.4f}.  ({seconds:.3f} sec/batch)",
-                    flush=True,
+                    f"batch is {value:.4f}.  ({seconds:.3f} sec/batch)"
                 )
     if is_chief:
         share = test.final_ops_values
         at = f", loss {sum(compared) / len(compared):.4f} at step 500" if compared else ""
-        print(f"Done: {local} training steps{at}, test accuracy {share:.4f}", flush=True)
+        print(f"Done: {local} training steps{at}, test accuracy {share:.4f}")

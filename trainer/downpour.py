@@ -26,7 +26,10 @@ class DownpourWorker(Worker):
         fetch, push = context.options.fetch_every, context.options.push_every
         self._count = math.lcm(fetch, push)
         if self._count > max(LONGEST, fetch, push):
-            raise UsageError(f"--fetch-every={fetch} and --push-every={push} have no near multiple")
+            raise UsageError(
+                f"--fetch-every={fetch} and --push-every={push} come together only every "
+                f"{self._count} steps; choose numbers with a common multiple up to {LONGEST}"
+            )
         super().__init__(context)
 
     def build(self) -> None:

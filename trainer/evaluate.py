@@ -24,7 +24,7 @@ def _follow(options: Namespace, dataset: Dataset, stop: Stop) -> None:
     checkpoints = Checkpoints(MLP, options, of_any_run=True)
     assert checkpoints.directory
     summaries = Summaries(checkpoints.directory / "evaluator")
-    print(f"follows {checkpoints.directory}, testing on {dataset.name}", flush=True)
+    print(f"follows {checkpoints.directory}, testing on {dataset.name}")
     seen = -1
     while True:
         last = stop.requested
@@ -34,8 +34,7 @@ def _follow(options: Namespace, dataset: Dataset, stop: Stop) -> None:
             accuracy = checkpoints.accuracy(values, dataset.test)
             print(
                 f"Checkpoint at global step {seen}: test accuracy {accuracy:.4f} "
-                f"on {len(dataset.test)} images",
-                flush=True,
+                f"on {len(dataset.test)} images"
             )
             summaries.write(seen, test_accuracy=accuracy)
         if last or (options.steps and seen >= options.steps):

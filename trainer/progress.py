@@ -103,8 +103,7 @@ class Progress:
         for number, step in due:
             print(
                 f"After {number} training steps ({step.global_step} global steps), loss on "
-                f"training batch is {step.loss:.4f}{more}",
-                flush=True,
+                f"training batch is {step.loss:.4f}{more}"
             )
         self._summaries.write(
             due[-1][1].global_step,
@@ -137,6 +136,5 @@ class Progress:
             self._summaries.write(self.global_step, test_accuracy=accuracy)
         print(
             f"Done: {self.local_step} training steps ({self.global_step} global steps) "
-            f"in {seconds:.1f} s, {rate:.0f} examples/s{end}",
-            flush=True,
+            f"in {seconds:.1f} s, {rate:.0f} examples/s{end}"
         )

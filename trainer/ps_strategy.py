@@ -85,7 +85,7 @@ class Coordinator(Training):
     def flush(self) -> None:
         self._coordinator.join()
         if not self.stop.requested and (lost := self._scheduled - self._step) > 0:
-            print(f"{lost} of {self._scheduled} scheduled steps were lost", flush=True)
+            print(f"{lost} of {self._scheduled} scheduled steps were lost")
 
     def _schedule(self) -> None:
         """Keeps every worker busy.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import socket
 from argparse import Namespace
@@ -87,14 +88,10 @@ class Role:
 
     def check_port(self) -> None:
         """Fails early, before TensorFlow's import, when this task's port is taken."""
-        with socket.socket() as probe:
-            # As gRPC does: connections of an earlier task in TIME_WAIT are no obstacle.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", self.port))
-                probe.listen(1)
-            except OSError as error:
-                raise self.cannot_listen(error.strerror or str(error)) from None
+        try:
+            socket.create_server(("", self.port)).close()
+        except OSError as error:
+            raise self.cannot_listen(os.strerror(error.errno or 0)) from None
 
     def __str__(self) -> str:
         return f"{self.job}:{self.index}"

@@ -32,7 +32,7 @@ def start(role: Role, options: Namespace, serve_only: bool = False) -> str:
         server = tf.distribute.Server(_spec(role), role.job, role.index, config=config)
     except tf.errors.OpError as error:
         raise role.cannot_listen(reason(error)) from None
-    print(f"{role} listens on {role.address_of(role.task)}", flush=True)
+    print(f"{role} listens on {role.address_of(role.task)}")
     _kept.append(server)
     return str(server.target)
 
@@ -68,23 +68,23 @@ def serve(role: Role, options: Namespace, clients: list[Task], stop: Stop) -> No
     stop.expected = stop.worth_waiting = is_ps
     stays = is_ps and (options.stay or "TFMUX_TASK" in os.environ)
     with tf.Graph().as_default(), tf.device(f"{role.device}/device:CPU:0"):
-        done = [Flag(f"done/{job}:{index}").is_set for job, index in clients]
+        done = [SharedFlag(f"done/{job}:{index}").is_set for job, index in clients]
         session = open_session(target, role.device)
         while not stop.wait(_POLL_DONE) and (stays or not all(session.run(done))):
             pass
     if not is_ps:
-        print(f"{role} exits: the training is over", flush=True)
+        print(f"{role} exits: the training is over")
         return
     if stop.requested:
-        print(f"{role} stays until its workers have ended", flush=True)
+        print(f"{role} stays until its workers have ended")
         left = clients
         while left and time.monotonic() < stop.deadline:
             left = [task for task in left if not refusal(role.address_of(task), 0.5)]
             time.sleep(_POLL)
         if left:
-            print(f"{role} exits while {role.label(*left)} still run", flush=True)
+            print(f"{role} exits while {role.label(*left)} still run")
             return
-    print(f"{role} exits: its workers have ended", flush=True)
+    print(f"{role} exits: its workers have ended")
 
 
 def tell_done(role: Role, clients: list[Task]) -> None:
@@ -94,7 +94,7 @@ def tell_done(role: Role, clients: list[Task]) -> None:
         if task in clients or refusal(address):
             continue
         with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
-            flag = Flag(f"done/{role}")
+            flag = SharedFlag(f"done/{role}")
             timeout = {"operation_timeout_in_ms": _TELL_TIMEOUT_MS}
             session = open_session(f"grpc://{address}", device, **timeout)
             try:
@@ -103,7 +103,7 @@ def tell_done(role: Role, clients: list[Task]) -> None:
                 print(f"{role} cannot tell {role.label(task)} that it is done: {reason(error)}")
 
 
-class Flag:
+class SharedFlag:
     """A variable on the present device, shared by name: set when it has a value."""
 
     def __init__(self, name: str) -> None:
@@ -142,10 +142,8 @@ def meet(role: Role, others: list[Task], stop: Stop, advice: str) -> None:
     TensorFlow's strategies wait for each other inside one call, and no other thread runs meanwhile.
     """
     missing = list(others)
-    with socket.socket() as own, stop.waiting(lambda: f"{waiting_text(role, missing)}; {advice}"):
-        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        own.bind(("", role.port))
-        own.listen(128)
+    own = socket.create_server(("", role.port), backlog=128)
+    with own, stop.waiting(lambda: f"{waiting_text(role, missing)}; {advice}"):
         own.setblocking(False)
         while missing and not stop.requested:
             missing = [task for task in missing if refusal(role.address_of(task), 1)]

@@ -76,7 +76,7 @@ class Stop:
         if text and now > self._say_at and not self.requested:
             line = text()
             if line and self._waiting is text:
-                print(line, flush=True)
+                print(line)
                 self._say_at = now + _SAY_EVERY
         if lost and now > self._look_at and not self.requested:
             self._look_at = now + _LOST_EVERY
@@ -122,7 +122,7 @@ def run(work: Callable[[Stop], None], grace: float) -> int:
         raise failures[0]
     if failures:
         # The other tasks get the same signal: what fails now mostly fails because they left.
-        print(f"after signal {stop.signal}: {reason(failures[0])}", flush=True)
+        print(f"after signal {stop.signal}: {reason(failures[0])}")
     return 128 + stop.signal if stop.requested and not stop.expected else 0
 
 

@@ -44,8 +44,7 @@ class Training:
         )
         print(
             f"{role} trains the {model.name} for {options.steps} global steps of {examples} "
-            f"examples from {dataset.name}",
-            flush=True,
+            f"examples from {dataset.name}"
         )
 
     def run(self, step: int) -> list[Step]:
@@ -67,7 +66,7 @@ class Training:
     def loop(self, step: int) -> None:
         """Takes steps from global step `step` to the limit."""
         checkpoints, progress = self.checkpoints, self._progress
-        print(f"{self.role} starts at global step {step}", flush=True)
+        print(f"{self.role} starts at global step {step}")
         progress.begin(step)
         if checkpoints:
             checkpoints.save(self.fetch())
@@ -162,7 +161,7 @@ class Worker(Training):
                     self.stop.worth_waiting = False
                     seconds = self.options.reconnect_secs
                     lost = server.lost_task(self.role, self._peers, error)
-                    print(f"{self.role} lost {lost}", flush=True)
+                    print(f"{self.role} lost {lost}")
                     self.stop.wait(_POLL)
 
     def _open(self, seconds: float) -> Any:
@@ -214,9 +213,9 @@ class Worker(Training):
                 )
             if checkpoints:  # the ps has outlived the chief: its values are newer than any saved
                 path, step = checkpoints.find(), int(session.run(self.shared.step))
-                last = f"the last checkpoint is of step {read(path)[1]}" if path else ""
-                there = last or "there is no checkpoint"
-                print(f"continues from the variables on the ps at step {step}; {there}", flush=True)
+                saved = f"the last checkpoint is of step {read(path)[1]}" if path else ""
+                saved = saved or "there is no checkpoint"
+                print(f"continues from the variables on the ps at step {step}; {saved}")
         return True
 
     def _train(self, joined: bool) -> None:

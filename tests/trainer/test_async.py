@@ -13,9 +13,14 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.tasks import PROGRESS, STARTED, Cluster, Task, Tasks
-from trainer import data, inputs
+from trainer import data, inputs, role
 from trainer.checkpoint import read
+from trainer.downpour import DownpourWorker
+from trainer.errors import UsageError
+from trainer.flags import parse
 from trainer.model import MLP, Schedule
+from trainer.modes import Context
+from trainer.stop import Stop
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DONE = re.compile(r"^Done: (\d+) training steps \((\d+) global", re.MULTILINE)
@@ -188,12 +193,16 @@ def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
     assert first + second == max(end, second_end)
 
 
-def test_downpour_of_one_worker_is_plain_descent(tasks: Tasks, tmp_path: pathlib.Path) -> None:
-    """Alone, and pushing before it fetches, a worker fetches what it has pushed: the weights are
-    those of descent step by step, with two devices, and with a last step between two exchanges."""
+@pytest.mark.parametrize(("fetch", "push"), [(8, 4), (2, 3)])
+def test_downpour_of_one_worker_is_plain_descent(
+    tasks: Tasks, tmp_path: pathlib.Path, fetch: int, push: int
+) -> None:
+    """Alone, a worker fetches what it has pushed and keeps what it has not: the weights are those
+    of descent step by step, with two devices, and with a last step between two exchanges."""
     logdir = tmp_path / "logdir"
     flags = ("--steps=21", "--batch=32", "--seed=5", "--devices=2", f"--logdir={logdir}")
-    cluster = Cluster(tasks, "async", *flags, "--fetch-every=8", "--push-every=4", ps=1, worker=1)
+    rarely = (f"--fetch-every={fetch}", f"--push-every={push}")
+    cluster = Cluster(tasks, "async", *flags, *rarely, ps=1, worker=1)
     cluster.start("ps")
     assert cluster.start("worker").wait() == 0
 
@@ -212,6 +221,14 @@ def test_downpour_of_one_worker_is_plain_descent(tasks: Tasks, tmp_path: pathlib
     assert saved.get_tensor("global_step") == 21
     for name, weight in zip(MLP.names, weights, strict=True):
         np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
+
+
+def test_exchanges_that_never_coincide() -> None:
+    """A call ends where a fetch and a push come together; one of thousands of steps is refused."""
+    words = ["async", "--fetch-every=99", "--push-every=100"]
+    context = Context(role.LOCAL, parse(words)[1], None, Stop(1.0))
+    with pytest.raises(UsageError, match="--fetch-every=99 and --push-every=100"):
+        DownpourWorker(context)
 
 
 def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:

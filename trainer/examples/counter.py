@@ -30,7 +30,7 @@ def train(context: Context) -> None:
         for name, times, how in ROUNDS:
             if me.index == 0:
                 session.run(counter.initializer)
-                print(f"{name}: {how}", flush=True)
+                print(f"{name}: {how}")
                 barrier.reach(f"{name}: begin")
             barrier.wait(f"{name}: begin")
             for number in range(1, times + 1):
@@ -43,11 +43,9 @@ def train(context: Context) -> None:
                         barrier.wait("0 has read", "1 has read")
                     session.run(write, {value: seen})
                 if number % SHOW_EVERY == 0 or times == 1:
-                    print(f"{me}, {name}: my increment {number} made it {seen}", flush=True)
+                    print(f"{me}, {name}: my increment {number} made it {seen}")
             barrier.reach(f"{name}: {me.index} has counted")
             barrier.wait(f"{name}: 0 has counted", f"{name}: 1 has counted")
             if me.index == 0:
                 found, made = int(session.run(read)), 2 * times
-                print(
-                    f"  the counter is {found} of {made}, {made - found} updates lost", flush=True
-                )
+                print(f"  the counter is {found} of {made}, {made - found} updates lost")

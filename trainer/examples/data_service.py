@@ -28,7 +28,7 @@ def _serve(options: Namespace, stop: Stop) -> None:
     else:
         where = {"worker_address": options.address, "port": port}
         server = service.WorkerServer(service.WorkerConfig(options.dispatcher, **where))
-    print(f"{options.part} listens on {options.address}", flush=True)
+    print(f"{options.part} listens on {options.address}")
     stop.expected = True
     stop.wait()
     del server  # it serves as long as it is there
@@ -44,4 +44,4 @@ def _read(dispatcher: str) -> None:
         seen += 1
         if seen % 5 == 0:
             print(f"batch {seen} of {BATCHES}: {batch.numpy().min()} to {batch.numpy().max()}")
-    print(f"read {seen} batches, each once: the workers shared the work", flush=True)
+    print(f"read {seen} batches, each once: the workers shared the work")

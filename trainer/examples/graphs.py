@@ -17,16 +17,16 @@ def train(context: Context) -> None:
         changed = state.assign(state * factor, name=own)
         names = {operation.name for operation in graph.get_operations()}
         for name in ("state", "double", "triple"):
-            print(f"{me}: {name!r} is {'in' if name in names else 'not in'} my graph", flush=True)
+            print(f"{me}: {name!r} is {'in' if name in names else 'not in'} my graph")
         session = server.open_session(target, me.device, PS)
         if me.index == 0:
             session.run(state.initializer)
-            print(f"{me}: I double the state: {session.run(changed):.0f}", flush=True)
+            print(f"{me}: I double the state: {session.run(changed):.0f}")
             barrier.reach("doubled")
             barrier.wait("tripled")
-            print(f"{me}: I find the state tripled: {session.run(state):.0f}", flush=True)
+            print(f"{me}: I find the state tripled: {session.run(state):.0f}")
         else:
             barrier.wait("doubled")
             print(f"{me}: I initialised nothing, and find: {session.run(state):.0f}")
-            print(f"{me}: I triple the state: {session.run(changed):.0f}", flush=True)
+            print(f"{me}: I triple the state: {session.run(changed):.0f}")
             barrier.reach("tripled")

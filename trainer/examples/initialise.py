@@ -25,12 +25,12 @@ def train(context: Context) -> None:
             # Only for the show: the other task shall have something to wait for.
             barrier.wait("looked")
             session.run([weights.initializer, bias.initializer])
-            print(f"{me}: I have initialised the variables", flush=True)
+            print(f"{me}: I have initialised the variables")
             return
         # An operation that used one before would fail with "uninitialized value".
         while names := [name.decode() for name in session.run(missing)]:
-            print(f"{me}: I wait; without a value: {', '.join(names)}", flush=True)
+            print(f"{me}: I wait; without a value: {', '.join(names)}")
             barrier.reach("looked")
             time.sleep(_POLL)
         values = session.run([weights, bias])
-        print(f"{me}: I go on with weights {values[0]} and bias {values[1]}", flush=True)
+        print(f"{me}: I go on with weights {values[0]} and bias {values[1]}")

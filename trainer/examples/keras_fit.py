@@ -37,17 +37,17 @@ def run(options: Namespace) -> int:
         model = keras.Sequential([keras.layers.Input((data.PIXELS,)), hidden, output])
         model.compile(keras.optimizers.SGD(0.2), loss)
     package = keras.Sequential.__module__.partition(".")[0]
-    print(f"{package} on {strategy.num_replicas_in_sync} workers", flush=True)
+    print(f"{package} on {strategy.num_replicas_in_sync} workers")
     try:
         model.fit(batches, epochs=EPOCHS, steps_per_epoch=STEPS, verbose=2)
-        print("trained by fit", flush=True)
+        print("trained by fit")
     except ValueError as error:
         if "PerReplica" not in str(error):
             raise
-        print(HINT.format(error=str(error).partition("PerReplica")[0] + "PerReplica"), flush=True)
+        print(HINT.format(error=str(error).partition("PerReplica")[0] + "PerReplica"))
         _fit(strategy, model, loss, batches)
     chosen = model(dataset.test.images.astype("float32") / 255).numpy().argmax(axis=1)
-    print(f"Done: test accuracy {(chosen == dataset.test.labels).mean():.4f}", flush=True)
+    print(f"Done: test accuracy {(chosen == dataset.test.labels).mean():.4f}")
     return 0
 
 
@@ -79,4 +79,4 @@ def _fit(strategy: Any, model: Any, loss: Any, batches: Any) -> None:
     shares = iter(strategy.experimental_distribute_dataset(batches))
     for epoch in range(1, EPOCHS + 1):
         values = [float(step(next(shares))) for _ in range(STEPS)]
-        print(f"Epoch {epoch}/{EPOCHS} - loss: {sum(values) / STEPS:.4f}", flush=True)
+        print(f"Epoch {epoch}/{EPOCHS} - loss: {sum(values) / STEPS:.4f}")

@@ -16,7 +16,7 @@ def run(options: Namespace) -> int:
     """Prints five small runs, four of them of the same product of two matrices."""
     devices = local_devices(max(options.devices, 2))
     first, second = devices[:2]
-    print(f"devices: {', '.join(devices)}", flush=True)
+    print(f"devices: {', '.join(devices)}")
     print("1. left to TensorFlow")
     _multiply(None, None, len(devices))
     print(f"2. factors pinned to {first}, product to {second}")
@@ -27,12 +27,12 @@ def run(options: Namespace) -> int:
     try:
         _multiply(first, ABSENT, len(devices))
     except tf.errors.InvalidArgumentError as error:
-        print(f"  {reason(error)}", flush=True)
+        print(f"  {reason(error)}")
     print("5. an operation of GPUs, pinned to a CPU, which has no kernel for it: refused as well")
     try:
         _sum_on_gpus(first)
     except (tf.errors.InvalidArgumentError, tf.errors.NotFoundError) as error:
-        print(f"  {reason(error)}", flush=True)
+        print(f"  {reason(error)}")
     return 0
 
 
@@ -46,7 +46,7 @@ def _multiply(factors: str | None, product: str | None, cpus: int, soft: bool = 
         with tf.device(product):
             result: Any = tf.matmul(left, right, name="product")
         print(table(executed(session, result)))
-        print(f"  the product is {session.run(result).tolist()}", flush=True)
+        print(f"  the product is {session.run(result).tolist()}")
 
 
 def _sum_on_gpus(device: str) -> None:

@@ -28,9 +28,9 @@ def _count(target: str, here: str, there: str) -> None:
         print(f"  the first session counts its {here!r} to {session.run('value:0')}")
     with Session(target, graph=_graph(there)) as session:
         try:
-            print(f"  the second session's {there!r} is {session.run('value:0')}", flush=True)
+            print(f"  the second session's {there!r} is {session.run('value:0')}")
         except tf.errors.FailedPreconditionError:
-            print(f"  the second session's {there!r} has no value", flush=True)
+            print(f"  the second session's {there!r} has no value")
 
 
 def _graph(name: str) -> Any:

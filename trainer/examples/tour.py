@@ -26,12 +26,12 @@ class Barrier:
     def reach(self, name: str) -> None:
         """Tells all that this task has come to `name`."""
         with self._graph.as_default(), tf.device(self._device):
-            self._session.run(server.Flag(f"barrier/{name}").set)
+            self._session.run(server.SharedFlag(f"barrier/{name}").set)
 
     def wait(self, *names: str) -> None:
         """Returns when all of `names` have been reached."""
         with self._graph.as_default(), tf.device(self._device):
-            reached = [server.Flag(f"barrier/{name}").is_set for name in names]
+            reached = [server.SharedFlag(f"barrier/{name}").is_set for name in names]
         while not all(self._session.run(reached)):
             time.sleep(_POLL)
 

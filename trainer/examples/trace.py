@@ -38,4 +38,4 @@ def _show(me: Role, target: str, devices: list[str | None], initialise: bool) ->
             session.run(tf.compat.v1.global_variables_initializer())
         feed = {x: [[3.0], [4.0]]}
         print(table(executed(session, y, feed)))
-        print(f"  y = {session.run(y, feed)[0][0]}", flush=True)
+        print(f"  y = {session.run(y, feed)[0][0]}")

@@ -48,7 +48,7 @@ def _share(me: Role, target: str, device: str, barrier: Barrier) -> None:
         with tf.compat.v1.Session(target) as session:
             if me.index == 0:
                 session.run(write)
-                print(f"{me} has written 42 to the variable on {device}", flush=True)
+                print(f"{me} has written 42 to the variable on {device}")
                 barrier.reach("written")
             else:
                 barrier.wait("written")
@@ -60,9 +60,9 @@ def _product(me: Role, target: str, device: str | None, how: str) -> None:
     with tf.Graph().as_default(), tf.device(device):
         left, right = tf.constant(6.0, name="left"), tf.constant(7.0, name="right")
         product: Any = tf.multiply(left, right, name="product")
-        print(f"{me} opens a session: this waits until all tasks of the cluster answer", flush=True)
+        print(f"{me} opens a session: this waits until all tasks of the cluster answer")
         opened = time.monotonic()
         with tf.compat.v1.Session(target, config=traced()) as session:
             places = executed(session, product)
             print(f"{me} had its answer {time.monotonic() - opened:.1f} s later; {how}:")
-            print(table(places), flush=True)
+            print(table(places))
