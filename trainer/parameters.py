@@ -202,8 +202,9 @@ def variable(
 
 def assign(session: Any, variables: list[Any], values: list[Any]) -> None:
     """Gives `variables` their values in one call: fed in place of their initial values."""
-    feed = {one.initial_value: value for one, value in zip(variables, values, strict=True)}
-    session.run([one.initializer for one in variables], feed)
+    with session.graph.as_default():  # a variable hides its initial value where code is eager
+        feed = {one.initial_value: value for one, value in zip(variables, values, strict=True)}
+        session.run([one.initializer for one in variables], feed)
 
 
 def subtract(flat: Any, factor: Any, tensor: Any) -> Any:
