@@ -69,7 +69,6 @@ class Flag(NamedTuple):
         group.add_argument(*self.names, help=self.help + shown, **value)
 
 
-WIRES = ("float32", "bfloat16")
 PARTS = ("dispatcher", "worker", "client")
 # The tutorials' names of flags.
 ALSO = {
@@ -122,7 +121,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
     "calls of the session": (
         Flag("steps-per-call", "steps of one call; 1: as a classic loop", 10, A_CALL),
-        Flag("wire", "type of what travels; bfloat16: half", "float32", choices=WIRES),
+        Flag(
+            "wire",
+            "how weights and gradients travel; bfloat16 halves them and rounds to 3 digits",
+            "float32",
+            choices=("float32", "bfloat16"),
+        ),
     ),
     "Downpour SGD": (
         Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT),
@@ -133,7 +137,11 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
     ),
     "synchronous updates": (
-        Flag("replicas-to-aggregate", "gradients an update waits for (default: all)", kind=COUNT),
+        Flag(
+            "replicas-to-aggregate",
+            "gradients that an update waits for; the slowest are backups (default: all)",
+            kind=COUNT,
+        ),
         Flag("log-batches", "where the chief logs each update's batches", metavar="FILE"),
     ),
     "towers": (

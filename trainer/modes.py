@@ -52,11 +52,18 @@ class Mode(NamedTuple):
 
 _MODES = (
     Mode("classic", "classic", "the tutorials' program, in one file", ("classic",)),
-    Mode("async", "asynchronous", "each worker's gradients applied as they come", ASYNC, PS),
-    Mode("sync", "synchronous", "one update from the gradients of several workers", SYNC, PS),
+    Mode("async", "asynchronous", "between-graph, gradients applied as they come", ASYNC, PS),
+    Mode("sync", "synchronous", "between-graph, one update from several workers", SYNC, PS),
     Mode("in-graph", "asynchronous", "one client feeds all workers' devices", GRAPH, PS, "chief"),
-    Mode("towers", "towers", "one machine's devices", TOWERS, defaults={"log-every": 10}),
-    Mode("ps-strategy", "ps_strategy", "ParameterServerStrategy", GRAPH, ("chief", *PS), "chief"),
+    Mode("towers", "towers", "one machine, a tower a device", TOWERS, defaults={"log-every": 10}),
+    Mode(
+        "ps-strategy",
+        "ps_strategy",
+        "ParameterServerStrategy: a chief schedules steps on workers",
+        GRAPH,
+        ("chief", *PS),
+        "chief",
+    ),
     Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", MIRRORED, ("worker",)),
     Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following", "data")),
     Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
