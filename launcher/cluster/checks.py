@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
-from .fields import nearest
+from .fields import COMMAND, nearest
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RUN_WIDE, Names, nearest_job
-from .spec import Cluster, Job, RunSettings
+from .spec import Cluster, Host, Job, RunSettings
 
 UNKNOWN = ""
 """The host of a task or of an SSH destination that could not be parsed."""
@@ -63,18 +63,63 @@ def _hosts(cluster: Cluster) -> Iterator[Violation]:
                 str(host.ssh),
                 "localhost is this machine and has no ssh: give the host another name",
             )
-        elif name != LOCALHOST and host.ssh is None:
+        elif name != LOCALHOST and host.ssh is None and host.via is None:
             yield Violation(
                 path,
                 None,
-                f'the host has no ssh: write ssh = "{name}", or "user@host:port" '
+                f'the host has no ssh: write ssh = "{name}", or "user@host:port", or via '
                 "(this machine is called localhost)",
             )
-        for key in ("identity", "jump", "known_hosts"):
+        if host.via is not None:
+            yield from _via(path, host)
+        for key in ("identity", "jump", "known_hosts", "via"):
             if name == LOCALHOST and getattr(host, key) is not None:
                 yield Violation(
                     (*path, key), None, f"localhost is this machine and has no {key}: remove it"
                 )
+
+
+def _via(path: KeyPath, host: Host) -> Iterator[Violation]:
+    if path[-1] == LOCALHOST:
+        return
+    if host.ssh is not None:
+        yield Violation((*path, "via"), None, "the host has both ssh and via: remove one of them")
+        return
+    if host.address is None:
+        yield Violation(
+            path,
+            None,
+            "a host with via needs an address: write the name or IP address that the other hosts "
+            'use for it, such as address = "10.0.0.7"',
+        )
+    for key in ("identity", "jump", "known_hosts"):
+        if getattr(host, key) is not None:
+            yield Violation(
+                (*path, key), None, f"{key} is an option of ssh, and this host has via: remove it"
+            )
+    quoted = any(COMMAND in word for word in host.via or ())
+    if not quoted and host.python is not None and host.python.startswith("~/"):
+        yield Violation(
+            (*path, "python"),
+            host.python,
+            f'"~/" is not expanded through via: write an absolute path, or "{COMMAND}" in via '
+            "where a shell reads it",
+        )
+
+
+def _forward(cluster: Cluster) -> Iterator[Violation]:
+    """Ports that would have to be forwarded without SSH."""
+    for name, job in cluster.jobs.items():
+        for place in job.tasks if job.forward else ():
+            host = cluster.hosts.get(place.host)
+            if host is not None and host.via is not None:
+                yield Violation(
+                    ("jobs", name, "forward"),
+                    None,
+                    f"ports are forwarded over SSH only, and {place.host} has via: remove it, and "
+                    f"open the port at {cluster.address(place.host)} instead",
+                )
+                break
 
 
 def _jobs(cluster: Cluster) -> Iterator[Violation]:
@@ -298,6 +343,7 @@ _CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _own_tf_config,
     _tasks,
     _loopback,
+    _forward,
     _gpus,
     _start,
     _placeholders,

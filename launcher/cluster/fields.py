@@ -31,6 +31,9 @@ from .patterns import compile_pattern, group_names
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 LONGEST_NAME = 64
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+COMMAND = "{command}"
+"""In a word of `via`: the whole command, quoted for a shell."""
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
 _FILLED = {"type": "string", "minLength": 1}
@@ -178,6 +181,34 @@ def _order(value: Any) -> Any:
     return tuple(value)
 
 
+def _via(value: Any) -> Any:
+    form = 'such as ["podman", "exec", "-i", "tf1"]'
+    if isinstance(value, str):
+        raise wrong(f"write a list of arguments: [{', '.join(map(_quoted, value.split() or '…'))}]")
+    if not isinstance(value, list | tuple):
+        raise wrong(f"write a list of arguments, {form}")
+    if not value:
+        raise wrong(f"the command is empty: write a program and its arguments, {form}")
+    program = value[0]
+    if isinstance(program, str) and not program.strip():
+        raise wrong("the first argument is empty: it must be the program")
+    if isinstance(program, str) and "/" in program and not program.startswith(("/", "~/")):
+        raise wrong('write the program as an absolute path, "~/…", or only its name')
+    if isinstance(program, str) and program.rpartition("/")[2] == "ssh":
+        if not any(isinstance(word, str) and COMMAND in word for word in value):
+            raise wrong(
+                "ssh gives its arguments to a shell, which needs them quoted: end with "
+                f'"{COMMAND}", such as ["ssh", "login", "podman exec -i tf1 {COMMAND}"]'
+            )
+    return tuple(value)
+
+
+def _argument(value: Any) -> str:
+    if _CONTROL.search(text(value)):
+        raise wrong("control characters, such as line breaks, are not allowed: remove them")
+    return text(value)
+
+
 def _quoted(word: str) -> str:
     word = word.strip()
     return '"' + (word if len(word) <= 60 else word[:59] + "…") + '"'
@@ -281,6 +312,11 @@ Words = Annotated[str, Rule(_words, _FILLED)]
 Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
 WordList = Annotated[tuple[Words, ...], BeforeValidator(_list)]
 Command = Annotated[tuple[Text, ...], BeforeValidator(_command), _some("program, then arguments")]
+Via = Annotated[
+    tuple[Annotated[str, Rule(_argument, {"type": "string"})], ...],
+    BeforeValidator(_via),
+    _some("program, then arguments"),
+]
 Tasks = Annotated[
     tuple[Annotated[TaskAddress, _parsed(TaskAddress.parse, TaskAddress), _AS_TEXT], ...],
     BeforeValidator(_tasks),

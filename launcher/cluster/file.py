@@ -36,6 +36,7 @@ _STAND_INS: dict[str, Any] = {
     "tasks": [TaskAddress(UNKNOWN, None)],
     "ssh": SshDestination(None, UNKNOWN, None),
     "command": ["true"],
+    "via": ["true"],
 }
 
 

@@ -37,6 +37,7 @@ from .fields import (
     Steps,
     Tasks,
     Text,
+    Via,
     WordList,
     Words,
     one_of,
@@ -56,13 +57,16 @@ _AS_SSH = "as `ssh` does"
 
 
 class Host(_Table):
-    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`."""
+    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`.
+
+    A host is reached by `ssh` or by `via`.
+    """
 
     ssh: Annotated[
         Destination | None,
         Key(
             "`user@host:port`, `host`, or an alias of `~/.ssh/config`. "
-            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it",
+            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it, or `via`",
         ),
     ] = None
     address: Annotated[
@@ -103,6 +107,13 @@ class Host(_Table):
             "file with the host's key. "
             "The default is `~/.ssh/known_hosts` and the keys accepted in tfmux",
             _AS_SSH,
+        ),
+    ] = None
+    via: Annotated[
+        Via | None,
+        Key(
+            'command that reaches the host instead of `ssh`, such as `["podman", "exec", "-i", '
+            '"tf1"]`. `address` is required with it; see `docs/hosts.md`'
         ),
     ] = None
     env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
@@ -320,12 +331,14 @@ class Cluster(_Table):
         entry = self.hosts.get(host)
         if entry is not None and entry.address is not None:
             return entry.address
-        return LOCALHOST if entry is None or entry.ssh is None else entry.ssh.host
+        if entry is None or self.is_local(host):
+            return LOCALHOST
+        return host if entry.ssh is None else entry.ssh.host
 
     def is_local(self, host: str) -> bool:
         """Whether `host` is this machine."""
         entry = self.hosts.get(host)
-        return entry is None or entry.ssh is None
+        return entry is None or (entry.ssh is None and entry.via is None)
 
     def in_spec(self, job: str) -> bool:
         """Whether the job is in the cluster spec; an evaluator is not."""

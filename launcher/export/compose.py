@@ -104,7 +104,7 @@ def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
         del hosts[host]
     for host, (service, port) in names.items():
         entry = hosts.pop(host) if host in hosts else tomlkit.table()
-        for key in ("jump", "known_hosts"):
+        for key in ("jump", "known_hosts", "via"):
             if key in entry:
                 del entry[key]
         entry["ssh"] = f"root@127.0.0.1:{port}"

@@ -58,7 +58,7 @@ class Results:
 
     async def bring(self, host: HostPlan, link: Link) -> bool:
         """Fetches one host's results; False when some could not be fetched and stay there."""
-        if host.ssh is None:
+        if host.local:
             self._note(f"results on this machine: {', '.join(host.collect)}")
             return True
         folder = self._folder / host.name

@@ -17,8 +17,11 @@ from importlib import resources
 from ..agent import wire
 from ..agent.config import AgentConfig
 
+EVERY_BYTE = bytes(range(256))
+"""All values of a byte, by which a stream shows that it changes none."""
+
 _LINE = (
-    'import os;os.write(1,b"%s\\n");'
+    'import os;os.write(1,b"%s\\n"%s);'
     'r=lambda n,b=b"":b if len(b)==n else r(n,b+(os.read(0,n-len(b)) or os._exit(9)));'
     "exec(r(int(r(8))))"
 )
@@ -62,15 +65,15 @@ def marker(nonce: str) -> bytes:
     return f"tfmux-agent-{nonce}".encode()
 
 
-def argv(python: str, run_id: str, nonce: str) -> list[str]:
-    """The command for this machine."""
-    line = _LINE % marker(nonce).decode()
+def argv(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -> list[str]:
+    """The command for this machine. With `every_byte`, `EVERY_BYTE` follows the marker."""
+    line = _LINE % (marker(nonce).decode(), "+bytearray(range(256))" if every_byte else "")
     return ["env", f"TFMUX_AGENT={run_id};", python, "-IS", "-c", line]
 
 
-def command(python: str, run_id: str, nonce: str) -> str:
+def command(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -> str:
     """The command for a login shell. A leading `~/` of the interpreter stays for the shell."""
-    words = argv(python, run_id, nonce)
+    words = argv(python, run_id, nonce, every_byte=every_byte)
     if python.startswith("~/"):
         head = shlex.join(words[:2])
         return f"exec {head} ~/{shlex.quote(python[2:])} {shlex.join(words[3:])}"

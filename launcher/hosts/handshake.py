@@ -82,7 +82,7 @@ def link_settings(
     plan: Plan, host: HostPlan, logs: Path, *, persistent: bool = False
 ) -> LinkSettings:
     """What a host's agent is told of the run."""
-    local = host.ssh is None
+    local = host.local
     return LinkSettings(
         run_id=plan.run_id,
         host=host.name,

@@ -1,4 +1,4 @@
-"""Transport to an agent: a two-way byte stream, over a pipe on this machine or over SSH."""
+"""Transport to an agent: a two-way byte stream, over a pipe on this machine, SSH or a command."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 STDERR_BYTES = 4096
 
@@ -55,7 +56,7 @@ class LocalTransport(Transport):
         self._listener = asyncio.create_task(self._listen())
 
     @classmethod
-    async def open(cls, argv: list[str], env: Mapping[str, str] | None = None) -> LocalTransport:
+    async def open(cls, argv: list[str], env: Mapping[str, str] | None = None) -> Self:
         """Starts the bridge.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Transports to the hosts of a plan: a pipe on this machine, SSH to the others."""
+"""Transports to the hosts of a plan: a pipe on this machine, SSH or a command to the others."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from . import bootstrap
 from .handshake import TransportFactory
 from .ssh import SshConnector
 from .transport import LocalTransport, Transport
+from .via import open_via
 
 
 def transport_factory(host: HostPlan, logins: SshConnector) -> TransportFactory:
@@ -20,4 +21,9 @@ def transport_factory(host: HostPlan, logins: SshConnector) -> TransportFactory:
         command = bootstrap.command(host.python, run_id, nonce)
         return await logins.open(host.name, host.ssh, command)
 
-    return to_this_machine if host.ssh is None else over_ssh
+    async def through_command(run_id: str, nonce: str) -> Transport:
+        return await open_via(host, run_id, nonce)
+
+    if host.via:
+        return through_command
+    return to_this_machine if host.local else over_ssh

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +12,10 @@ from ..cluster.addresses import SshDestination
 from ..cluster.rules import Readiness
 from ..cluster.spec import RunSettings
 from ..ids import TaskId
+from ..printable import printable
+
+_LONGEST = 100
+"""Characters of a command that are shown."""
 
 
 class Role(StrEnum):
@@ -86,7 +91,6 @@ class HostPlan:
 
     name: str
     ssh: SshTarget | None
-    """None: this machine."""
     python: str
     address: str
     """Its address for other hosts, without a port."""
@@ -96,6 +100,20 @@ class HostPlan:
     data: tuple[Path, ...] = ()
     collect: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
+    via: tuple[str, ...] = ()
+    """The command that reaches the host instead of SSH."""
+
+    @property
+    def local(self) -> bool:
+        """It is this machine."""
+        return self.ssh is None and not self.via
+
+    @property
+    def destination(self) -> str:
+        """How it is reached, for people."""
+        if self.via:
+            return printable(shlex.join(self.via), _LONGEST)
+        return str(self.ssh or "this machine")
 
 
 @dataclass(frozen=True)

@@ -225,6 +225,7 @@ class _Planner:
             data=tuple(self._cluster.local_path(path) for path in data),
             collect=tuple(sorted(collect)),
             prepare=self._prepare_lines(name),
+            via=_expand_program(entry.via or ()),
         )
 
     def _target(self, entry: Host) -> SshTarget | None:
@@ -364,6 +365,11 @@ class _Planner:
 
     def _place(self, task: TaskId) -> str:
         return join(self._cluster.address(self._host_of(task)), self._ports[task])
+
+
+def _expand_program(via: tuple[str, ...]) -> tuple[str, ...]:
+    """Replaces `~` of a program on this machine."""
+    return (os.path.expanduser(via[0]), *via[1:]) if via else ()
 
 
 def _expand_home(path: str, home: str) -> str:

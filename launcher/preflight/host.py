@@ -16,7 +16,7 @@ from ..ids import TaskId
 from ..plan.environment import EXTENDED
 from ..plan.plan import HostPlan, Plan, TaskPlan
 from ..store.runs import RunFolder
-from . import evaluate
+from . import evaluate, via
 from .findings import Check, Finding, Severity, passed
 from .probe_session import ProbeSession
 
@@ -80,6 +80,11 @@ class HostCheck:
     async def run(self, *, keep_mark: bool) -> None:
         """Makes all checks; `keep_mark` leaves the mark in the log directory for other hosts."""
         try:
+            if self._host.via:
+                finding = await via.check_command(self._host, self._plan.run_id)
+                self._tell(finding)
+                if finding.severity is Severity.ERROR:
+                    return
             began = time.monotonic()
             try:
                 await self.session.arrive()
@@ -155,7 +160,10 @@ class HostCheck:
 
     async def _account(self) -> None:
         answer = await self.session.ask("account", QUICK)
-        self._tell_all(evaluate.shell(self.name, answer, self.session.noise))
+        if self._host.via:
+            self._tell(via.shell(self.name, self.session.noise))
+        else:
+            self._tell_all(evaluate.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
         self._tell(evaluate.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
 

@@ -36,7 +36,7 @@ class ProbeSession:
             lease=LEASE,
             grace=0.0,
             on_disconnect="stop",
-            local=host.ssh is None,
+            local=host.local,
         )
         self._link = Link(settings, self._open_tapped, NoLogs(), self)
         self._task: asyncio.Task[None] | None = None
@@ -83,6 +83,8 @@ class ProbeSession:
                 self._transport.leaving = True
             self._link.leave(remove=True)
             await asyncio.wait([self._task], timeout=LEAVE_SECONDS)
+            if self._transport is not None:
+                self._transport.leaving = False  # the end of the stream was waited for already
         await self._link.aclose()
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

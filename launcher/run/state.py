@@ -93,9 +93,7 @@ class RunData:
         plan = self.plan
         self.tasks = {task.id: TaskRecord(task_view(task.id, plan)) for task in plan.tasks}
         self.hosts = {
-            host.name: HostRecord(
-                HostView(host.name, str(host.ssh or "this machine"), HostState.CONNECTING)
-            )
+            host.name: HostRecord(HostView(host.name, host.destination, HostState.CONNECTING))
             for host in self.plan.hosts
         }
 

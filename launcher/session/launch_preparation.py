@@ -90,7 +90,7 @@ class LaunchPreparation:
         ids = {task.id for task in plan.on_host(host.name)}
         ports = {task: port for task, port in self._ports.items() if task in ids}
         gpus = self._gpus.get(host.name, 0)
-        if host.ssh is None:
+        if host.local:
             return HostFacts(home=welcome.home, gpus=gpus, ports=ports)
         stage = welcome.stage
         return HostFacts(
@@ -111,7 +111,7 @@ class LaunchPreparation:
         When it begins again, because the host is back, what was under way is given up: it may still
         have been reading files here, and a second copy would replace the folder under the tasks.
         """
-        if host.ssh is None:
+        if host.local:
             self._feed(ev.Staged(time.time(), host.name))
             return
         if host.name in self._staging:

@@ -53,7 +53,7 @@ class _Reader:
         self._metrics = metrics
         self._tasks = {task.id: task_view(task.id, plan) for task in plan.tasks}
         self._hosts = {
-            host.name: HostView(host.name, str(host.ssh or "this machine"), HostState.CLOSED)
+            host.name: HostView(host.name, host.destination, HostState.CLOSED)
             for host in plan.hosts
         }
         self._run = Snapshot(

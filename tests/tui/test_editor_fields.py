@@ -190,6 +190,26 @@ def test_localhost_among_ssh_hosts_with_an_address() -> None:
     assert after.cluster is not None and not after.problems
 
 
+def test_a_host_that_a_command_reaches() -> None:
+    """`via` is a cell of words; beside `ssh`, or without an address, it is explained. A copy of
+    the host has its own name in the command."""
+    document = start().document
+    assert document is not None
+    table = HostModel()
+    at = {field.title: column for column, field in enumerate(host_fields())}
+    document = table.put(document, 1, at["via"], "podman exec -i tf2")
+    wrong = table.rows(parse(document.text, PATH))[1].cells[at["via"]]
+    assert wrong.text == "podman exec -i tf2" and "has both ssh and via" in wrong.problem
+    document = table.put(document, 1, at["ssh"], "")
+    assert "needs an address" in table.rows(parse(document.text, PATH))[1].cells[0].problem
+    document = table.put(document, 1, at["address"], "10.0.0.7")
+    document = table.copy(document, 1)
+    assert document.get("hosts", "tf3", "via") == ["podman", "exec", "-i", "tf3"]
+    after = parse(document.text, PATH)
+    assert after.cluster is not None and not after.problems
+    assert table.rows(after)[2].cells[at["via"]].text == "podman exec -i tf3"
+
+
 def test_a_pasted_tf_config_becomes_jobs_tasks_and_hosts() -> None:
     """In the tasks cell of any job; hosts that are nowhere defined are added."""
     document = start().document

@@ -201,6 +201,9 @@ class PreflightScreen(Page):
         if isinstance(what, Check):
             if what in LOGIN_CHECKS and self._cluster.is_local(host):
                 return f"{host} is this machine: no login needed"
+            entry = self._cluster.hosts.get(host)
+            if what in LOGIN_CHECKS[:-1] and entry is not None and entry.via is not None:
+                return f"{host} is reached by via: no SSH needed"
             return "not checked" if self._report else "not checked yet"
         pair = self._results.pair(host, what)
         if pair is None:

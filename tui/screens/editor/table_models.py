@@ -193,7 +193,10 @@ class HostModel(_NamedTables):
         for key in ("ssh", "address"):
             if isinstance(entry.get(key), str):
                 entry[key] = next_like(taken if key == "ssh" else [], entry[key])
-        return document.put(("hosts", next_like(names, names[row])), entry)
+        fresh = next_like(names, names[row])
+        if isinstance(entry.get("via"), list):  # mostly the name of a container
+            entry["via"] = [fresh if word == names[row] else word for word in entry["via"]]
+        return document.put(("hosts", fresh), entry)
 
 
 class JobModel(_NamedTables):

@@ -1,0 +1,307 @@
+"""Transport to an agent through a command (`via`), such as `podman exec -i tf1`.
+
+The command must pass standard input and output on as they are. That is looked at whenever it is
+started: behind the marker come all 256 values of a byte, without a line break at their end, and
+what we send is compressed with a checksum. What is wrong is said with what to change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import shutil
+import signal
+from contextlib import suppress
+
+from ..agent.proc import Process, send, table
+from ..cluster.fields import COMMAND
+from ..errors import HostError, InterpreterError, UnreachableError
+from ..plan.plan import HostPlan
+from ..printable import printable
+from . import bootstrap
+from .transport import LocalTransport
+
+START_SECONDS = 30.0
+ANSWER_SECONDS = 5.0
+"""For what comes without a line break: a stream that holds it back is of no use."""
+INPUT_SECONDS = 20.0
+"""Shorter than the handshake's own time, whose error knows nothing of the command."""
+END_SECONDS = 1.0
+_LOOK = 0.02
+_MOST_NOISE = 1 << 20
+_EOF_STATUS = 9
+"""Status of our line when its input ends early (`bootstrap`)."""
+_NOT_FOUND = (126, 127)
+
+
+async def open_via(host: HostPlan, run_id: str, nonce: str) -> ViaTransport:
+    """Starts a host's command, and the bridge through it.
+
+    Raises:
+        HostError: the command cannot be started, ends, says nothing, or changes the stream.
+    """
+    errors = CommandErrors(host)
+    words = (host.python, run_id, nonce)
+    if any(COMMAND in word for word in host.via):
+        line = bootstrap.command(*words, every_byte=True).removeprefix("exec ")
+        argv = [word.replace(COMMAND, line) for word in host.via]
+    else:
+        argv = [*host.via, *bootstrap.argv(*words, every_byte=True)]
+    try:
+        transport = await ViaTransport.open(argv)
+    except OSError as error:
+        raise errors.not_started(error) from error
+    try:
+        await transport.begin(errors, bootstrap.marker(nonce))
+    except BaseException:
+        await transport.aclose()
+        raise
+    return transport
+
+
+class ViaTransport(LocalTransport):
+    """A command on this machine at whose other end the bridge runs."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__(process)
+        self._errors: CommandErrors
+        self._ahead = b""
+        """Bytes that were read to look at them, and are not yet handed out."""
+        self._answered = False
+        """Something has come that answers what we sent."""
+        self._closed = False
+        self._gone = False
+        """Nothing is left of the command: its pid, and so its session's, may be somebody else's."""
+
+    async def begin(self, errors: CommandErrors, marker: bytes) -> None:
+        """Waits for the marker and the 256 byte values behind it, and takes these out of the
+        stream.
+
+        Raises:
+            HostError: they do not come, or not as they were written.
+        """
+        self._errors = errors
+        before = await self._await_marker(marker)
+        noise, _, rest = before.partition(marker)
+        wanted = b"\n" + bootstrap.EVERY_BYTE
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                while wanted.startswith(rest) and len(rest) < len(wanted):
+                    data = await super().read()
+                    if not data:
+                        raise await self._ended(rest)
+                    rest += data
+        except TimeoutError as error:
+            raise errors.buffered() from error
+        if not rest.startswith(wanted):
+            raise errors.altered(wanted, rest)
+        self._ahead = noise + marker + b"\n" + rest[len(wanted) :]
+
+    async def read(self) -> bytes:
+        """The next bytes; b"" when the other side has closed.
+
+        Raises:
+            HostError: nothing answers what we have sent.
+        """
+        if self._ahead:
+            data, self._ahead = self._ahead, b""
+            return data
+        if self._answered:
+            return await super().read()
+        try:
+            async with asyncio.timeout(INPUT_SECONDS):
+                data = await super().read()
+        except TimeoutError as error:
+            raise self._errors.held_back(self.complaint) from error
+        if not data and not self._closed:
+            raise await self._no_input()
+        self._answered = True
+        return data
+
+    async def drain(self) -> None:
+        with suppress(OSError):  # the reading side says that the command has ended
+            await super().drain()
+
+    async def forward(self, port: int, wanted: int = 0) -> int:
+        raise OSError("ports are forwarded over SSH only; this host has via")
+
+    async def aclose(self) -> None:
+        """Closes its input, and ends the command and what it has started in its session, where
+        that does not end it: TERM first, since `sudo` passes that on."""
+        self._closed = True
+        self.close_input()
+        try:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if await self.wait_ended(END_SECONDS):
+                    return
+                self._signal(number)
+            await self.wait_ended(END_SECONDS)
+        finally:
+            if not self._gone:
+                self._signal(signal.SIGKILL)
+            self._listener.cancel()
+            # The public way waits for the end of the streams, which others may hold open for ever.
+            self._process._transport.close()  # type: ignore[attr-defined]
+
+    async def wait_ended(self, seconds: float) -> bool:
+        """Waits until the command and what it has started have ended."""
+        for _ in range(int(seconds / _LOOK)):
+            if self._process.returncode is not None and not self._gone:
+                self._gone = not await asyncio.to_thread(self._members)
+            if self._gone:
+                return True
+            await asyncio.sleep(_LOOK)
+        return False
+
+    def close_input(self) -> None:
+        """Ends the input of the far process."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def _members(self) -> list[Process]:
+        return [process for process in table().values() if process.sid == self._process.pid]
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._members():
+            send(process, (number,))
+
+    async def _await_marker(self, marker: bytes) -> bytes:
+        """What has come when the marker is there."""
+        seen, count = b"", 0
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while marker not in seen:
+                    data = await super().read()
+                    if not data:
+                        raise await self._ended(seen)
+                    count += len(data)
+                    if count > _MOST_NOISE:
+                        raise self._errors.noisy(seen)
+                    seen = (seen + data)[-_MOST_NOISE:]
+        except TimeoutError as error:
+            self.close_input()  # then our line ends, and what was held back may come
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    while data := await super().read():
+                        seen = (seen + data)[-_MOST_NOISE:]
+            raise self._errors.silent(seen, marker, self.complaint) from error
+        return seen
+
+    async def _ended(self, seen: bytes) -> HostError:
+        return self._errors.ended(await self._status(), seen, self.complaint)
+
+    async def _no_input(self) -> HostError:
+        return self._errors.no_input(await self._status(), self.complaint)
+
+    async def _status(self) -> int | None:
+        """Its exit status, when what it has said on stderr is here, too."""
+        await asyncio.wait([self._listener], timeout=END_SECONDS)
+        await self.wait_ended(END_SECONDS)
+        return self._process.returncode
+
+
+class CommandErrors:
+    """A host's command in errors."""
+
+    def __init__(self, host: HostPlan) -> None:
+        self._host = host.name
+        self._via = host.via
+        self._command = host.destination
+
+    def _error(self, code: str, what: str, todo: str) -> UnreachableError:
+        return UnreachableError(self._host, f"via: {self._command} {what}", code=code, todo=todo)
+
+    def not_started(self, error: OSError) -> HostError:
+        """The command is not there, or may not be run."""
+        program = printable(self._via[0], 100)
+        if isinstance(error, FileNotFoundError) and shutil.which(self._via[0]) is not None:
+            what = f"cannot be started: the interpreter in the first line of {program} is missing"
+            return self._error("via-failed", what, "correct that line")
+        if isinstance(error, FileNotFoundError):
+            what = f"cannot be started: there is no program {program} on this machine"
+            return self._error("via-missing", what, "install it, or correct via")
+        what = f"cannot be started: {program}: {error.strerror}"
+        return self._error("via-failed", what, "correct via, or the file's permissions")
+
+    def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
+        """It ended before anything could be sent."""
+        said = _last_line(complaint or seen.decode(errors="replace"))
+        what = f"{_status(status)} before the agent had started: {said or 'no output'}"
+        if status in _NOT_FOUND:
+            todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
+            return InterpreterError(self._host, f"via: {self._command} {what}", todo=todo)
+        words = [word.replace(COMMAND, "true") for word in self._via]
+        line = shlex.join(words if words != [*self._via] else [*words, "true"])
+        todo = f"try it in a shell, without a terminal: {printable(line)} </dev/null | cat"
+        if self._wants_terminal:
+            todo = "tfmux has no terminal to give it: leave out -t"
+        return self._error("via-ended", what, todo)
+
+    def silent(self, seen: bytes, marker: bytes, complaint: str) -> HostError:
+        """Nothing came in `START_SECONDS`; or it came when the input was closed."""
+        if marker in seen:
+            return self.buffered()
+        said = _last_line(complaint or seen.decode(errors="replace"))
+        what = f"gave no answer in {START_SECONDS:.0f} s ({said or 'no output'})"
+        todo = "it may wait for a password or a terminal: it must run without questions"
+        return self._error("via-silent", what, todo)
+
+    def noisy(self, seen: bytes) -> HostError:
+        """It prints and prints."""
+        what = f"printed more than 1 MiB, and no answer ({_last_line(_tail(seen))})"
+        return self._error("via-noisy", what, "it must run the command that follows it")
+
+    def buffered(self) -> HostError:
+        """Output without a line break is held back."""
+        what = "holds output back until a line or a buffer is full"
+        todo = "switch its buffering off (such as srun -u, or stdbuf -o0 before a filter)"
+        return self._error("via-buffered", what, todo)
+
+    def held_back(self, complaint: str) -> HostError:
+        """Our input is not answered."""
+        if complaint:
+            return self.no_input(None, complaint)
+        what = f"gave no answer to its input in {INPUT_SECONDS:.0f} s: it holds input back"
+        todo = "switch its buffering off, or take away the filter before it"
+        return self._error("via-buffered", what, todo)
+
+    def altered(self, wanted: bytes, found: bytes) -> HostError:
+        """The bytes came back changed."""
+        if found.startswith(b"\r"):
+            what = "changes line ends: a terminal is in between"
+            todo = "leave out -t (--tty); for ssh leave out -tt"
+            return self._error("via-terminal", what, todo)
+        at = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b)
+        what = f"changes its output: byte 0x{wanted[at]:02x} came as 0x{found[at]:02x}"
+        todo = "it must pass all bytes on as they are: leave out filters and character sets"
+        return self._error("via-altered", what, todo)
+
+    def no_input(self, status: int | None, complaint: str) -> HostError:
+        """The output ended where an answer to our input was due."""
+        if status == _EOF_STATUS or not complaint:
+            what = "does not pass its input on: the interpreter started and found it at its end"
+            todo = "add -i (podman, docker and kubectl exec need it); for ssh leave out -n"
+            return self._error("via-input", what, todo)
+        what = f"changes its input, or the interpreter failed: {_last_line(complaint)}"
+        todo = "leave out -t (--tty), filters and character sets"
+        return self._error("via-altered", what, todo)
+
+    @property
+    def _wants_terminal(self) -> bool:
+        short = (w for w in self._via if w.startswith("-") and not w.startswith("--"))
+        return "--tty" in self._via or any(word in ("-t", "-it", "-ti", "-tt") for word in short)
+
+
+def _status(status: int | None) -> str:
+    if status is None:
+        return "closed its output"
+    return f"ended with status {status}" if status >= 0 else f"was killed by signal {-status}"
+
+
+def _tail(seen: bytes) -> str:
+    return seen[-1000:].decode(errors="replace")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return printable(lines[-1], 300) if lines else ""
