@@ -167,6 +167,14 @@ def mount_script(root: Path, fixed: Mapping[str, Path], shares: Mapping[str, Pat
     return "\n".join(lines) + "\n"
 
 
+def python_folders() -> dict[str, str]:
+    """Return where the machine's Python and its packages stand on a host, besides `/usr`."""
+    folders = {str(_site_packages()): _PACKAGES}
+    if not _prefix().is_relative_to("/usr"):
+        folders[str(_prefix())] = str(_prefix())
+    return folders
+
+
 def inside(root: Path, path: str) -> Path:
     """Return where the host's absolute `path` lies on its disk."""
     return root / path.lstrip("/")
