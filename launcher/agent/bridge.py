@@ -15,6 +15,7 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from typing import MutableMapping
 
 from . import state
 from .config import AgentConfig
@@ -33,6 +34,12 @@ ANSWER_SECONDS = 12.0
 that it froze, so that only an agent that nobody guards any more is replaced."""
 
 _SLICE = 1.0
+_LOOK_AGAIN = 0.05
+_OF_A_STEP = (
+    "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_NPROCS SLURM_TASK_PID "
+    "SLURM_GTIDS SLURM_TASKS_PER_NODE SLURM_NTASKS_PER_NODE"
+).split()
+"""Variables by which a framework believes that srun has launched it as one of several tasks."""
 _CLAIM_SECONDS = 3.0
 
 
@@ -42,7 +49,12 @@ def main(sent: Json) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
     try:
+        if config.home:
+            _forget_step(os.environ)
         folders = Folders(config.run_id, config.host, config.logs, dict(os.environ))
+        if config.home:
+            _guard_here(config, umask, folders)
+            return
         link = _reach(config, umask, folders)
         if link is not None and not _hand_over(link):
             _end_frozen(link, config.run_id)
@@ -130,12 +142,16 @@ def _end_frozen(link: socket.socket, run_id: str) -> None:
 def _reach(config: AgentConfig, umask: int, folders: Folders) -> socket.socket | None:
     """A connection to the agent; two bridges at once make one agent. None when there is none and
     none shall be made."""
-    with open(folders.lock, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        link = _connect(folders)
-        if link is not None or not config.make:
+    deadline = time.monotonic() + config.wait
+    while True:
+        with open(folders.lock, "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            link = _connect(folders)
+            if link is None and config.make:
+                return _make_agent(config, umask, folders)
+        if link is not None or time.monotonic() >= deadline:
             return link
-        return _make_agent(config, umask, folders)
+        time.sleep(_LOOK_AGAIN)
 
 
 def _connect(folders: Folders) -> socket.socket | None:
@@ -164,17 +180,9 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
     Raises:
         OSError: the agent did not start.
     """
-    second, link = _claim(folders)
+    listeners, link = _bind(folders)
     if link is not None:
         return link
-    with suppress(FileNotFoundError):  # the usual case: no agent was here before
-        os.unlink(folders.socket)
-    listeners = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
-    old = os.umask(0o177)
-    listeners[0].bind(folders.socket)
-    os.umask(old)
-    if second is not None:
-        listeners.append(second)
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -184,25 +192,65 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
         return _await_agent(folders, pid)
     try:
         os.setsid()
-        os.chdir("/")
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_IGN)
-        null = os.open("/dev/null", os.O_RDWR)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        errors = os.open(folders.errors, flags, 0o600)
-        os.dup2(null, 0)
-        os.dup2(errors, 1)
-        os.dup2(errors, 2)
-        close_others((0, 1, 2, *(listener.fileno() for listener in listeners)))
-        guard(
-            config.run_id,
-            listeners,
-            lambda pulse: _run_agent(config, umask, folders, listeners, pulse),
-        )
+        _guard(config, umask, folders, listeners)
     except BaseException:
         log_traceback()
     finally:
         os._exit(0)
+
+
+def _guard_here(config: AgentConfig, umask: int, folders: Folders) -> None:
+    """Makes this process the watchdog of a new agent, and returns when that has gone; at once
+    where there is an agent already."""
+    with open(folders.lock, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        listeners, link = _bind(folders)
+    if link is None:
+        _guard(config, umask, folders, listeners)
+
+
+def _forget_step(environ: MutableMapping[str, str]) -> None:
+    """Takes out what tasks must not inherit of the job step."""
+    for name in list(environ):
+        if name in _OF_A_STEP or name.startswith(("SLURM_STEP", "SLURM_SRUN", "SLURM_LAUNCH")):
+            del environ[name]
+
+
+def _bind(folders: Folders) -> tuple[list[socket.socket], socket.socket | None]:
+    """The agent's sockets, bound; or a connection to an agent that has them."""
+    second, link = _claim(folders)
+    if link is not None:
+        return [], link
+    with suppress(FileNotFoundError):  # the usual case: no agent was here before
+        os.unlink(folders.socket)
+    listeners = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)]
+    old = os.umask(0o177)
+    listeners[0].bind(folders.socket)
+    os.umask(old)
+    if second is not None:
+        listeners.append(second)
+    return listeners, None
+
+
+def _guard(
+    config: AgentConfig, umask: int, folders: Folders, listeners: list[socket.socket]
+) -> None:
+    """Lets go of whatever this process was started with, and becomes the watchdog."""
+    os.chdir("/")
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open("/dev/null", os.O_RDWR)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    errors = os.open(folders.errors, flags, 0o600)
+    os.dup2(null, 0)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    close_others((0, 1, 2, *(listener.fileno() for listener in listeners)))
+    guard(
+        config.run_id,
+        listeners,
+        lambda pulse: _run_agent(config, umask, folders, listeners, pulse),
+    )
 
 
 def _claim(folders: Folders) -> tuple[socket.socket | None, socket.socket | None]:
@@ -244,6 +292,8 @@ def _run_agent(
     try:
         from .server import Agent  # most bridges find an agent and need none of it
 
+        if config.home:
+            os.setsid()  # the watchdog leads the step's group, and slurmstepd knows it by that
         for listener in listeners:
             listener.listen(8)
         Agent(config, umask, folders, listeners, pulse).run()

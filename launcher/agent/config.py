@@ -18,7 +18,9 @@ class Rules(Record):
 
 class AgentConfig(Record):
     """What a bridge is sent with the agent's source. `local`: the end of the channel means that
-    the launcher is dead. Without `make` the bridge only looks for an agent that is there."""
+    the launcher is dead. Without `make` the bridge only looks for an agent that is there, for
+    `wait` seconds. `home`: there is no channel; the watchdog is this very process, the first one of
+    a job step of an engine, which ends with it."""
 
     run_id: RawText
     host: RawText
@@ -26,3 +28,5 @@ class AgentConfig(Record):
     local: bool
     logs: RawText | None = None
     make: bool = True
+    wait: Seconds = 0.0
+    home: bool = False

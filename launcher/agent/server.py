@@ -48,7 +48,8 @@ _MOST_QUEUED = 4096
 _WAIT_FOR_DISK = 5.0
 _TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
-"""Seconds after which an agent goes that has no launcher and never started anything."""
+"""Seconds after which an agent goes that has no launcher and never started anything; one that an
+engine has started waits for its lease."""
 
 
 class Agent:
@@ -68,6 +69,7 @@ class Agent:
     ) -> None:
         self._rules = config.rules
         self._local = config.local
+        self._home = config.home
         self._folders = folders
         self._listeners = listeners
         self._watchdog = watchdog
@@ -346,7 +348,8 @@ class Agent:
             self._self_terminate(ExitReason.TERMINATED, "the agent was told to stop")
         if self._ending:
             return
-        if not self._attempts and not self._channels and now - self._channels.last_beat > _IDLE:
+        idle = self._rules.lease if self._home else _IDLE
+        if not self._attempts and not self._channels and now - self._channels.last_beat > idle:
             self._end(AgentExit(ExitReason.NOTHING_STARTED, "nothing was started"))
             return
         silent = now - self._channels.last_beat

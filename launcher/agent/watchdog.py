@@ -16,7 +16,7 @@ from typing import Callable
 
 from .children import Killer, reap
 from .log import log_line
-from .proc import send
+from .proc import Process, read_process, send
 from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .tasks import become_subreaper, set_parent_death_signal
 
@@ -45,12 +45,20 @@ def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], No
             agent(beats)
         finally:
             os._exit(0)
+    started = read_process(pid)
+    if started is not None:
+        # Who ends a job step tells its first process only, and the agent has a grace to give.
+        signal.signal(signal.SIGTERM, lambda *_: _pass_on(started))
     os.close(beats)
     for listener in listeners:
         listener.close()
     if not _watch(pulse):
         end_everything(ProcessTracker(run_id), last=pid, ours=True)
         log_line("watchdog: the agent died or froze; everything was ended")
+
+
+def _pass_on(agent: Process) -> None:
+    send(agent, (signal.SIGTERM,))
 
 
 def _watch(pulse: int) -> bool:

@@ -8,6 +8,7 @@ the source, or run it. Then comes a loader, and then the agent's modules, packed
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import zlib
@@ -33,7 +34,6 @@ if sys.version_info < (3, 8):
     said = json.dumps({"text": said, "code": "python-old"}).encode()
     os.write(1, struct.pack(">IB", len(said), ERROR) + said)
     os._exit(0)
-import importlib.util
 def read(count):
     parts = []
     while count:
@@ -44,6 +44,9 @@ def read(count):
         count -= len(part)
     return b"".join(parts)
 sent = json.loads(zlib.decompress(read(int(read(8)))).decode())
+"""
+_IMPORTER = """
+import importlib.util, sys
 class Sent:  # importlib.abc would take a third of the start
     def find_spec(self, name, path=None, target=None):
         if name in sent["modules"]:
@@ -57,7 +60,13 @@ sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
 from launcher.agent import bridge
 bridge.main(sent["config"])
-""".replace("ERROR", str(wire.ERROR))
+"""
+HOME_LINE = (
+    "import base64,json,sys,zlib;"
+    "sent=json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())).decode());"
+    'exec(sent["loader"])'
+)
+"""The program of a home: its first line of input is `home_payload`."""
 
 
 def marker(nonce: str) -> bytes:
@@ -85,8 +94,16 @@ def payload(config: AgentConfig) -> bytes:
     packages = ["launcher", "launcher.agent"]
     body = {"modules": _sources(), "packages": packages, "config": config.to_json()}
     packed = zlib.compress(json.dumps(body).encode(), 6)
-    loader = _LOADER.encode()
+    loader = (_LOADER.replace("ERROR", str(wire.ERROR)) + _IMPORTER).encode()
     return b"%08d%s%08d%s" % (len(loader), loader, len(packed), packed)
+
+
+def home_payload(config: AgentConfig) -> str:
+    """The agent's modules and its `config` as one word of plain characters."""
+    packages = ["launcher", "launcher.agent"]
+    body = {"modules": _sources(), "packages": packages, "config": config.to_json()}
+    body["loader"] = _IMPORTER
+    return base64.b64encode(zlib.compress(json.dumps(body).encode(), 6)).decode()
 
 
 @cache
