@@ -19,9 +19,11 @@ from typing import Any, TextIO
 from launcher.ids import TaskId
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
+from launcher.run.snapshot import Allocation
+from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tui.exits import Exit, exit_code
-from tui.outcome import receipt_lines, report
+from tui.outcome import queue_text, receipt_lines, report
 from tui.stderr import message
 
 _CHUNK = 1 << 18
@@ -150,6 +152,13 @@ class _Output:
             self._host(record)
         elif record["event"] == "run" and "note" in record:
             message(record["note"])
+        elif record["event"] == "run" and record["state"] == RunPhase.QUEUED:
+            self._queue(record)
+
+    def _queue(self, record: dict[str, Any]) -> None:
+        """How the request for nodes stands in its engine's queue."""
+        waited = record["time"] - (self._client.snapshot().started or record["time"])
+        message(queue_text(Allocation(**record["allocation"]), waited))
 
     def _host(self, record: dict[str, Any]) -> None:
         """A host's state when it is another one, and every two seconds how far its files are."""

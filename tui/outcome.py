@@ -18,7 +18,7 @@ from rich.text import Text
 
 from launcher.printable import printable
 from launcher.quantities import counted, thousands
-from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, TaskView
+from launcher.run.snapshot import Allocation, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome
 from launcher.store.hints import Hint, hint_for
 from tui.format import StatusColor, clock, figure, time_of_day
@@ -60,7 +60,19 @@ def headline(snapshot: Snapshot, colours: Colours) -> Text:
         if host.state is HostState.REFUSED:
             text.append(f"{printable(host.name)} ({printable(host.destination)}): ", style)
             text.append(f"{printable(host.reason)}\n")
+    if snapshot.allocation is not None and snapshot.allocation.ended:
+        text.append(f"{printable(snapshot.allocation.ended)}\n", style)
     return text
+
+
+def queue_text(allocation: Allocation, waited: float) -> str:
+    """`Slurm 8123 PENDING (Resources), expected 18:40, waited 0:12`."""
+    text = f"{allocation.title} {allocation.state or 'requested'}"
+    if allocation.reason:
+        text += f" ({allocation.reason})"
+    if allocation.expected is not None:
+        text += f", expected {time_of_day(allocation.expected)[:5]}"
+    return printable(f"{text}, waited {clock(waited)}")
 
 
 def tasks_text(snapshot: Snapshot) -> Text:
@@ -115,7 +127,10 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
     """Receipt of a run."""
     if snapshot.receipt is None:
         return Text("no receipt yet\n", "dim")
-    return receipt_body(snapshot.receipt, snapshot.run_id, colours)
+    text = receipt_body(snapshot.receipt, snapshot.run_id, colours)
+    if snapshot.allocation is not None and snapshot.allocation.released:
+        text.append(f"{printable(snapshot.allocation.released)}\n")
+    return text
 
 
 def receipt_body(receipt: Receipt, run_id: str, colours: Colours) -> Text:
@@ -138,17 +153,21 @@ def receipt_body(receipt: Receipt, run_id: str, colours: Colours) -> Text:
 
 def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     bad = f"bold {colours[StatusColor.BAD]}"
+    said = f"; {printable(host.engine)}" if host.engine else ""
+    if host.by_engine:
+        return f"none left, confirmed (no agent{said})", colours[StatusColor.GOOD]
     if host.confirmed:
         left = f"{len(host.survivors)} left" if host.survivors else "none left"
         signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
         style = bad if host.survivors else colours[StatusColor.GOOD]
-        return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s", style
+        by = f" (agent{said})" if said else ""
+        return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s{by}", style
     if host.seconds:
-        return "not confirmed; the notes say why", bad
+        return f"not confirmed; the notes say why{said}", bad
     if host.unreachable_until is not None:
         when = time_of_day(host.unreachable_until)
-        return f"unreachable; its agent acts by itself at {when} at the latest", bad
-    return "unreachable", bad
+        return f"unreachable; its agent acts by itself at {when} at the latest{said}", bad
+    return f"unreachable{said}", bad
 
 
 def remarks(snapshot: Snapshot, colours: Colours) -> Text:
@@ -173,7 +192,8 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
     text = headline(snapshot, TERMINAL)
     text.append_text(tasks_text(snapshot))
     text.append_text(failure_text(snapshot, TERMINAL, _TAIL))
-    if snapshot.receipt is not None and snapshot.receipt.hosts:
+    released = snapshot.allocation is not None and snapshot.allocation.released
+    if snapshot.receipt is not None and (snapshot.receipt.hosts or released):
         text.append_text(receipt_text(snapshot, TERMINAL))
     text.append_text(remarks(snapshot, TERMINAL))
     text.append(f"logs: {printable(str(folder))}")

@@ -53,6 +53,12 @@ class Results:
         return next(found, None)
 
     @property
+    def checks(self) -> tuple[Check, ...]:
+        """The checks that are made: of an engine one, and no others while there are no hosts."""
+        asked = any(finding.check is Check.QUEUE for finding in self.findings)
+        return (Check.QUEUE,) if asked else CHECKS
+
+    @property
     def sources(self) -> list[str]:
         """Hosts that connect, in the order of the hosts."""
         connecting = {pair.source for pair in self.pairs}
@@ -67,7 +73,7 @@ def checks_table(results: Results) -> tuple[list[str], list[Row]]:
         if before is None or finding.severity.rank > before.severity.rank:
             worst[finding.host, finding.check] = finding
     rows = []
-    for check in CHECKS:
+    for check in results.checks:
         cells = (_finding_cell(worst.get((host, check))) for host in results.hosts)
         rows.append(Row(str(check), (Cell(str(check)), *cells)))
     return ["check", *results.hosts], rows

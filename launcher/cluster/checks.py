@@ -19,6 +19,7 @@ from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopbac
 from .fields import COMMAND, nearest
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RUN_WIDE, Names, nearest_job
+from .slurm import PENDING, Slurm, node_name
 from .spec import Cluster, Host, Job, RunSettings
 
 UNKNOWN = ""
@@ -195,9 +196,32 @@ def _tasks(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(path, str(place), message, AddressPart.PORT)
 
 
+def _slurm(cluster: Cluster) -> Iterator[Violation]:
+    if cluster.slurm is None:
+        return
+    for name, host in cluster.hosts.items():
+        if host.via != PENDING:
+            yield Violation(
+                ("hosts", name),
+                None,
+                f"the hosts are given by Slurm, as {_nodes(cluster.slurm)}: remove this one, "
+                "or [slurm]",
+            )
+    python = cluster.slurm.python
+    if python is not None and python.startswith("~"):
+        message = '"~/" is not expanded by srun: write an absolute path'
+        yield Violation(("slurm", "python"), python, message)
+
+
+def _nodes(slurm: Slurm) -> str:
+    return node_name(0) if slurm.nodes == 1 else f"{node_name(0)} … {node_name(slurm.nodes - 1)}"
+
+
 def _undefined(cluster: Cluster, host: str) -> str:
     if is_loopback(host):
         return 'use localhost for this machine: write such as "localhost:2222"'
+    if cluster.slurm is not None:
+        return f"Slurm gives {_nodes(cluster.slurm)}: use one of them, or ask for more nodes"
     if not cluster.hosts:
         return (
             f'the host {host} is not defined: add [hosts.{_key(host)}] with ssh = "{host}", '
@@ -339,6 +363,7 @@ def _machine(cluster: Cluster, host: str) -> object:
 
 _CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _hosts,
+    _slurm,
     _jobs,
     _own_tf_config,
     _tasks,

@@ -336,6 +336,7 @@ SECONDS = _number(0, "a number of seconds")
 Seconds = Annotated[float, SECONDS]
 Lease = Annotated[float, _number(1, "a number of seconds")]
 Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs")]
+Nodes = Annotated[int, _whole(1, 1024, "a number of nodes")]
 Count = Annotated[int, _whole(0, 1_000_000, "a count")]
 Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps")]
 Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes")]

@@ -37,6 +37,12 @@ _STAND_INS: dict[str, Any] = {
     "ssh": SshDestination(None, UNKNOWN, None),
     "command": ["true"],
     "via": ["true"],
+    "nodes": 1024,
+    "time": "1",
+}
+_SLURM_FORMS = {
+    "nodes": "the number of nodes is missing: write such as nodes = 4",
+    "time": 'the time limit is missing: write such as time = "04:00:00"',
 }
 
 
@@ -73,7 +79,7 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     raw.setdefault("name", stem or "cluster")
     cluster, wrong = _read(raw)
     if cluster is not None:
-        cluster = cluster.based_on(base)
+        cluster = cluster.based_on(base).with_pending_nodes()
         between = [*violations(cluster), *(_missing_paths(cluster) if for_launch else ())]
         wrong += [violation for violation in between if not _covered(violation, wrong)]
     if cluster is None or wrong:
@@ -172,6 +178,8 @@ def _violation(detail: ErrorDetails) -> Violation:
         case "missing" if path[-1] == "tasks":
             message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
             return Violation(path, None, message)
+        case "missing" if path[0] == "slurm":
+            return Violation(path, None, _SLURM_FORMS[str(path[-1])])
         case "missing":
             return Violation(path, None, "the file has no jobs: write such as [jobs.worker]")
         case "extra_forbidden":

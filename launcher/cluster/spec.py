@@ -43,6 +43,7 @@ from .fields import (
     one_of,
 )
 from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Success
+from .slurm import PENDING, Slurm, node_name
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
 DEFAULT_LOG_LIMIT = 10 * 1024**3
@@ -309,6 +310,7 @@ class Cluster(_Table):
     run: RunSettings = field(default_factory=RunSettings)
     start: Start = field(default_factory=Start)
     metrics: Metrics = field(default_factory=Metrics)
+    slurm: Slurm | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
 
     @property
@@ -321,6 +323,28 @@ class Cluster(_Table):
         copy = self.model_copy()
         copy._base = folder.absolute()
         return copy
+
+    def with_hosts(self, hosts: dict[str, Host]) -> Cluster:
+        """Returns a copy that has these hosts, too, or in place of those of the same names."""
+        return self.model_copy(update={"hosts": {**self.hosts, **hosts}})
+
+    def with_pending_nodes(self) -> Cluster:
+        """Returns a copy with the hosts that an engine has yet to give."""
+        if self.slurm is None:
+            return self
+        names = map(node_name, range(self.slurm.nodes))
+        return self.with_hosts({name: self.node(name) for name in names if name not in self.hosts})
+
+    def node(self, address: str, via: tuple[str, ...] = PENDING) -> Host:
+        """Returns the host that a node of the allocation is; `via` is the command there."""
+        assert self.slurm is not None
+        return Host(
+            ssh=self.slurm.login if via != PENDING else None,
+            via=via,
+            address=address,
+            python=self.slurm.python,
+            gpus=self.slurm.gpus,
+        )
 
     def local_path(self, path: str) -> Path:
         """Makes a path of this machine absolute; `~` is the user's home."""
@@ -355,7 +379,7 @@ TABLES: dict[str, type[BaseModel]] = {
     name: model
     for name, entry in Cluster.model_fields.items()
     for model in (entry.annotation, *get_args(entry.annotation))
-    if isinstance(model, type) and issubclass(model, _Table)
+    if isinstance(model, type) and issubclass(model, BaseModel)
 }
 """The tables of a file with their models. Those of `NAMED_TABLES` are `[hosts.NAME]`."""
 NAMED_TABLES = ("hosts", "jobs")

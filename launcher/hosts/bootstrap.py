@@ -64,9 +64,10 @@ bridge.main(sent["config"])
 HOME_LINE = (
     "import base64,json,sys,zlib;"
     "sent=json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())).decode());"
+    'sent["config"]["host"]=sys.argv[1];'
     'exec(sent["loader"])'
 )
-"""The program of a home: its first line of input is `home_payload`."""
+"""The program of a home: its argument is the host's name, its input `home_payload` as a line."""
 
 
 def marker(nonce: str) -> bytes:

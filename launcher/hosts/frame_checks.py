@@ -29,7 +29,7 @@ from ..agent.messages import (
 from ..agent.requests import Question, Request
 from ..errors import ProtocolError
 from ..ids import TaskId
-from ..plan.environment import EXTENDED
+from ..plan.environment import EXTENDED, VISIBLE
 from ..printable import printable
 
 _BEFORE_WELCOME = (Welcome, Refusal, Gone)
@@ -166,7 +166,7 @@ class FrameChecker:
     def _welcome(self, message: Welcome) -> None:
         if self._welcomed:
             raise self._broken("WELCOME for a second time")
-        if not message.environ.keys() <= set(EXTENDED):
+        if not message.environ.keys() <= {*EXTENDED, VISIBLE}:
             raise self._broken("WELCOME: environ: variables that were not asked for")
         if self._adopts and not self._met:
             self._attempts |= {(facts.task, facts.attempt) for facts in message.tasks}

@@ -19,7 +19,7 @@ from ..agent.messages import Gone, Refusal, Welcome
 from ..agent.requests import Hello
 from ..errors import AgentError, InterpreterError
 from ..ids import TaskId
-from ..plan.environment import EXTENDED
+from ..plan.environment import EXTENDED, VISIBLE
 from ..plan.plan import HostPlan, Plan
 from ..printable import printable
 from . import bootstrap
@@ -27,6 +27,8 @@ from .frame_checks import FrameChecker
 from .transport import Transport
 
 START_SECONDS = 30.0
+AGENT_SECONDS = 15.0
+"""How long a bridge waits for an agent that an engine starts."""
 _MARK_LIMIT = 1 << 16
 
 TransportFactory = Callable[[str, str], Awaitable[Transport]]
@@ -46,6 +48,8 @@ class LinkSettings:
     logs: str | None = None
     persistent: bool = False
     """Attached: a host that cannot be reached at first is lost, not refused."""
+    has_agent: bool = False
+    """An engine has started the agent, or is about to: the bridge waits for it and makes none."""
     tasks: Mapping[TaskId, int] = field(default_factory=dict)
     """The host's tasks, each with its `log_limit`."""
 
@@ -61,7 +65,11 @@ class LinkSettings:
 
     def config(self, *, make: bool = True) -> AgentConfig:
         """What the bridge is sent; without `make` it only looks for an agent."""
-        return AgentConfig(self.run_id, self.host, self.rules, self.local, self.logs, make)
+        wait = AGENT_SECONDS if make and self.has_agent else 0.0
+        make = make and not self.has_agent
+        return AgentConfig(
+            self.run_id, self.host, self.rules, self.local, self.logs, make=make, wait=wait
+        )
 
     def hello(self, token: str, *, query: bool = False) -> Hello:
         """The first frame; a `query` replaces no launcher and renews no lease."""
@@ -69,7 +77,7 @@ class LinkSettings:
             version=wire.VERSION,
             token=token,
             launcher=f"{os.uname().nodename}:{os.getpid()}",
-            variables=tuple(EXTENDED),
+            variables=(*EXTENDED, VISIBLE) if self.has_agent else EXTENDED,
             rules=None if query else self.rules,
         )
 
@@ -92,6 +100,7 @@ def link_settings(
         local=local,
         logs=str(logs) if local else None,
         persistent=persistent,
+        has_agent=host.has_agent,
         tasks={task.id: task.log_limit for task in plan.on_host(host.name)},
     )
 

@@ -320,6 +320,8 @@ class Link:
                 future = self._replies.get(reply.id)
                 if future is not None and not future.done():
                     future.set_result(reply)
+            case Gone(by="") if self.settings.has_agent and not self._leaving:
+                raise AgentError(host, "its agent is not there: the engine's job has ended")
             case Gone() as gone:
                 self.closed = True
                 if not self._leaving:

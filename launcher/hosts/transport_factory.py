@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ..plan.plan import HostPlan
 from . import bootstrap
 from .handshake import TransportFactory
@@ -21,9 +23,14 @@ def transport_factory(host: HostPlan, logins: SshConnector) -> TransportFactory:
         command = bootstrap.command(host.python, run_id, nonce)
         return await logins.open(host.name, host.ssh, command)
 
+    async def through_login(run_id: str, nonce: str) -> Transport:
+        assert host.ssh is not None
+        words = [*host.via, *bootstrap.argv(host.python, run_id, nonce)]
+        return await logins.open(host.name, host.ssh, f"exec {shlex.join(words)}")
+
     async def through_command(run_id: str, nonce: str) -> Transport:
         return await open_via(host, run_id, nonce)
 
     if host.via:
-        return through_command
+        return through_command if host.ssh is None else through_login
     return to_this_machine if host.local else over_ssh

@@ -8,6 +8,7 @@ so with the same GPU.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ _MAX_LISTED = 4
 NO_GPU = "-1"
 """Hides every GPU. The empty string does so too, but some wrapper programs drop empty variables."""
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+_GPU = re.compile(r"[A-Za-z0-9/_:.-]{1,80}")
+
 EXTENDED = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
 """Variables to which a plan appends; a host's own values come first."""
 
@@ -31,13 +35,20 @@ class GpuShare:
     gpus: tuple[int, ...]
     shared: bool = False
 
-    @property
-    def env(self) -> dict[str, str]:
-        """The variables with which TensorFlow sees only these GPUs."""
-        env = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, self.gpus)) or NO_GPU}
+    def env(self, given: Sequence[str] = ()) -> dict[str, str]:
+        """The variables with which TensorFlow sees only these GPUs; `given` are the names of the
+        host's, where an engine has given only some of them."""
+        names = [given[gpu] if gpu < len(given) else str(gpu) for gpu in self.gpus]
+        env = {VISIBLE: ",".join(names) or NO_GPU}
         if self.shared:  # by default TensorFlow takes all memory of a GPU at once
             env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
         return env
+
+
+def given_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The GPUs that an engine has given a job step, by what it has set in its environment."""
+    names = environ.get(VISIBLE, "").split(",")
+    return tuple(names) if all(map(_GPU.fullmatch, names)) and "NoDevFiles" not in names else ()
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,9 @@ class HostPlan:
     collect: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
     via: tuple[str, ...] = ()
-    """The command that reaches the host instead of SSH."""
+    """The command that reaches the host instead of SSH; with `ssh`, it is run there."""
+    has_agent: bool = False
+    """An engine has started its agent: bridges only look for it."""
 
     @property
     def local(self) -> bool:
@@ -111,6 +113,8 @@ class HostPlan:
     @property
     def destination(self) -> str:
         """How it is reached, for people."""
+        if self.has_agent:
+            return self.address
         if self.via:
             return printable(shlex.join(self.via), _LONGEST)
         return str(self.ssh or "this machine")

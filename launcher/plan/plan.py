@@ -190,7 +190,7 @@ class _Planner:
         cluster, host = self._cluster, self._host_of(task)
         job = cluster.jobs.get(task.job)  # None: a `prepare` task
         share = self._gpus.get(task)
-        env = {"PYTHONUNBUFFERED": "1"} | (share.env if share else {})
+        env = {"PYTHONUNBUFFERED": "1"} | (share.env(self._given(host)) if share else {})
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: expand(value, values, self._shared) for name, value in table.items()}
         facts = self._facts[host]
@@ -226,6 +226,7 @@ class _Planner:
             collect=tuple(sorted(collect)),
             prepare=self._prepare_lines(name),
             via=_expand_program(entry.via or ()),
+            has_agent=self._by_engine(name),
         )
 
     def _target(self, entry: Host) -> SshTarget | None:
@@ -321,9 +322,17 @@ class _Planner:
                 for task in tasks
             ]
             given = self._entry(host).gpus
-            supply = self._facts[host].gpus if given is None else given
+            known = len(self._given(host)) if self._by_engine(host) else self._facts[host].gpus
+            supply = known if given is None else given
             shares |= environment.split_gpus(requests, supply)
         return shares
+
+    def _by_engine(self, host: str) -> bool:
+        return self._cluster.slurm is not None and not self._cluster.is_local(host)
+
+    def _given(self, host: str) -> tuple[str, ...]:
+        environ = self._facts[host].environ if self._by_engine(host) else {}
+        return environment.given_gpus(environ)
 
     def _trains(self, task: TaskId) -> bool:
         return self._role(task) in (Role.CHIEF, Role.WORKER)

@@ -29,6 +29,7 @@ class Severity(StrEnum):
 class Check(StrEnum):
     """The checks, in the order in which they can be made; each is a row of the table."""
 
+    QUEUE = "queue"
     NAME = "name"
     TCP = "tcp"
     SSH = "ssh"
@@ -50,7 +51,8 @@ class Check(StrEnum):
     REACH = "reach"
 
 
-CHECKS = tuple(Check)
+CHECKS = tuple(check for check in Check if check is not Check.QUEUE)
+"""The checks of a host."""
 LOGIN_CHECKS = (Check.NAME, Check.TCP, Check.SSH, Check.KEY, Check.LOGIN)
 """Checks of the way to a host, which this machine itself does not need."""
 

@@ -21,6 +21,7 @@ from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import Plan, TaskPlan, make_plan
 from . import evaluate, reachability
+from .engine import check_engine
 from .findings import (
     CHECKS,
     OK,
@@ -60,6 +61,12 @@ async def preflight(
     findings of one host and check. `ask` answers what only a person can (`auth_prompt.AuthPrompt`),
     `accept_new` trusts unknown host keys. The agents are removed even when it is cancelled.
     """
+    if cluster.slurm is not None:
+        logins = SshConnector(ask, accept_new=accept_new)
+        try:
+            return await check_engine(cluster, logins, on_result)
+        finally:
+            await logins.aclose()
     return await _Preflight(cluster, ask, on_result, accept_new).run()
 
 

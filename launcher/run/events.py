@@ -40,6 +40,63 @@ class Attached(Event):
 
 
 @dataclass(frozen=True)
+class Queued(Event):
+    """The request for nodes stands so in the engine's queue."""
+
+    job: str
+    state: str = ""
+    reason: str = ""
+    expected: fields.Time | None = None
+    advice: str = ""
+    """Why it will never start, and what to change."""
+
+
+@dataclass(frozen=True)
+class AllocatedNode:
+    """A node that an engine has given, by its name there; `via` is the command that reaches it."""
+
+    name: str
+    via: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Allocated(Event):
+    """The engine has given nodes: the run's hosts, by their names in the cluster file."""
+
+    nodes: Mapping[str, AllocatedNode]
+
+
+@dataclass(frozen=True)
+class AllocationEnded(Event):
+    """The engine has refused the request, or the job has ended although the run has not."""
+
+    reason: str
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class EngineWord:
+    """What an engine says of a node after the job: whether nothing of it is left there."""
+
+    gone: bool
+    text: str
+    final: bool = True
+    """It will not say more when it is asked again."""
+
+
+@dataclass(frozen=True)
+class AllocationReleased(Event):
+    """The engine has been told that the nodes are not needed any more."""
+
+    text: str
+    words: Mapping[str, EngineWord]
+    """What it says of the hosts."""
+    state: str = ""
+    reason: str = ""
+    """How the job has ended, in the end, and the same as a sentence."""
+
+
+@dataclass(frozen=True)
 class HeldTask:
     """An attempt of a task that an agent knows."""
 

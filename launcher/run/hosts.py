@@ -33,6 +33,7 @@ class Hosts:
         data, record = self._data, self._data.hosts[event.host]
         first, record.greeted = not record.greeted, True
         record.contacted = True
+        record.last_word = None
         record.previous_agent_exit = event.previous_agent_exit
         data.update_host(event.host, state=HostState.UP, reason="", lease_until=None)
         if data.phase is RunPhase.CONNECTING and not data.attaching:
@@ -103,6 +104,8 @@ class Hosts:
         data, host = self._data, event.host
         data.lose_host(host, event.reason, event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
+        if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost()):
+            return settled
         wait = max(0.0, event.lease_until - event.time) + data.plan.settings.grace
         timer = SetTimer(LeaseEnd(host), wait + KILL_PATIENCE)
         return [timer, *(self._when_all_answered() if data.attaching else ())]

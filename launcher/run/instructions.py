@@ -24,6 +24,17 @@ class CheckHosts(Instruction):
 
 
 @dataclass(frozen=True)
+class ConnectHosts(Instruction):
+    """An engine has given the hosts: connect to them."""
+
+
+@dataclass(frozen=True)
+class ReleaseAllocation(Instruction):
+    """Give the nodes back to the engine when all hosts are released; then send
+    `AllocationReleased`."""
+
+
+@dataclass(frozen=True)
 class StageHost(Instruction):
     """Bring the files to a host."""
 

@@ -8,18 +8,20 @@ instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..cluster.spec import Cluster
 from ..ids import TaskId
 from ..plan.plan import Plan
 from . import events as ev
+from .allocation import Allocations
 from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction, SetTimer
 from .shutdown import Shutdown
-from .snapshot import Snapshot, TaskView
+from .snapshot import Allocation, Snapshot, TaskView
 from .state import RunData, ShutdownRecord
 from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
@@ -57,9 +59,14 @@ class Run:
         self._shutdown = Shutdown(self._data)
         self._tasks = Tasks(self._data, self._shutdown)
         self._hosts = Hosts(self._data, self._shutdown, self._tasks)
+        self._allocations = Allocations(self._data, self._shutdown)
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: self._begin,
             ev.Attached: self._attached,
+            ev.Queued: self._allocations.on_queued,
+            ev.Allocated: self._allocations.on_allocated,
+            ev.AllocationEnded: self._allocations.on_ended,
+            ev.AllocationReleased: self._allocations.on_released,
             ev.HostUp: self._hosts.on_up,
             ev.HostRefused: self._hosts.on_refused,
             ev.HostLost: self._hosts.on_lost,
@@ -110,6 +117,28 @@ class Run:
     def ports(self) -> dict[TaskId, int]:
         """The ports that were picked for `auto`."""
         return {task: port for one in self._data.facts.values() for task, port in one.ports.items()}
+
+    @property
+    def nodes(self) -> Mapping[str, ev.AllocatedNode]:
+        """The nodes that an engine has given, by the names of the hosts."""
+        return self._data.nodes
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """The engine's job, where the hosts are its nodes."""
+        return self._data.allocation
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Some host's agent has not confirmed that nothing is left."""
+        receipts = (record.receipt for record in self._data.hosts.values())
+        return any(one is not None and not one.confirmed for one in receipts)
+
+    @property
+    def releasing(self) -> bool:
+        """All receipts are there, and the engine gets its nodes back."""
+        allocation = self._data.allocation
+        return self.phase is RunPhase.KILLING and allocation is not None and allocation.releasing
 
     @property
     def contacted_hosts(self) -> list[str]:
@@ -176,13 +205,15 @@ class Run:
             launcher_error=shutdown.launcher_error,
             notes=data.notes,
             results_missing=shutdown.results_missing,
+            allocation=data.allocation,
         )
 
     # --- launchers ------------------------------------------------------------------------
 
     def _begin(self, event: ev.Begin) -> list[Instruction]:
         data = self._data
-        if data.begun or data.contacted_hosts or data.phase is not RunPhase.CONNECTING:
+        before = (RunPhase.QUEUED, RunPhase.CONNECTING)
+        if data.begun or data.contacted_hosts or data.phase not in before:
             return []
         data.started = data.stage_since = event.time
         data.resume = event.resume
@@ -195,6 +226,8 @@ class Run:
         data = self._data
         killing = data.phase is RunPhase.KILLING
         data.attaching = True
+        if data.allocation is not None:
+            data.allocation = replace(data.allocation, ended="", releasing=False, released="")
         data.shutdown = ShutdownRecord(cause=data.shutdown.cause if killing else None)
         for host, record in data.hosts.items():
             data.find_tasks(host)
@@ -202,12 +235,13 @@ class Run:
             record.contacted = record.contacted or not event.complete
             record.greeted = record.staged = False
             record.superseded_by = ""
-            record.receipt = None
+            record.receipt = record.last_word = None
         for task in data.tasks.values():
             task.silence_watched = False
         if killing:
             return self._shutdown.broadcast()
-        data.phase = RunPhase.CONNECTING
+        pending = data.allocation is not None and not data.nodes
+        data.phase = RunPhase.QUEUED if pending else RunPhase.CONNECTING
         return []
 
     def _superseded(self, event: ev.Superseded) -> list[Instruction]:
@@ -254,7 +288,9 @@ class Run:
         if event.tasks is not None:
             return [i for task in event.tasks for i in self._tasks.on_kill_confirmed(task)]
         if self.phase is not RunPhase.KILLING:
-            return []  # an agent that acted alone: what it ended, its tasks' ends say
+            # An agent that acted alone: what it ended, its tasks' ends say.
+            self._data.hosts[event.receipt.host].last_word = event.receipt
+            return []
         return self._shutdown.on_receipt(event.receipt)
 
     def _timer_fired(self, timer: Timer) -> list[Instruction]:

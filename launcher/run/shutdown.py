@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .events import LookedElsewhere, ResultsMissing
-from .instructions import End, Instruction, KillHost, LookElsewhere, ReleaseHost, SetTimer
+from .instructions import (
+    End,
+    Instruction,
+    KillHost,
+    LookElsewhere,
+    ReleaseAllocation,
+    ReleaseHost,
+    SetTimer,
+)
 from .snapshot import HostReceipt, Receipt
 from .state import RunData
 from .states import Cause, HostState, Outcome, RunPhase, TaskState
@@ -91,6 +101,19 @@ class Shutdown:
             return []
         return [LookElsewhere(superseded[-1])]
 
+    def settle_lost(self) -> list[Instruction]:
+        """Where the engine's job has ended, nobody reaches a lost host's agent any more: what it
+        said last counts, else the engine's word."""
+        data = self._data
+        if data.allocation is None or not data.allocation.ended:
+            return []
+        for host in data.contacted_hosts:
+            record = data.hosts[host]
+            if record.view.state is not HostState.UP and self.receipt_pending(host):
+                until = record.view.lease_until
+                record.receipt = record.last_word or HostReceipt(host, unreachable_until=until)
+        return self.check_receipts()
+
     def on_timeout(self) -> list[Instruction]:
         """Names a host that did not come back in time as unconfirmed; one that is still being
         connected to has longer."""
@@ -159,16 +182,29 @@ class Shutdown:
                 record.state_before_loss = None
 
     def _finish(self) -> list[Instruction]:
-        data, record = self._data, self._data.shutdown
+        data = self._data
         receipts = [host.receipt for host in data.hosts.values() if host.receipt is not None]
+        releases: list[Instruction] = [
+            ReleaseHost(receipt.host) for receipt in receipts if receipt.confirmed
+        ]
+        if data.allocation is not None:  # its word is waited for when the hosts are released
+            again = data.allocation.releasing
+            data.allocation = replace(data.allocation, releasing=True)
+            return [] if again else [*releases, ReleaseAllocation()]
+        return [*releases, *self._conclude_with(receipts)]
+
+    def on_released(self) -> list[Instruction]:
+        """The engine has its nodes back: nothing else is waited for."""
+        receipts = [host.receipt for host in self._data.hosts.values() if host.receipt is not None]
+        return self._conclude_with(receipts)
+
+    def _conclude_with(self, receipts: list[HostReceipt]) -> list[Instruction]:
+        record = self._data.shutdown
         record.receipt = Receipt(tuple(receipts))
         outcome, code = self._outcome()
         if not record.receipt.clean or record.launcher_error:
             code = 4
-        releases: list[Instruction] = [
-            ReleaseHost(receipt.host) for receipt in receipts if receipt.confirmed
-        ]
-        return [*releases, *self.conclude(outcome, code)]
+        return self.conclude(outcome, code)
 
     def _outcome(self) -> tuple[Outcome, int]:
         cause = self._data.shutdown.cause

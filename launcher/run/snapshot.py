@@ -105,6 +105,10 @@ class HostReceipt:
     confirmed: bool = False
     unreachable_until: fields.Time | None = None
     seconds: fields.Seconds = 0.0
+    engine: str = ""
+    """What the engine that gave the node says of it."""
+    by_engine: bool = False
+    """The engine alone has confirmed it."""
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,32 @@ class Failure:
     others: tuple[TaskId, ...] = ()
     tail: tuple[str, ...] = ()
     """The last lines of its log, sanitised of control characters."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The job of an engine whose nodes the run's hosts are; texts are the engine's."""
+
+    engine: str
+    job: str = ""
+    state: str = ""
+    reason: str = ""
+    """Why it waits."""
+    expected: fields.Time | None = None
+    """When the engine expects it to start."""
+    advice: str = ""
+    """Why it will never start, and what to change."""
+    ended: str = ""
+    """Why it could not be had, or has ended: a sentence."""
+    releasing: bool = False
+    """Every agent has answered, and the engine gets its nodes back: a kill is carried out."""
+    released: str = ""
+    """What became of it at the end of the run: a sentence."""
+
+    @property
+    def title(self) -> str:
+        """`Slurm 8123`."""
+        return f"{self.engine} {self.job}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -160,6 +190,7 @@ class Snapshot:
     """Things said once, newest last (a full disk, a takeover, a reconnect)."""
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not brought back, and why: sentences."""
+    allocation: Allocation | None = None
 
     @property
     def step(self) -> int | None:

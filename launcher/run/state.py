@@ -10,7 +10,8 @@ from ..cluster.spec import Cluster
 from ..ids import TaskId
 from ..plan.plan import HostFacts, Plan, Role, make_plan
 from ..printable import printable
-from .snapshot import Failure, HostReceipt, HostView, Receipt, TaskView
+from .events import AllocatedNode
+from .snapshot import Allocation, Failure, HostReceipt, HostView, Receipt, TaskView
 from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState, check_transition
 
 _MOST_NOTES = 100
@@ -45,6 +46,8 @@ class HostRecord:
     superseded_by: str = ""
     """Another launcher that has taken it over: it confirms nothing to us."""
     receipt: HostReceipt | None = None
+    last_word: HostReceipt | None = None
+    """What its agent said when it had ended everything by itself."""
 
 
 @dataclass
@@ -83,11 +86,16 @@ class RunData:
     stage_since: float = 0.0
     total_steps: int | None = None
     shutdown: ShutdownRecord = field(default_factory=ShutdownRecord)
+    allocation: Allocation | None = None
+    nodes: Mapping[str, AllocatedNode] = field(default_factory=dict)
+    """What an engine has given, by the names of the hosts."""
     plan: Plan = field(init=False)
     tasks: dict[TaskId, TaskRecord] = field(init=False)
     hosts: dict[str, HostRecord] = field(init=False)
 
     def __post_init__(self) -> None:
+        if self.cluster.slurm is not None:
+            self.allocation, self.phase = Allocation("Slurm"), RunPhase.QUEUED
         self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
         self.total_steps = self.plan.total_steps
         plan = self.plan
@@ -96,6 +104,16 @@ class RunData:
             host.name: HostRecord(HostView(host.name, host.destination, HostState.CONNECTING))
             for host in self.plan.hosts
         }
+
+    def take_nodes(self) -> None:
+        """Makes the plan again with the nodes that an engine has given."""
+        self.cluster = self.cluster.with_hosts(
+            {name: self.cluster.node(node.name, node.via) for name, node in self.nodes.items()}
+        )
+        self.replan(self.facts)
+        for host in self.nodes:
+            if host in self.hosts:
+                self.update_host(host, destination=self.plan.host(host).destination)
 
     def replan(self, facts: Mapping[str, HostFacts]) -> None:
         """Makes the plan again; hosts of which nothing new is known keep their facts."""
@@ -191,6 +209,8 @@ class RunData:
         if self.phase is RunPhase.STARTING and 0 <= self.stage < len(self.plan.stages):
             tasks = [self.view(task) for task in self.plan.stages[self.stage]]
             return ", ".join(f"{view.id} on {view.address}" for view in tasks if blocks_stage(view))
+        if self.phase is RunPhase.KILLING and self.allocation and self.allocation.releasing:
+            return f"{self.allocation.title} to end"
         return ""
 
     @property

@@ -50,6 +50,7 @@ class HostState(StrEnum):
 class RunPhase(StrEnum):
     """The phases of a run, in order; it may go to `killing` from any before it."""
 
+    QUEUED = "queued"
     CONNECTING = "connecting"
     STAGING = "staging"
     STARTING = "starting"

@@ -63,7 +63,7 @@ class Connections:
         self._feed = feed
         self._failed = failed
         self._persistent = persistent
-        self._logins = SshConnector(ask)
+        self.logins = SshConnector(ask)
         self._numbers = {task.id: number for number, task in enumerate(run.plan.tasks)}
 
     def begin(
@@ -74,6 +74,11 @@ class Connections:
         self._outputs = outputs
         self._listening = listening
         self._on_receipt = receipt
+        if self._run.phase is not RunPhase.QUEUED:
+            self.connect()
+
+    def connect(self) -> None:
+        """Connects to all hosts."""
         for host in self._run.plan.hosts:
             self._connect(host)
 
@@ -99,12 +104,12 @@ class Connections:
             await asyncio.wait(rest, timeout=1.0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._logins.aclose()
+                await self.logins.aclose()
 
     def _connect(self, host: HostPlan) -> None:
         link = Link(
             link_settings(self._run.plan, host, self._folder, persistent=self._persistent),
-            transport_factory(host, self._logins),
+            transport_factory(host, self.logins),
             self._outputs.monitor,
             self,
         )
@@ -195,7 +200,7 @@ class Connections:
         )
         if said.doubt:
             self._note(f"{host}: not confirmed: {said.doubt}")
-        if said.tasks is None and not said.ids:
+        if said.tasks is None and not said.ids and not self._run.plan.host(host).has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         if said.tasks is None:
             self.receipts[host] = receipt

@@ -105,6 +105,9 @@ async def _look(folder: RunFolder) -> ActiveRun | None:
 
 async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:
     host = run.plan.host(name)
+    allocation = run.run.allocation
+    if allocation is not None and name not in run.run.nodes and not host.local:
+        return ActiveHost(name, unreachable=f"not given yet, {allocation.title} is in the queue")
     settings = link_settings(run.plan, host, run.folder.path)
     try:
         welcome = await query_agent(settings, transport_factory(host, logins))

@@ -29,6 +29,7 @@ from ..store.journal import as_stored
 from ..store.logs import LogStore
 from ..store.public_events import changes, metric_record
 from ..store.run_writer import RunWriter
+from .allocation import Allocation, engine_of
 from .attach import StoredRun
 from .connections import Connections
 from .disk_watch import DiskWatch
@@ -101,6 +102,10 @@ class Engine:
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
+        engine = engine_of(cluster, self.run.plan, self.connections.logins)
+        self._allocation = (
+            Allocation(self.run, engine, self.feed, attached=past is not None) if engine else None
+        )
         welcomes = self.connections.welcomes
         self._executor = Executor(
             self.run,
@@ -111,6 +116,7 @@ class Engine:
             feed=self.feed,
             spawn=self._spawn,
             look_elsewhere=self._look_elsewhere,
+            allocation=self._allocation,
         )
         self._work: set[asyncio.Task[None]] = set()
         self._early: list[ev.Event] | None = []
@@ -146,11 +152,14 @@ class Engine:
             start = "would be restarted without it" if past else "start without it"
             self.feed(ev.NoteAdded(now, f"{unset_note(name, tasks)} {start}"))
         self.connections.begin(self.outputs, self._on_listening, self._on_receipt)
+        waits = self.run.phase is RunPhase.QUEUED or self.run.nodes
+        if self._allocation is not None and waits:
+            self._spawn(self._allocation.supervise(), "allocation")
         if past is not None:
             self.outputs.await_lines()
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(), "disk")
-        if any(host.ssh is None for host in self.run.plan.hosts):  # the network is no flood
+        if any(host.local for host in self.run.plan.hosts):  # the network is no flood
             self.outputs.monitor.expect_floods()
 
     def feed(self, event: ev.Event) -> None:
@@ -168,7 +177,17 @@ class Engine:
         self._writer.journal(event)
         if isinstance(event, ev.KillAll) and self.run.phase is RunPhase.ENDED:
             self._teardown.force()
+        if self._allocation is not None:
+            self._watch_allocation(self._allocation, event)
         self._carry_out(self.run.handle(event))
+
+    def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
+        match event:
+            case ev.HostLost() | ev.TaskExited():
+                allocation.look_soon()
+            case ev.KillAll() if self.run.releasing:
+                self._teardown.force()
+                allocation.force()
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:

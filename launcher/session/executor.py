@@ -17,6 +17,7 @@ from ..run import events as ev
 from ..run import instructions as do
 from ..run.run import Run
 from ..run.timers import Timer
+from .allocation import Allocation
 from .connections import Connections
 from .launch_preparation import LaunchPreparation
 from .outputs import Outputs
@@ -39,6 +40,7 @@ class Executor:
     feed: Callable[[ev.Event], None]
     spawn: Spawn
     look_elsewhere: Callable[[str], Coroutine[Any, Any, None]]
+    allocation: Allocation | None
     _timers: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
     _releases: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -63,6 +65,10 @@ class Executor:
             case do.ReleaseHost(host):
                 work = self.teardown.release(run.plan.host(host), self.connections.tasks[host])
                 self._releases.append(self.spawn(work, f"release of {host}"))
+            case do.ConnectHosts():
+                self.connections.connect()
+            case do.ReleaseAllocation():
+                self.spawn(self._release_allocation(), "release of the allocation")
             case do.LookElsewhere(by):
                 self.spawn(self.look_elsewhere(by), "other launcher")
             case do.End():
@@ -105,6 +111,12 @@ class Executor:
             pty=task.pty,
         )
         self.connections.links[task.host].send(start)
+
+    async def _release_allocation(self) -> None:
+        """Gives the nodes back when all that was there of the run is here."""
+        await asyncio.gather(*self._releases, return_exceptions=True)
+        assert self.allocation is not None
+        await self.allocation.release()
 
     async def _finish(self) -> None:
         """Waits until all hosts have been released; what failed there has been told."""

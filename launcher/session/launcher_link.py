@@ -188,6 +188,8 @@ class LauncherLink:
         patience = _KILL_SECONDS
         if any(host.state is HostState.CONNECTING for host in told.hosts):
             patience += CONNECT_SECONDS
+        if told.allocation is not None and told.allocation.releasing:
+            return False  # it is carried out, and an engine takes its time
         deadline = told.kill_deadline or time.time()
         return waited > patience and time.time() > deadline + patience
 

@@ -3,7 +3,8 @@
 One JSON object a line. All have `time` (epoch seconds) and `event`:
 
     run      run, state, and at the end outcome, exit_code and where there is one first_failure;
-             with note: something said once (a host lost, a takeover, a full disk)
+             with note: something said once (a host lost, a takeover, a full disk); where an
+             engine gives the hosts allocation: {engine, job, state, reason, expected}
     host     host, state, reason; while files go to it staged_bytes, staged_total, staged_files,
              staged_total_files, and while results come back collected_bytes, collected_total
     task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address,
@@ -13,7 +14,8 @@ One JSON object a line. All have `time` (epoch seconds) and `event`:
              top level
     log      task, host, text (one line; only on stdout, never in the file)
     receipt  hosts: [{host, signalled, survivors: [{pid, command, state}], confirmed,
-             unreachable_until, seconds}], clean
+             unreachable_until, seconds, engine, by_engine}], clean; engine is what the engine
+             that gave the node says of it, by_engine that it alone has confirmed it
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ TAIL_BYTES = 16 * 1024
 
 def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
     """The records of what differs between two snapshots."""
-    if before is None or (before.state, before.exit_code) != (after.state, after.exit_code):
+    if before is None or _run_key(before) != _run_key(after):
         yield _run(after, now)
     old_hosts = {view.name: view for view in before.hosts} if before else {}
     for host in after.hosts:
@@ -99,8 +101,24 @@ def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:
     return 0
 
 
+def _run_key(view: Snapshot) -> tuple[object, ...]:
+    return (view.state, view.exit_code, _allocation(view))
+
+
+def _allocation(view: Snapshot) -> dict[str, Any] | None:
+    names = ("engine", "job", "state", "reason", "expected")
+    return {name: getattr(view.allocation, name) for name in names} if view.allocation else None
+
+
 def _run(after: Snapshot, now: float) -> dict[str, Any]:
-    record = {"time": now, "event": "run", "run": after.run_id, "state": str(after.state)}
+    record: dict[str, Any] = {
+        "time": now,
+        "event": "run",
+        "run": after.run_id,
+        "state": str(after.state),
+    }
+    if after.allocation is not None:
+        record["allocation"] = _allocation(after)
     if after.outcome is not None:
         record |= {"outcome": str(after.outcome), "exit_code": after.exit_code}
         if after.first_failure is not None:

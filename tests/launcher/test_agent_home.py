@@ -27,7 +27,10 @@ class Home:
     def __init__(self, run_id: str, rules: Rules = RULES) -> None:
         config = AgentConfig(run_id, "here", rules, local=False, home=True)
         self.process = subprocess.Popen(
-            ["env", f"TFMUX_AGENT={run_id};", sys.executable, "-IS", "-c", bootstrap.HOME_LINE],
+            [
+                *("env", f"TFMUX_AGENT={run_id};"),
+                *(sys.executable, "-IS", "-c", bootstrap.HOME_LINE, "here"),
+            ],
             stdin=subprocess.PIPE,
             process_group=0,
             env={**os.environ, "SLURM_PROCID": "0", "SLURM_STEP_ID": "1", "SLURM_JOB_ID": "7"},
@@ -51,9 +54,9 @@ def home(run_id: str) -> Iterator[Home]:
     made.process.wait(PATIENCE)
 
 
-def find(run_id: str, **settings: object) -> Client:
+def find(run_id: str) -> Client:
     """A bridge that looks for the agent, and makes none."""
-    return Client(run_id, make=False, wait=PATIENCE, grace=5.0, **settings)
+    return Client(run_id, make=False, wait=PATIENCE, grace=5.0)
 
 
 def test_bridges_find_the_agent_of_a_home(home: Home, run_id: str) -> None:

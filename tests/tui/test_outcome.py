@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Failure, HostReceipt, Receipt, Snapshot, Survivor
+from launcher.run.snapshot import (
+    Allocation,
+    Failure,
+    HostReceipt,
+    Receipt,
+    Snapshot,
+    Survivor,
+)
 from launcher.run.states import Outcome, RunPhase
 from tui.outcome import (
     TERMINAL,
     failure_text,
     headline,
+    queue_text,
     receipt_lines,
     receipt_text,
     rendered,
     report,
 )
+from tui.widgets.header import header_parts
 
 ENDED = Snapshot(
     run_id="mnist-20261120-183002-7f3a",
@@ -67,6 +77,44 @@ def test_a_receipt_has_a_line_for_each_host() -> None:
     assert ": unreachable" in third
     clean = replace(ENDED, receipt=Receipt(ENDED.receipt.hosts[:1]))
     assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
+
+
+def test_a_receipt_names_the_engine_beside_the_agent() -> None:
+    """Whoever confirmed it, and why the other's word does not count."""
+    hosts = (
+        HostReceipt("node0", signalled=4, confirmed=True, seconds=0.03, engine="Slurm agrees"),
+        HostReceipt("node1", confirmed=True, by_engine=True, engine="Slurm agrees"),
+        HostReceipt("node2", engine="Slurm's word does not count: the node is down*"),
+    )
+    allocation = Allocation(
+        "Slurm", "8123", ended="Slurm 8123 has ended: TIMEOUT", released="Slurm 8123 is released"
+    )
+    said = report(replace(ENDED, receipt=Receipt(hosts), allocation=allocation), Path("/runs/x"))
+    assert (
+        "node0: 4 processes signalled, none left, confirmed in 0.03 s (agent; Slurm agrees)" in said
+    )
+    assert "node1: none left, confirmed (no agent; Slurm agrees)" in said
+    assert "node2: unreachable; Slurm's word does not count: the node is down*" in said
+    assert "Slurm 8123 has ended: TIMEOUT" in said and "Slurm 8123 is released" in said
+
+
+def test_a_run_in_the_queue_says_how_it_stands() -> None:
+    """In the header, and without a screen; what an engine says does not act on the terminal."""
+    allocation = Allocation("Slurm", "8123", "PENDING", "Resources", expected=67200.0)
+    at = time.strftime("%H:%M", time.localtime(67200.0))
+    expected = f"Slurm 8123 PENDING (Resources), expected {at}, waited 0:12"
+    assert queue_text(allocation, 12.0) == expected
+    queued = replace(
+        ENDED, state=RunPhase.QUEUED, allocation=allocation, waiting_since=988.0, first_failure=None
+    )
+    parts = header_parts(queued, 1000.0, dict(TERMINAL), lambda name: name)
+    assert expected in [part.text for part in parts]
+    assert queue_text(Allocation("Slurm"), 1.0) == "Slurm requested, waited 0:01"
+    assert queue_text(replace(allocation, reason="\x1b[2J"), 0.0).isprintable()
+    killing = replace(queued, state=RunPhase.KILLING, waiting="Slurm 8123 to end")
+    killing = replace(killing, allocation=replace(allocation, releasing=True))
+    parts = header_parts(killing, 1000.0, dict(TERMINAL), lambda name: name)
+    assert "every agent has answered, waiting for Slurm 8123 to end" in [p.text for p in parts]
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,9 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from launcher.cluster.spec import Cluster
+from launcher.engines.slurm import SlurmEngine
 from launcher.errors import TfmuxError
 from launcher.preflight import (
-    CHECKS,
     LOGIN_CHECKS,
     Check,
     Finding,
@@ -74,7 +74,7 @@ class PreflightScreen(Page):
         self._sessions = sessions
         self._prompts = prompts
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
-        self._hosts = list(dict.fromkeys(tasks))
+        self._hosts = [SlurmEngine.name] if cluster.slurm else list(dict.fromkeys(tasks))
         self._checks = CellGrid("", 1, CELL)
         self._matrix = CellGrid("connections between hosts are checked after the logins", 1)
         self._matrix.id = "matrix"
@@ -185,7 +185,8 @@ class PreflightScreen(Page):
             source = sources[min(self._matrix.column, len(sources)) - 1]
             return source, self._matrix.rows[self._matrix.row].key
         host = self._hosts[min(self._checks.column, len(self._hosts)) - 1]
-        return host, CHECKS[self._checks.row]
+        checks = self._results.checks
+        return host, checks[min(self._checks.row, len(checks) - 1)]
 
     def _here(self) -> list[Finding]:
         """Findings about the cell under the cursor, the worst first."""
@@ -243,7 +244,7 @@ class PreflightScreen(Page):
     def _bad(self) -> list[tuple[int, int]]:
         """Row and column of the cells with a warning or error, host after host."""
         bad = {
-            (CHECKS.index(finding.check), self._hosts.index(finding.host) + 1)
+            (self._results.checks.index(finding.check), self._hosts.index(finding.host) + 1)
             for finding in self._results.findings
             if finding.severity is not Severity.OK and finding.host in self._hosts
         }

@@ -14,7 +14,7 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tui.format import StatusColor, bar, clock, figure, status_color
 from tui.keys import key_of
-from tui.outcome import failure_hint
+from tui.outcome import failure_hint, queue_text
 from tui.task_context import known_cause, task_contexts
 from tui.widgets.colours import status_colours
 
@@ -76,6 +76,9 @@ def header_parts(
         left = max(0.0, (snapshot.kill_deadline or now) - now)
         alive = sum(task.state.live for task in snapshot.tasks)
         text = f"KILL in {left:.0f} s" if left > 0 else "KILL sent"
+        if snapshot.allocation is not None and snapshot.allocation.releasing:
+            text = f"every agent has answered, waiting for {snapshot.waiting}"
+            return [*parts, Part(0, text, busy)]
         parts.append(Part(0, f"killing all: TERM sent, {text}", bad))
         parts.append(Part(1, f"{alive} of {len(snapshot.tasks)} alive"))
         if left > 0:
@@ -83,6 +86,9 @@ def header_parts(
         return parts
     if snapshot.state is RunPhase.ENDED:
         return [*parts, *_ended(snapshot, good, bad), Part(2, f"{key('leave')} leaves")]
+    if snapshot.state is RunPhase.QUEUED and snapshot.allocation is not None:
+        waited = now - (snapshot.waiting_since or now)
+        parts.append(Part(0, queue_text(snapshot.allocation, waited), busy))
     if snapshot.state in _BEFORE:
         parts.append(Part(0, _waiting(snapshot, now), busy))
     parts += _jobs(snapshot, good, bad)

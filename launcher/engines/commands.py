@@ -1,0 +1,168 @@
+"""Commands of an engine, run on this machine or on a login host over SSH.
+
+Their output is bounded, and each has a deadline: a controller that is down lets its commands hang.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import asyncssh
+
+from ..hosts.ssh import SshConnector
+from ..plan.model import SshTarget
+from ..printable import printable
+from .engine import EngineError
+
+MOST_BYTES = 1 << 20
+"""Of a command's output; no answer that is used is longer."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command wrote, and its exit status."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    @property
+    def complaint(self) -> str:
+        """What it wrote on stderr, else on stdout, in one line."""
+        lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
+        return printable("; ".join(line.strip() for line in lines[-5:]), 1000)
+
+
+class Commands(Protocol):
+    """A place where an engine's commands are."""
+
+    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+        """Runs a command.
+
+        Raises:
+            EngineError: it cannot be run there, or has not ended in `timeout` seconds.
+        """
+
+    async def aclose(self) -> None:
+        """Closes what was opened."""
+
+
+class LocalCommands:
+    """Commands of this machine, in the launcher's environment."""
+
+    def __init__(self, secrets: Collection[str] = ()) -> None:
+        """`secrets` are variables that they do not get: an engine may store its environment."""
+        self._secrets = frozenset(secrets)
+
+    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+        """Runs a command in a session of its own.
+
+        Raises:
+            EngineError: it is not there, or has not ended in time.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._environ(os.environ),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise EngineError(f"{argv[0]}: {error.strerror}") from error
+        assert process.stdin and process.stdout and process.stderr
+        try:
+            async with asyncio.timeout(timeout):
+                with suppress(OSError):  # it has ended without reading
+                    process.stdin.write(stdin.encode())
+                    await process.stdin.drain()
+                process.stdin.close()
+                out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
+                status = await process.wait()
+        except TimeoutError:
+            raise EngineError(_no_answer(argv, timeout)) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return Output(status, out, err)
+
+    async def aclose(self) -> None:
+        """There is nothing."""
+
+    def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {
+            name: value
+            for name, value in environ.items()
+            if name not in self._secrets and not name.startswith("TFMUX_")
+        }
+
+
+class LoginCommands:
+    """Commands of a login host. One connection serves all of them; one that ended is replaced."""
+
+    def __init__(self, logins: SshConnector, target: SshTarget) -> None:
+        self._logins = logins
+        self._target = target
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+        """Runs a command in the login's environment.
+
+        Raises:
+            EngineError: it has not ended in time, or the connection has.
+            HostError: the login failed.
+        """
+        connection = await self._connect()
+        try:
+            async with asyncio.timeout(timeout):
+                process = await connection.create_process(shlex.join(argv), encoding=None)
+                try:
+                    process.stdin.write(stdin.encode())
+                    process.stdin.write_eof()
+                    out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
+                    await process.wait_closed()
+                finally:
+                    process.close()
+        except TimeoutError:
+            raise EngineError(_no_answer(argv, timeout)) from None
+        except (asyncssh.Error, OSError) as error:
+            connection.abort()
+            what = f"the connection to {self._target.host} ended: {error}"
+            raise EngineError(printable(what)) from error
+        return Output(255 if process.exit_status is None else process.exit_status, out, err)
+
+    async def _connect(self) -> asyncssh.SSHClientConnection:
+        async with self._lock:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self._logins.connect("login", self._target)
+            return self._connection
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        if self._connection is not None:
+            self._connection.abort()
+
+
+class _Reader(Protocol):
+    async def read(self, n: int = -1, /) -> bytes: ...
+
+
+async def _all(stream: _Reader) -> str:
+    """The output up to `MOST_BYTES`; the rest is read and dropped."""
+    kept = bytearray()
+    while data := await stream.read(1 << 16):
+        kept += data[: MOST_BYTES - len(kept)]
+    return kept.decode(errors="replace")
+
+
+def _no_answer(argv: Sequence[str], timeout: float) -> str:
+    return f"{argv[0]} did not answer within {timeout:.0f} s"

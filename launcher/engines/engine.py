@@ -1,0 +1,81 @@
+"""Interface of engines: request, queue, nodes, the way to a node, release, and the engine's word.
+
+The agent, logs, order, kills and receipts are the same on an engine's nodes as on SSH hosts. An
+engine starts the agents (each as a home, see `agent.bridge`), and gives a command that reaches a
+node: it passes stdin and stdout unharmed to a process there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..errors import TfmuxError
+from ..run.events import EngineWord
+
+
+class EngineError(TfmuxError):
+    """The engine refused, or did not answer; the text is its own, or says so."""
+
+
+@dataclass(frozen=True)
+class JobState:
+    """How a job stands."""
+
+    state: str
+    """The engine's word for it."""
+    reason: str = ""
+    """Why it waits."""
+    expected: float | None = None
+    """When the engine expects it to start, in seconds since the epoch."""
+    advice: str = ""
+    """Why it will never start, and what to change."""
+    nodes: tuple[str, ...] = ()
+    """The names of its nodes; empty until it runs."""
+    over: bool = False
+    """It has ended, or is about to."""
+
+
+class Engine(Protocol):
+    """One engine, for one run. Every method has a deadline of its own."""
+
+    name: str
+
+    async def request(self) -> str:
+        """Asks for the nodes; returns the job's id.
+
+        Raises:
+            EngineError: the request was refused.
+        """
+
+    async def find(self) -> str:
+        """The id of this run's job, by its name; empty where there is none.
+
+        Raises:
+            EngineError: the engine did not answer.
+        """
+
+    async def look(self, job: str) -> JobState:
+        """How a job stands.
+
+        Raises:
+            EngineError: the engine did not answer.
+        """
+
+    def reach(self, job: str, node: str) -> tuple[str, ...]:
+        """The command that reaches a node; the program to run there is appended."""
+
+    async def release(self, job: str) -> None:
+        """Gives the nodes back, whatever still runs there. A job that has ended is no error.
+
+        Raises:
+            EngineError: the engine did not answer, or refused.
+        """
+
+    async def words(self, job: str, nodes: Sequence[str]) -> dict[str, EngineWord]:
+        """What the engine says of each node of a job that was released.
+
+        Raises:
+            EngineError: the engine did not answer.
+        """

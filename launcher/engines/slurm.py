@@ -1,0 +1,280 @@
+"""Slurm: nodes by `sbatch`, the way to a node by `srun`, and Slurm's word by `squeue` and `sinfo`.
+
+Texts are parsed from `-o` formats: the JSON of Slurm's commands differs between versions. An
+"Invalid job id" is said right after `sbatch` and after the end alike, so `scontrol` is asked then.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from ..agent.config import Rules
+from ..cluster.slurm import Slurm
+from ..cluster.spec import Cluster
+from ..hosts.ssh import SshConnector
+from ..plan.model import Plan, SshTarget
+from ..printable import printable
+from ..run.events import EngineWord
+from .commands import Commands, LocalCommands, LoginCommands, Output
+from .engine import EngineError, JobState
+from .slurm_script import batch_script, job_name
+
+_SUBMIT_SECONDS = 60.0
+_SECONDS = 20.0
+_JOB = re.compile(r"(\d{1,15})(?:;[\w.-]+)?")
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+_FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime)=(\S*)")
+_MOST_NODES = 4096
+_WAITING = frozenset(
+    "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT".split()
+)
+_AT_WORK = frozenset("RUNNING SUSPENDED RESIZING SIGNALING STAGE_OUT STOPPED".split())
+_CGROUP = "proctrack/cgroup"
+
+HOPELESS = {
+    "PartitionNodeLimit": "the partition has fewer nodes, or allows fewer: write a smaller nodes",
+    "PartitionTimeLimit": "the partition's time limit is shorter: write a shorter time",
+    "PartitionDown": "the partition is down: write another partition",
+    "PartitionInactive": "the partition is inactive: write another partition",
+    "PartitionConfig": "no such nodes are in the partition: write other nodes, gpus or options",
+    "BadConstraints": "no node meets the constraints: correct --constraint, gpus or nodes",
+    "AccountNotAllowed": "the account may not use the partition: write another --account",
+    "InvalidAccount": "there is no such account: correct --account",
+    "InvalidQOS": "there is no such QOS: correct --qos",
+    "QOSNotAllowed": "the QOS is not allowed in the partition: write another --qos",
+    "DependencyNeverSatisfied": "its dependency can never be met: remove --dependency",
+    "JobHeldUser": "it is held: scontrol release lets it start",
+    "JobHeldAdmin": "it is held by an administrator: ask them",
+    "AssocMaxNodePerJobLimit": "the account allows fewer nodes a job: write a smaller nodes",
+    "AssocMaxWallDurationPerJobLimit": "the account's time limit is shorter: write a shorter time",
+    "QOSMaxNodePerJobLimit": "the QOS allows fewer nodes a job: write a smaller nodes",
+    "QOSMaxWallDurationPerJobLimit": "the QOS's time limit is shorter: write a shorter time",
+    "QOSMaxGRESPerJob": "the QOS allows fewer GPUs a job: write a smaller gpus",
+}
+"""Reasons of pending jobs that do not go away by waiting, and what to change."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Parts of Slurm's configuration."""
+
+    contains: bool
+    """Slurm finds every process of a job, by cgroups."""
+    kill_wait: float | None
+    """Seconds between TERM and KILL when Slurm ends a job."""
+
+
+class SlurmEngine:
+    """Slurm, for one run; implements `engine.Engine`."""
+
+    name = "Slurm"
+
+    def __init__(
+        self,
+        table: Slurm,
+        run_id: str,
+        rules: Rules,
+        commands: Commands,
+        secrets: Collection[str] = (),
+    ) -> None:
+        """`secrets` are variables of the launcher that srun must not pass on."""
+        self._table = table
+        self._run_id = run_id
+        self._rules = rules
+        self._commands = commands
+        self._secrets = tuple(sorted(secrets))
+        self._limits: Limits | None = None
+
+    async def request(self) -> str:
+        """Submits the batch script; returns the job's id.
+
+        Raises:
+            EngineError: with sbatch's words.
+        """
+        script = batch_script(self._table, self._run_id, self._rules)
+        argv = ["sbatch", "--parsable", *self._table.options]
+        output = await self._commands.run(argv, script, _SUBMIT_SECONDS)
+        found = _JOB.fullmatch(output.stdout.strip().rpartition("\n")[2])
+        if output.status != 0 or found is None:
+            said = output.complaint or f"sbatch ended with {output.status} and said nothing"
+            raise EngineError(said)
+        return found[1]
+
+    async def find(self) -> str:
+        """The newest job of this run's name.
+
+        Raises:
+            EngineError: Slurm did not answer.
+        """
+        name = job_name(self._run_id)
+        output = await self._ask("squeue", "--me", "-h", "-n", name, "-o", "%i")
+        jobs = [found[1] for line in output.splitlines() if (found := _JOB.fullmatch(line.strip()))]
+        return max(jobs, key=int, default="")
+
+    async def look(self, job: str) -> JobState:
+        """How the job stands.
+
+        Raises:
+            EngineError: Slurm did not answer.
+        """
+        output = await self._run("squeue", "-h", "-j", job, "-o", "%T|%r|%S|%N")
+        line = output.stdout.strip().partition("\n")[0]
+        if output.status == 0 and line.count("|") >= 3:
+            state, reason, start, nodes = (word.strip() for word in line.split("|", 3))
+        elif output.status == 0 or "nvalid job id" in output.stderr:
+            shown = await self._run("scontrol", "-o", "show", "job", job)
+            if shown.status != 0 and "nvalid job id" not in shown.stderr:
+                raise EngineError(_failed("scontrol", shown))
+            said = dict(_FIELD.findall(shown.stdout))
+            state, reason, start = (
+                said.get(name, "") for name in ("JobState", "Reason", "StartTime")
+            )
+            nodes = said.get("NodeList", "")
+            if not state:
+                return JobState("GONE", "Slurm does not know the job any more", over=True)
+        else:
+            raise EngineError(_failed("squeue", output))
+        return await self._job_state(state, reason, start, nodes)
+
+    async def _job_state(self, state: str, reason: str, start: str, nodes: str) -> JobState:
+        state, reason = printable(state, 60), printable(reason, 200)
+        if reason in ("None", "(null)"):
+            reason = ""
+        if state in _AT_WORK:
+            return JobState(state, reason, nodes=await self._expand(nodes))
+        if state in _WAITING:
+            advice = HOPELESS.get(reason.partition(",")[0].strip("()"), "")
+            return JobState(state, reason, expected=local_time(start), advice=advice)
+        return JobState(state, reason, over=True)
+
+    async def _expand(self, nodes: str) -> tuple[str, ...]:
+        """The names in `sl[1-4]`.
+
+        Raises:
+            EngineError: they are not names.
+        """
+        if not nodes or nodes == "(null)":
+            return ()
+        names = (await self._ask("scontrol", "show", "hostnames", nodes)).split()
+        if len(names) > _MOST_NODES or not all(map(_NODE.fullmatch, names)):
+            raise EngineError("scontrol show hostnames printed what are not names of nodes")
+        return tuple(names)
+
+    def reach(self, job: str, node: str) -> tuple[str, ...]:
+        """A job step of its own. Without `-u` srun holds bytes back until a newline comes."""
+        unset = [word for name in self._secrets for word in ("-u", name)]
+        return (
+            *(("env", *unset) if unset else ()),
+            *("srun", "-Q", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "-u"),
+            *("--mpi=none", "--gres=none"),
+        )
+
+    async def release(self, job: str) -> None:
+        """Cancels the job.
+
+        Raises:
+            EngineError: Slurm did not answer, or refused.
+        """
+        output = await self._run("scancel", job)
+        if output.status != 0 and "nvalid job id" not in output.stderr:
+            raise EngineError(_failed("scancel", output))
+
+    async def words(self, job: str, nodes: Sequence[str]) -> dict[str, EngineWord]:
+        """Slurm's word counts of a node that has left the job's list, that is up, and where
+        Slurm knows of every process (by cgroups): it calls a job ended whose processes live on a
+        node that is down.
+
+        Raises:
+            EngineError: Slurm did not answer.
+        """
+        output = await self._run("squeue", "-h", "-j", job, "-o", "%T|%N")
+        if output.status != 0 and "nvalid job id" not in output.stderr:
+            raise EngineError(_failed("squeue", output))
+        state, _, listed = output.stdout.strip().partition("\n")[0].partition("|")
+        held = await self._expand(listed.strip())
+        if state and state != "COMPLETING":
+            held = tuple(nodes)
+        said = await self._ask("sinfo", "-h", "-N", "-n", ",".join(nodes), "-o", "%N|%T")
+        states: dict[str, str] = {}
+        for line in said.splitlines():
+            name, _, word = line.strip().partition("|")
+            states[name] = printable(word, 40)
+        contains = (await self.limits()).contains
+        return {node: _word(states.get(node, ""), node in held, contains) for node in nodes}
+
+    async def test(self) -> str:
+        """What sbatch says of the request when it need not carry it out.
+
+        Raises:
+            EngineError: it would refuse it.
+        """
+        script = batch_script(self._table, self._run_id, self._rules)
+        argv = ["sbatch", "--test-only", *self._table.options]
+        output = await self._commands.run(argv, script, _SUBMIT_SECONDS)
+        if output.status != 0:
+            raise EngineError(_failed("sbatch", output))
+        return output.complaint
+
+    async def limits(self) -> Limits:
+        """What of Slurm's configuration matters to a kill.
+
+        Raises:
+            EngineError: Slurm did not answer.
+        """
+        if self._limits is None:
+            said = await self._ask("scontrol", "show", "config")
+            track = re.search(r"^ProctrackType\s*=\s*(\S+)", said, re.MULTILINE)
+            wait = re.search(r"^KillWait\s*=\s*(\d{1,9})\b", said, re.MULTILINE)
+            contains = track is not None and track[1] == _CGROUP
+            self._limits = Limits(contains, float(wait[1]) if wait else None)
+        return self._limits
+
+    async def _run(self, *argv: str) -> Output:
+        return await self._commands.run(argv, timeout=_SECONDS)
+
+    async def _ask(self, *argv: str) -> str:
+        output = await self._run(*argv)
+        if output.status != 0:
+            raise EngineError(_failed(argv[0], output))
+        return output.stdout
+
+
+def _failed(program: str, output: Output) -> str:
+    return output.complaint or f"{program} ended with {output.status}"
+
+
+def _word(state: str, held: bool, contains: bool) -> EngineWord:
+    if not state:
+        return EngineWord(False, "Slurm does not know the node")
+    if "*" in state or state.lower().startswith(("down", "unk", "fail")):
+        return EngineWord(False, f"Slurm's word does not count: the node is {state}")
+    if held:
+        return EngineWord(False, "Slurm has not seen the end there yet", final=False)
+    if not contains:
+        return EngineWord(
+            False, f"Slurm's word does not count: it does not track processes by {_CGROUP}"
+        )
+    return EngineWord(True, "Slurm agrees")
+
+
+def local_time(text: str) -> float | None:
+    """Seconds since the epoch of `2026-11-22T18:40:00`; None where it is no time."""
+    try:
+        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
+    except (ValueError, OverflowError):
+        return None
+
+
+def slurm_engine(cluster: Cluster, plan: Plan, logins: SshConnector) -> SlurmEngine:
+    """Slurm as a cluster file describes it, for the run of a plan."""
+    table, settings = cluster.slurm, plan.settings
+    assert table is not None
+    rules = Rules(settings.lease, settings.grace, str(settings.on_disconnect))
+    if table.login is not None:
+        login = SshTarget(table.login.user, table.login.host, table.login.port)
+        return SlurmEngine(table, plan.run_id, rules, LoginCommands(logins, login))
+    secrets = {name for task in plan.tasks for name in task.env_from}
+    return SlurmEngine(table, plan.run_id, rules, LocalCommands(secrets), secrets)

@@ -1,0 +1,56 @@
+"""Batch script of a run on Slurm: one agent on each node, each in a job step of its own.
+
+One step a node, so that a lost node takes no other step along. `--overlap` lets later steps, the
+bridges, use the same cores; `--no-kill` keeps the job when a node is lost, and `--no-requeue`
+keeps Slurm from starting a run again that has ended. There is no secret in the script.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from ..agent.config import AgentConfig, Rules
+from ..cluster.slurm import Slurm, node_name
+from ..hosts import bootstrap
+
+
+def job_name(run_id: str) -> str:
+    """Name of a run's job, by which it is found."""
+    return f"tfmux-{run_id}"
+
+
+def batch_script(table: Slurm, run_id: str, rules: Rules) -> str:
+    """The script for `sbatch`."""
+    config = AgentConfig(run_id, node_name(0), rules, local=False, home=True)
+    return "\n".join(_lines(table, run_id, bootstrap.home_payload(config))) + "\n"
+
+
+def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
+    yield "#!/bin/sh"
+    yield f"#SBATCH --job-name={job_name(run_id)}"
+    yield f"#SBATCH --nodes={table.nodes} --ntasks-per-node=1"
+    yield f"#SBATCH --time={table.time}"
+    if table.partition is not None:
+        yield f"#SBATCH --partition={table.partition}"
+    if table.gpus:
+        yield f"#SBATCH --gpus-per-node={table.gpus}"
+    yield "#SBATCH --no-requeue --no-kill"
+    yield "#SBATCH --output=/dev/null"  # a folder that the node lacks would fail the job
+    program = shlex.join(
+        [
+            *("env", f"TFMUX_AGENT={run_id};"),
+            *(table.python or "python3", "-IS", "-c", bootstrap.HOME_LINE),
+        ]
+    )
+    yield f"agent='{payload}'"
+    yield 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
+    yield "number=0"
+    yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
+    yield "    printf '%s\\n' \"$agent\" |"
+    yield '        srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap --mpi=none --quiet \\'
+    yield "            --cpu-bind=none $cores \\"
+    yield f'            {program} "node$number" &'
+    yield "    number=$((number + 1))"
+    yield "done"
+    yield "wait"

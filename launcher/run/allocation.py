@@ -1,0 +1,89 @@
+"""Allocation of a run: the job of an engine that the run's hosts are the nodes of.
+
+An engine (Slurm) queues the request, gives nodes, and takes them back. It also has a word on what
+is left on them, which stands in the receipt beside that of the agents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from . import events as ev
+from .instructions import ConnectHosts, Instruction
+from .shutdown import Shutdown
+from .state import RunData
+from .states import Cause, RunPhase
+
+
+class Allocations:
+    """Waits in the queue, takes nodes over, and knows what follows when they are taken away."""
+
+    def __init__(self, data: RunData, shutdown: Shutdown) -> None:
+        self._data = data
+        self._shutdown = shutdown
+
+    def on_queued(self, event: ev.Queued) -> list[Instruction]:
+        """The request stands elsewhere in the queue; what hinders it is said once."""
+        data = self._data
+        before = data.allocation
+        if before is None or data.phase is not RunPhase.QUEUED:
+            return []
+        now = replace(
+            before,
+            job=event.job,
+            state=event.state,
+            reason=event.reason,
+            expected=event.expected,
+            advice=event.advice,
+        )
+        data.allocation = now
+        if now.advice and now.advice != before.advice:
+            data.note(f"{now.title}: {now.advice}")
+        return []
+
+    def on_allocated(self, event: ev.Allocated) -> list[Instruction]:
+        """The nodes are the hosts from now on."""
+        data = self._data
+        if data.allocation is None or data.phase is not RunPhase.QUEUED:
+            return []
+        data.allocation = replace(data.allocation, state="RUNNING", reason="", expected=None)
+        data.nodes = dict(event.nodes)
+        data.take_nodes()
+        nodes = ", ".join(f"{host} = {node.name}" for host, node in event.nodes.items())
+        data.note(f"{data.allocation.title}: {nodes}")
+        data.phase, data.stage_since = RunPhase.CONNECTING, event.time
+        return [ConnectHosts()]
+
+    def on_ended(self, event: ev.AllocationEnded) -> list[Instruction]:
+        """It could not be had, or somebody or something has ended it."""
+        data = self._data
+        if data.allocation is None or data.allocation.ended:
+            return []
+        data.allocation = replace(data.allocation, state=event.state, ended=event.reason)
+        data.note(event.reason)
+        out: list[Instruction] = []
+        if data.phase is not RunPhase.KILLING:
+            out = self._shutdown.kill_all(Cause.FAILURE if data.begun else Cause.PREFLIGHT)
+        return [*out, *self._shutdown.settle_lost()]
+
+    def on_released(self, event: ev.AllocationReleased) -> list[Instruction]:
+        """The engine has been told; its word goes into the receipt."""
+        data = self._data
+        if data.allocation is None or data.phase is not RunPhase.KILLING:
+            return []
+        data.allocation = replace(
+            data.allocation,
+            state=event.state or data.allocation.state,
+            released=event.text,
+        )
+        if data.allocation.ended and event.state:
+            data.allocation = replace(data.allocation, ended=event.reason)
+        for host, word in event.words.items():
+            receipt = data.hosts[host].receipt
+            if receipt is None:
+                continue
+            receipt = replace(receipt, engine=word.text)
+            if word.gone and (receipt.survivors or not receipt.confirmed):
+                receipt = replace(receipt, survivors=(), confirmed=True, by_engine=True)
+            data.hosts[host].receipt = receipt
+        return self._shutdown.on_released()

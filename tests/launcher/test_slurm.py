@@ -1,0 +1,315 @@
+"""Answers of Slurm as they come, and as no Slurm would give them; the script, and the table."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from launcher.agent.config import Rules
+from launcher.cluster.file import loads
+from launcher.cluster.spec import Cluster
+from launcher.engines.commands import LocalCommands, Output
+from launcher.engines.engine import EngineError, JobState
+from launcher.engines.slurm import SlurmEngine, local_time
+from launcher.engines.slurm_script import batch_script
+from launcher.errors import ClusterFileError
+from launcher.plan.plan import HostFacts, make_plan
+from launcher.run.events import EngineWord
+
+FILE = """
+[slurm]
+nodes = 2
+time = "10"
+{slurm}
+[jobs.worker]
+tasks = ["node0:auto", "{second}:auto"]
+[run]
+command = ["true"]
+"""
+RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
+
+
+def cluster(slurm: str = "", second: str = "node1", more: str = "") -> Cluster:
+    text = FILE.format(slurm=slurm, second=second) + more
+    return loads(text, "c.toml", Path("/srv"))
+
+
+class Scripted:
+    """Commands whose answers are given beforehand, by the command's name."""
+
+    def __init__(self, **answers: Output | str) -> None:
+        self._answers = answers
+        self.asked: list[tuple[str, ...]] = []
+        self.stdin = ""
+
+    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+        self.asked.append(tuple(argv))
+        self.stdin = stdin or self.stdin
+        key = "hostnames" if "hostnames" in argv else "config" if "config" in argv else argv[0]
+        answer = self._answers.get(key, Output(1, "", f"{argv[0]}: not scripted"))
+        return Output(0, answer, "") if isinstance(answer, str) else answer
+
+    async def aclose(self) -> None:
+        """There is nothing."""
+
+
+def engine(commands: Scripted, *secrets: str, slurm: str = "") -> SlurmEngine:
+    table = cluster(slurm).slurm
+    assert table is not None
+    return SlurmEngine(table, "c-1", RULES, commands, secrets)
+
+
+INVALID = Output(1, "", "slurm_load_jobs error: Invalid job id specified")
+
+
+async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
+    """sbatch reads the script from its input; `;CLUSTER` behind the id is no part of it."""
+    commands = Scripted(sbatch="8123;main\n")
+    asking = engine(commands, slurm='options = ["--account=p 1"]')
+    assert await asking.request() == "8123"
+    assert commands.asked == [("sbatch", "--parsable", "--account=p 1")]
+    assert commands.stdin.startswith("#!/bin/sh\n#SBATCH --job-name=tfmux-c-1\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Output(1, "", "sbatch: error: invalid partition specified: x\nsbatch: error: no\n"), "x"),
+        (Output(1, "", "\x1b]0;evil\x07sbatch: no\n"), "sbatch: no"),
+        (Output(0, "", ""), "sbatch ended with 0 and said nothing"),
+        (Output(0, "not a number", ""), "not a number"),
+        (Output(0, "9" * 400, ""), "999"),
+    ],
+)
+async def test_what_sbatch_says_when_it_refuses_is_the_error(answer: Output, said: str) -> None:
+    """In one printable line."""
+    with pytest.raises(EngineError) as caught:
+        await engine(Scripted(sbatch=answer)).request()
+    assert said in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+async def test_a_pending_job_has_a_reason_and_a_time() -> None:
+    """As squeue prints them."""
+    line = "PENDING|Resources|2026-11-22T18:40:00|\n"
+    assert await engine(Scripted(squeue=line)).look("7") == JobState(
+        "PENDING", "Resources", expected=local_time("2026-11-22T18:40:00")
+    )
+    waiting = await engine(Scripted(squeue="PENDING|Priority|N/A|\n")).look("7")
+    assert waiting == JobState("PENDING", "Priority")
+
+
+async def test_a_reason_that_never_goes_away_comes_with_what_to_change() -> None:
+    """sbatch accepts such requests."""
+    state = await engine(Scripted(squeue="PENDING|PartitionNodeLimit|N/A|\n")).look("7")
+    assert not state.over
+    assert "write a smaller nodes" in state.advice
+
+
+async def test_a_running_job_has_nodes() -> None:
+    """Slurm itself expands its lists of nodes."""
+    commands = Scripted(squeue="RUNNING|None|2026-11-22T18:40:00|sl[1-2]\n", hostnames="sl1\nsl2\n")
+    assert await engine(commands).look("7") == JobState("RUNNING", nodes=("sl1", "sl2"))
+    assert commands.asked[1] == ("scontrol", "show", "hostnames", "sl[1-2]")
+
+
+@pytest.mark.parametrize("names", ["sl1\n-oProxyCommand=x\n", "a;b\n", "\x1b[2J\n", "x " * 5000])
+async def test_names_that_are_none_are_refused(names: str) -> None:
+    """They become arguments of srun."""
+    commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames=names)
+    with pytest.raises(EngineError, match="not names of nodes"):
+        await engine(commands).look("7")
+
+
+async def test_an_invalid_job_id_is_not_the_end_while_scontrol_knows_the_job() -> None:
+    """squeue says so right after sbatch, too."""
+    shown = "JobId=7 JobName=x JobState=PENDING Reason=None StartTime=Unknown NodeList=(null)\n"
+    assert await engine(Scripted(squeue=INVALID, scontrol=shown)).look("7") == JobState("PENDING")
+    shown = "JobId=7 JobState=TIMEOUT Reason=TimeLimit NodeList=sl1\n"
+    state = await engine(Scripted(squeue=INVALID, scontrol=shown)).look("7")
+    assert state == JobState("TIMEOUT", "TimeLimit", over=True)
+    assert (await engine(Scripted(squeue=INVALID, scontrol=INVALID)).look("7")).over
+
+
+async def test_no_answer_is_no_end() -> None:
+    """A controller that is down says nothing of the job."""
+    down = Output(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+    with pytest.raises(EngineError, match="Unable to contact"):
+        await engine(Scripted(squeue=down)).look("7")
+    with pytest.raises(EngineError, match="Unable to contact"):
+        await engine(Scripted(squeue=INVALID, scontrol=down)).look("7")
+
+
+@pytest.mark.parametrize("line", ["", "garbage", "A|B|C", "|||", "x" * 100_000, "\0|\0|\0|\0"])
+async def test_answers_that_are_none(line: str) -> None:
+    """Nothing that squeue prints is taken for nodes."""
+    commands = Scripted(squeue=line, scontrol=line)
+    assert (await engine(commands).look("7")).nodes == ()
+
+
+async def test_slurms_word_counts_under_three_conditions() -> None:
+    """The node has left the job's list, it is up, and Slurm tracks processes by cgroups."""
+    config = "ProctrackType           = proctrack/cgroup\n"
+    commands = Scripted(
+        squeue="COMPLETING|sl[2-3]\n",
+        hostnames="sl2\nsl3\n",
+        sinfo="sl1|idle\nsl1|idle\nsl2|completing\nsl3|down*\nsl4|idle*\n",
+        config=config,
+    )
+    said = await engine(commands).words("7", ["sl1", "sl2", "sl3", "sl4", "sl5"])
+    assert said["sl1"] == EngineWord(True, "Slurm agrees")
+    assert said["sl2"] == EngineWord(False, "Slurm has not seen the end there yet", final=False)
+    assert said["sl3"].text == "Slurm's word does not count: the node is down*"
+    assert said["sl4"].text == "Slurm's word does not count: the node is idle*"
+    assert said["sl5"].text == "Slurm does not know the node"
+    gone = Scripted(squeue=INVALID, sinfo="sl1|idle\n", config=config.replace("cgroup", "pgid"))
+    word = (await engine(gone).words("7", ["sl1"]))["sl1"]
+    assert not word.gone and "proctrack/cgroup" in word.text
+
+
+async def test_a_job_that_runs_has_left_no_node() -> None:
+    """scancel has not come through."""
+    commands = Scripted(
+        squeue="RUNNING|sl1\n", hostnames="sl1\n", sinfo="sl1|alloc\n", config="ProctrackType = x\n"
+    )
+    assert not (await engine(commands).words("7", ["sl1"]))["sl1"].gone
+
+
+async def test_cancelling_what_has_ended_is_no_error() -> None:
+    """It is always cancelled."""
+    await engine(Scripted(scancel=INVALID)).release("7")
+    with pytest.raises(EngineError, match="not permitted"):
+        await engine(Scripted(scancel=Output(1, "", "not permitted"))).release("7")
+
+
+def test_the_way_to_a_node_takes_secrets_out() -> None:
+    """srun passes its environment on, over the cluster's network."""
+    way = engine(Scripted(), "TOKEN", "A").reach("7", "sl1")
+    assert way[:5] == ("env", "-u", "A", "-u", "TOKEN")
+    assert way[5] == engine(Scripted()).reach("7", "sl1")[0] == "srun"
+    assert {"--jobid=7", "--overlap", "-u", "--mpi=none"} <= set(way)
+
+
+async def test_commands_get_no_secret_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sbatch stores its environment with the job."""
+    monkeypatch.setenv("TOKEN", "hunter2")
+    monkeypatch.setenv("TFMUX_RESUME", "x")
+    output = await LocalCommands(["TOKEN"]).run(["sh", "-c", "env; cat; exit 3"], "in")
+    assert output.status == 3 and output.stdout.endswith("in")
+    assert "hunter2" not in output.stdout and "TFMUX_" not in output.stdout
+    with pytest.raises(EngineError, match="did not answer within"):
+        await LocalCommands().run(["sleep", "1000"], timeout=0.2)
+    with pytest.raises(EngineError, match="no-such-program: No such file"):
+        await LocalCommands().run(["no-such-program"])
+    flood = await LocalCommands().run(["sh", "-c", "yes | head -c 9000000; yes >&2 & kill $!"])
+    assert len(flood.stdout) <= 1 << 20
+
+
+def test_the_script_is_a_shell_script_without_secrets() -> None:
+    """A shell reads all of it, and it has what the file says."""
+    table = cluster('partition = "gpu"\ngpus = 2\npython = "/opt/x y/python"').slurm
+    assert table is not None
+    script = batch_script(table, "c-1", RULES)
+    assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
+    assert "#SBATCH --partition=gpu" in script
+    assert "#SBATCH --gpus-per-node=2" in script
+    assert "'/opt/x y/python'" in script
+    assert len(script) < 200_000
+
+
+# --- the file ---------------------------------------------------------------------------------
+
+
+def problems(slurm: str = "", second: str = "node1", more: str = "") -> str:
+    with pytest.raises(ClusterFileError) as caught:
+        cluster(slurm, second, more)
+    return str(caught.value)
+
+
+def test_the_nodes_are_hosts() -> None:
+    """Before Slurm has given them nothing reaches them, and they are not this machine."""
+    plan = make_plan(cluster('python = "/opt/python"\ngpus = 2'), "c-1")
+    assert [(host.name, host.address, host.via, host.python) for host in plan.hosts] == [
+        ("node0", "node0", ("false",), "/opt/python"),
+        ("node1", "node1", ("false",), "/opt/python"),
+    ]
+    assert all(host.has_agent and not host.local for host in plan.hosts)
+    assert plan.tasks[0].address == "node0:auto"
+
+
+@pytest.mark.parametrize(
+    ("slurm", "given", "expected"),
+    [
+        ("gpus = 2", "2,5", ["2", "5"]),
+        ("gpus = 2", "", ["0", "1"]),
+        ("", "3,4", ["3", "4"]),
+        ("", "GPU-ab,GPU-cd", ["GPU-ab", "GPU-cd"]),
+        ("", "NoDevFiles", [None, None]),
+        ("", "$(reboot),1", [None, None]),
+    ],
+)
+def test_tasks_share_the_gpus_that_their_step_was_given(
+    slurm: str, given: str, expected: list[str | None]
+) -> None:
+    """Not those from 0 on: other jobs have them."""
+    facts = {"node0": HostFacts(gpus=8, environ={"CUDA_VISIBLE_DEVICES": given})}
+    plan = make_plan(cluster(slurm, second="node0"), "c-1", facts)
+    assert [task.env.get("CUDA_VISIBLE_DEVICES") for task in plan.tasks] == expected
+
+
+def test_hosts_and_slurm_exclude_each_other() -> None:
+    """All hosts are Slurm's."""
+    said = problems(more='[hosts.tf1]\nssh = "tf1"\n')
+    assert "hosts.tf1: the hosts are given by Slurm, as node0 … node1: remove this one" in said
+
+
+def test_tasks_on_more_nodes_than_asked_for() -> None:
+    """The file says how many there are."""
+    assert "Slurm gives node0 … node1: use one of them, or ask for more nodes" in problems(
+        second="node2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('time = "soon"', "write a time in quotes"),
+        ("time = 30", "write a time in quotes"),
+        ("nodes = 0", "write a number of nodes, from 1 to 1024"),
+        ('options = "--account=x"', "write a list"),
+        ('options = ["-A x"]', "write an option of sbatch as one text"),
+        ('options = ["--account=x\\n#SBATCH"]', "write an option of sbatch as one text"),
+        ('options = ["--nodes=9"]', "--nodes is tfmux's own (write nodes in [slurm]): remove it"),
+        ('options = ["--requeue"]', "must not start again"),
+        ('partition = "a b"', "write the partition's name"),
+        ('python = "~/x/python"', "not expanded by srun"),
+        ('login = "me@:22"', "slurm.login"),
+        ('partion = "x"', 'did you mean "partition"?'),
+    ],
+)
+def test_bad_values_are_named(line: str, said: str) -> None:
+    """With what to write instead."""
+    key = line.partition(" ")[0]
+    text = FILE.format(slurm=line, second="node1")
+    if key in ("time", "nodes"):
+        text = text.replace('time = "10"\n' if key == "time" else "nodes = 2\n", "", 1)
+    with pytest.raises(ClusterFileError) as caught:
+        loads(text, "c.toml", Path("/srv"))
+    assert said in str(caught.value)
+
+
+def test_what_is_required_is_named() -> None:
+    """A request without a time limit could hold its nodes for ever."""
+    with pytest.raises(ClusterFileError) as caught:
+        loads('[slurm]\n[jobs.w]\ntasks = ["node0:1"]\ncommand = ["x"]\n', "c", Path("/"))
+    said = str(caught.value)
+    assert "write such as nodes = 4" in said and 'write such as time = "04:00:00"' in said
+
+
+def test_ports_of_nodes_are_their_own() -> None:
+    """Two nodes are two machines, whatever the login is."""
+    text = FILE.format(slurm='login = "me@login"', second="node1").replace(":auto", ":2222")
+    assert loads(text, "c.toml", Path("/srv")).slurm is not None
