@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, settings
 
 from tests import order, quick
 from tests.quick import no_process_started
-from tests.testbed import guard, namespaces
+from tests.testbed import guard, namespaces, slurm
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
+from tests.testbed.slurm import SlurmBed
 
 __all__ = ["no_process_started"]
 
@@ -126,7 +127,11 @@ def mnist() -> Path:
 
 def require_testbed() -> None:
     """Skip the test, or fail it in CI, when this machine cannot carry the testbed of four hosts."""
-    reason = namespaces.missing()
+    require(namespaces.missing())
+
+
+def require(reason: str | None) -> None:
+    """Skip the test, or fail it in CI, for that reason if there is one."""
     if reason is not None and os.environ.get("CI"):
         pytest.fail(f"{reason}, and in CI a missing testbed is a failure", pytrace=False)
     if reason is not None:
@@ -152,6 +157,14 @@ def testbed(testbed_possible: None) -> Iterator[Testbed]:
         found = guard.leaks(hosts.processes)
     if found:
         pytest.fail(f"the test left processes on hosts:\n{guard.describe(found)}", pytrace=False)
+
+
+@pytest.fixture
+def slurm_bed() -> Iterator[SlurmBed]:
+    """A Slurm cluster of four nodes, and `SLURM_CONF` set; up in two seconds."""
+    require(slurm.missing())
+    with SlurmBed() as bed:
+        yield bed
 
 
 @pytest.fixture

@@ -1,0 +1,386 @@
+"""Runs on a real Slurm cluster: queue, nodes, kills, cuts, and ends from outside.
+
+Tasks ignore TERM and leave daemons with an emptied environment. What is left on the nodes, and in
+Slurm's queue, the tests see for themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.paths import runs_home
+from tests import command
+from tests.command import Up
+from tests.conftest import require
+from tests.faults import tasks
+from tests.faults.scenario import confirmed, notes, ready, receipt
+from tests.faults.tasks import Ledger
+from tests.launcher.agent_client import wait_until
+from tests.testbed import slurm
+from tests.testbed.slurm import SlurmBed
+
+pytestmark = pytest.mark.testbed
+
+
+class Scenario:
+    """A bed, and cluster files for it."""
+
+    def __init__(self, bed: SlurmBed, folder: Path) -> None:
+        self.bed = bed
+        self.folder = folder
+        self.ledger = bed.folder / "ledger"
+
+    def file(
+        self,
+        *,
+        nodes: int = 4,
+        slurm: str = "",
+        modes: str = "stubborn daemon child",
+        env: Mapping[str, str] | None = None,
+        run: str = "grace = 1.0",
+    ) -> Path:
+        """A ps on the first node and a worker on each other one."""
+        workers = [f"node{number}:auto" for number in range(1, nodes)]
+        settings = {"LEDGER": str(self.ledger), "PACE": "0.01", "MODES": modes, **(env or {})}
+        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+        text = f"""
+name = "s"
+[slurm]
+nodes = {nodes}
+{"" if "time =" in slurm else 'time = "10"'}
+python = {json.dumps(sys.executable)}
+{slurm}
+[jobs.ps]
+tasks = ["node0:auto"]
+[jobs.worker]
+tasks = {json.dumps(workers)}
+[run]
+command = {json.dumps(tasks.command())}
+env = {{ {pairs} }}
+workdir = ""
+{run}
+"""
+        return command.write(self.folder, text)
+
+    def up(self, file: Path | None = None, **options: Any) -> Up:
+        """Launches."""
+        return Up("up", str(file or self.file(**options)), "--json")
+
+    def check_empty(self) -> None:
+        """No process of the run is on any node; Slurm lets go a little later."""
+        assert self.bed.leftovers() == []
+        self.bed.wait_empty()
+
+    def check_logs(self, run_id: str) -> None:
+        """Every stored log is what its task has written."""
+        logs = list((runs_home() / run_id).glob("*-[0-9].log"))
+        assert len(logs) == 4
+        for path in logs:
+            ledger = Ledger.read(self.ledger / f"{run_id}.{path.stem}.1")
+            assert ledger.count and ledger.agrees(path.read_bytes()), path.name
+
+
+ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
+
+
+@pytest.fixture
+def scenario(slurm_bed: SlurmBed, tmp_path: Path) -> Iterator[Scenario]:
+    """A bed of four nodes."""
+    yield Scenario(slurm_bed, tmp_path)
+    assert slurm_bed.leftovers() == []
+
+
+def waiting(up: Up, reason: str) -> dict[str, Any]:
+    """The event that says that the job waits for that reason."""
+    return up.wait_for(
+        lambda e: e["event"] == "run" and (e.get("allocation") or {}).get("reason") == reason,
+        f"waiting for {reason}",
+    )
+
+
+def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_path: Path) -> None:
+    """The workdir comes to every node; the receipt has Slurm's word beside the agents'; variables
+    of the job step are not the tasks'."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "greeting.txt").write_text("hello from the workdir\n")
+    script = (
+        "import os, socket, sys, time\n"
+        "server = socket.create_server(('', int(sys.argv[1])))\n"
+        "print(open('greeting.txt').read(), os.uname().nodename, 'SLURM_JOB_ID' in os.environ,"
+        " 'SLURM_PROCID' in os.environ, os.environ['SLURM_CPUS_PER_TASK'],"
+        " os.environ.get('CUDA_VISIBLE_DEVICES'))\n"
+        "time.sleep(1 if 'worker' in os.environ['TFMUX_TASK'] else 1000)\n"
+    )
+    text = scenario.file(slurm='gpus = 2\noptions = ["--cpus-per-task=4"]').read_text()
+    words = json.dumps([*command.python_task(script), "{port}"])
+    text = re.sub(r"(?m)^command = .*$", lambda _: f"command = {words}", text)
+    text = text.replace('workdir = ""', f'workdir = "{work}"')
+    with scenario.up(command.write(tmp_path, text + 'success = "all"\n')) as up:
+        assert up.wait() == 0, up.told()
+    states = [e["state"] for e in up.of("run")]
+    assert states[0] == "queued" and states[-1] == "ended"
+    for task, node in zip(ALL, ("sl1", "sl2", "sl3", "sl4"), strict=True):
+        gpus = "-1" if task == "ps:0" else "0,1"
+        up.log(task, "hello from the workdir")
+        up.log(task, f"{node} True False 4 {gpus}")
+    order = [e["task"] for e in up.of("task") if e["state"] == "starting" and "pid" not in e]
+    assert order[0] == "ps:0" and set(order) == set(ALL)
+    assert confirmed(up)
+    assert {host["engine"] for host in receipt(up).values()} == {"Slurm agrees"}
+    assert "Slurm 1 is released" in up.said
+    scenario.check_empty()
+
+
+def test_kill_all_ends_everything_on_every_node(scenario: Scenario) -> None:
+    """Tasks that ignore TERM and daemons that nobody's environment names; the agents confirm, and
+    Slurm agrees."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        assert len(scenario.bed.leftovers()) > 12
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    found = receipt(up)
+    assert len(found) == 4 and confirmed(up)
+    assert all(host["signalled"] >= 3 and not host["by_engine"] for host in found.values())
+    assert {host["engine"] for host in found.values()} == {"Slurm agrees"}
+    scenario.check_logs(up.run_id)
+    scenario.check_empty()
+
+
+def test_nodes_free_themselves_when_the_launcher_is_gone(scenario: Scenario) -> None:
+    """Killed launcher: the agents act when their lease ends, and the job with them."""
+    with scenario.up(run="lease = 4.0\ngrace = 1.0") as up:
+        ready(up, *ALL)
+        up.kill_launcher()
+    scenario.bed.wait_empty()
+
+
+def test_a_run_is_listed_and_taken_up_without_a_file(scenario: Scenario) -> None:
+    """The journal knows the job and its nodes: ps, attach and kill need nothing else."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        run_id = up.run_id
+        up.kill_launcher()
+    listed = json.loads(command.run("ps", "--json").stdout)
+    assert [run["launcher"] for run in listed] == [None]
+    assert all(host["agent"] and host["tasks"] for host in listed[0]["hosts"])
+    with Up("attach", run_id, "--json") as again:
+        again.state("worker:2", "ready")
+        again.press_ctrl_c()
+        assert again.wait() == 130, again.told()
+    assert len(receipt(again)) == 4 and confirmed(again)
+    scenario.check_logs(run_id)
+    scenario.check_empty()
+
+
+def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
+    """Tasks get their grace, the run says who ended it, and the receipt is true."""
+    with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
+        ready(up, *ALL)
+        scenario.bed.run("scancel", "1")
+        assert up.wait() == 1, up.told()
+    assert any("Slurm 1 has ended" in note for note in notes(up)), up.told()
+    assert "Slurm 1 has ended: CANCELLED" in up.said
+    assert len(receipt(up)) == 4 and confirmed(up), up.told()
+    scenario.check_empty()
+
+
+def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> None:
+    """Queued is a state with a reason; the receipt of a kill says that nothing had started."""
+    scenario.bed.run("sbatch", "-N4", "--exclusive", "-t10", "-o/dev/null", "--wrap", "sleep 1000")
+    wait_until(lambda: "1 RUNNING" in scenario.bed.jobs(), "the other job runs")
+    with scenario.up() as up:
+        told = waiting(up, "Resources")
+        assert told["state"] == "queued"
+        assert told["allocation"]["engine"] == "Slurm" and told["allocation"]["job"] == "2"
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    assert "Slurm 2 was cancelled in the queue: nothing had started" in up.said
+    assert scenario.bed.jobs() == ["1 RUNNING"]
+    scenario.bed.run("scancel", "1")
+    scenario.bed.wait_empty()
+
+
+def test_a_run_whose_launcher_died_in_the_queue_is_killed(scenario: Scenario) -> None:
+    """No launcher, no agent, but a job that would start."""
+    scenario.bed.run("sbatch", "-N4", "--exclusive", "-t10", "-o/dev/null", "--wrap", "sleep 1000")
+    wait_until(lambda: "1 RUNNING" in scenario.bed.jobs(), "the other job runs")
+    with scenario.up() as up:
+        waiting(up, "Resources")
+        run_id = up.run_id
+        up.kill_launcher()
+    listed = json.loads(command.run("ps", "--json").stdout)
+    assert [(run["state"], run["launcher"]) for run in listed] == [("queued", None)]
+    done = command.run("kill", run_id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert scenario.bed.jobs() == ["1 RUNNING"]
+    scenario.bed.run("scancel", "1")
+    scenario.bed.wait_empty()
+
+
+def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario) -> None:
+    """sbatch accepts it, and it would wait for ever."""
+    with scenario.up(nodes=9) as up:
+        up.wait_for(
+            lambda e: "write a smaller nodes" in e.get("note", ""), "what to change in the file"
+        )
+        up.press_ctrl_c()
+        assert up.wait() == 130
+    scenario.check_empty()
+
+
+@pytest.mark.parametrize(
+    ("slurm", "said"),
+    [
+        ('partition = "nowhere"', "invalid partition"),
+        ("gpus = 99", "Requested node configuration is not available"),
+        ('options = ["--no-such-option"]', "unrecognized option"),
+    ],
+)
+def test_what_sbatch_refuses_is_exit_3_with_its_words(
+    scenario: Scenario, slurm: str, said: str
+) -> None:
+    """Nothing has started."""
+    with scenario.up(slurm=slurm) as up:
+        assert up.wait() == 3, up.told()
+    assert said in up.said and "nothing was started" in up.said
+    scenario.check_empty()
+
+
+def test_a_cut_node_comes_back_and_no_byte_is_lost(scenario: Scenario) -> None:
+    """The bridge is a new job step; the agent and its tasks were there all the time."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.cut("sl3")
+        up.state("worker:1", "lost")
+        scenario.bed.heal("sl3")
+        up.wait_for(
+            lambda e: (
+                e["event"] == "task"
+                and e["task"] == "worker:1"
+                and e["state"] == "ready"
+                and any(o["task"] == "worker:1" and o["state"] == "lost" for o in up.of("task"))
+            ),
+            "worker:1 is back",
+        )
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    assert confirmed(up)
+    scenario.check_logs(up.run_id)
+    scenario.check_empty()
+
+
+def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario) -> None:
+    """That the allocation could not be released is said, with what to do; it frees itself."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.stop_controller()
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+        assert confirmed(up)
+        assert [p for p in scenario.bed.leftovers() if "TFMUX_TASK" in p.environ] == []
+        assert "could not be released" in up.said and "scancel 1" in up.said
+    scenario.bed.start_controller()
+    scenario.bed.wait_empty()
+
+
+def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> None:
+    """Neither its agent nor Slurm can say what is left there."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.crash("sl4")
+        up.state("worker:2", "lost")
+        up.press_ctrl_c()
+        assert up.wait() == 4, up.told()
+    found = receipt(up)
+    assert [host["confirmed"] for host in found.values()] == [True, True, True, False]
+    assert scenario.bed.leftovers() == []
+    scenario.bed.boot("sl4")
+    scenario.bed.wait_empty()
+
+
+def test_through_a_login_node(tmp_path: Path) -> None:
+    """sbatch, squeue and every srun run there."""
+    require(slurm.missing())
+    with SlurmBed(login=True) as bed:
+        scenario = Scenario(bed, tmp_path)
+        login = bed.give_access(Path.home())
+        with scenario.up(slurm=f'login = "{login}"', nodes=3) as up:
+            ready(up, *ALL[:3])
+            up.press_ctrl_c()
+            assert up.wait() == 130, up.told()
+        assert len(receipt(up)) == 3 and confirmed(up)
+        scenario.check_empty()
+
+
+def test_slurms_word_does_not_count_without_cgroups(tmp_path: Path) -> None:
+    """It calls a job ended whose daemons live; the agent ends them, and it is the one that
+    confirms."""
+    require(slurm.missing())
+    with SlurmBed(track="linuxproc") as bed:
+        scenario = Scenario(bed, tmp_path)
+        with scenario.up() as up:
+            ready(up, *ALL)
+            up.press_ctrl_c()
+            assert up.wait() == 130, up.told()
+        assert confirmed(up)
+        assert all("does not count" in host["engine"] for host in receipt(up).values())
+        scenario.check_empty()
+
+
+def test_the_check_asks_slurm_and_starts_nothing(scenario: Scenario, tmp_path: Path) -> None:
+    """What can be known without an allocation: whether the request would be taken, and what a
+    kill can rely on."""
+    done = command.run("check", str(scenario.file(run="grace = 9.0")), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    codes = {finding["code"] for finding in json.loads(done.stdout)["findings"]}
+    assert codes == {"ok", "slurm-killwait"}
+    refused = command.run("check", str(scenario.file(slurm='partition = "nowhere"')))
+    assert refused.returncode == 3 and "invalid partition" in refused.stdout
+    assert scenario.bed.jobs() == []
+
+
+@pytest.mark.slow
+def test_tensorflow_trains_on_nodes(scenario: Scenario, mnist: Path) -> None:
+    """The bundled trainer, which comes with the run, on nodes that have TensorFlow."""
+    text = f"""
+name = "mnist"
+[slurm]
+nodes = 3
+time = "10"
+python = {json.dumps(sys.executable)}
+[jobs.ps]
+tasks = ["node0:auto"]
+[jobs.worker]
+tasks = ["node1:auto", "node2:auto"]
+[run]
+command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
+           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
+           "--data_dir={mnist}", "--train_steps=30"]
+workdir = ""
+logdir = "{scenario.bed.folder}/logs"
+"""
+    with scenario.up(command.write(scenario.folder, text)) as up:
+        assert up.wait(300) == 0, up.told()
+    assert max(e["step"] for e in up.of("metric") if "step" in e) >= 30
+    assert len(receipt(up)) == 3 and confirmed(up)
+    scenario.check_empty()
+
+
+@pytest.mark.slow
+def test_a_time_limit_that_is_reached(scenario: Scenario) -> None:
+    """Slurm's TERM comes first, so tasks have their grace; the run says what ended it."""
+    with scenario.up(slurm='time = "1"', run='grace = 1.0\non_failure = "keep"') as up:
+        ready(up, *ALL)
+        assert up.wait(200) == 1, up.told()
+    assert "Slurm 1 has ended: TIMEOUT" in up.said
+    assert len(receipt(up)) == 4 and confirmed(up)
+    scenario.check_empty()
