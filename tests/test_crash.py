@@ -34,6 +34,7 @@ def failing(act):
         return act(self, *rest)
     return acts
 
+from tui.screens.run.pane_commands import PaneCommands
 from tui.screens.run.screen import RunScreen
 from tui.widgets.header import RunHeader
 from tui.widgets.log_pane import LogPane
@@ -44,15 +45,15 @@ elif where == "worker":
     RunScreen._frame = failing(RunScreen._frame)
 elif where == "thread":
     def act(self):
-        self.run_worker(fail, thread=True)
-    RunScreen.action_wrap = act
+        self._area.run_worker(fail, thread=True)
+    PaneCommands.toggle_wrap = act
 elif where == "key":
-    RunScreen.action_wrap = fail
+    PaneCommands.toggle_wrap = fail
 elif where == "hangs":
     def hang(self):
         Path(trigger).touch()
         time.sleep(40)
-    RunScreen.action_wrap = hang
+    PaneCommands.toggle_wrap = hang
 
 from tui.main import main
 sys.exit(main(words))

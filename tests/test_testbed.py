@@ -207,7 +207,8 @@ def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
     with pytest.raises(TestbedError, match="tf3 is down"):
         host.processes()
     host.boot()
-    assert host.reachable() and host.leftovers() == []
+    assert host.reachable()
+    until(lambda: host.leftovers() == [], "what looked at it has ended")
 
 
 # --- looking ----------------------------------------------------------------------------------

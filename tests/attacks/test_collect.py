@@ -149,7 +149,7 @@ def bring(host: Host, target: Path) -> collecting.Fetched:
 def results(host: Host, target: Path) -> tuple[bool, list[ev.Event]]:
     """Brings them as a run does; what it feeds to the run."""
     told: list[ev.Event] = []
-    plan = cast(HostPlan, SimpleNamespace(name="far", ssh=object(), collect=PATHS))
+    plan = cast(HostPlan, SimpleNamespace(name="far", local=False, collect=PATHS))
 
     async def main() -> bool:
         return await Results(target, told.append, lambda *_: None).bring(plan, cast(Link, host))
