@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import random
+import signal
 import socket
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -301,3 +306,43 @@ def test_terminated_by_the_machine_it_ends_with_143(tmp_path: Path) -> None:
         up.process.terminate()
         assert up.wait() == 143
         assert up.of("receipt")[0]["clean"]
+
+
+LONG_LINES = """
+import json, signal, sys
+from types import SimpleNamespace
+from tui.headless import _Output
+
+signal.signal(signal.SIGINT, lambda *_: None)
+out = _Output(SimpleNamespace(snapshot=lambda: SimpleNamespace(tasks=())), True)
+for number in range(8000):
+    out._write(json.dumps({"number": number, "text": "1" * 30_000}))
+    if number % 7 == 0:
+        out._flush()
+out._flush()
+"""
+
+
+def test_a_signal_costs_no_part_of_a_line() -> None:
+    """Ctrl-C while a pipe has taken a part of a long line: Python's own buffer forgets the rest of
+    it (seen in 3.11.7, once in some thousand lines)."""
+    child = subprocess.Popen([sys.executable, "-c", LONG_LINES], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    done = threading.Event()
+
+    def interrupt() -> None:
+        while not done.wait(random.random() * 0.002):
+            child.send_signal(signal.SIGINT)
+
+    with child:
+        first = child.stdout.readline()  # its handler is there
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        try:
+            for number, line in enumerate(itertools.chain([first], child.stdout)):
+                assert json.loads(line)["number"] == number
+        finally:
+            done.set()
+            interrupter.join()
+            child.kill()
+    assert number == 7999

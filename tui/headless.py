@@ -120,6 +120,7 @@ class _Output:
     def __init__(self, client: RunClient, as_json: bool) -> None:
         self._json = as_json
         self._stdout: TextIO | None = sys.stdout
+        self._unwritten = bytearray()
         self._pictures = sys.stdout.isatty() and not as_json
         self._client = client
         self._hosts: dict[str, tuple[str, str]] = {}
@@ -135,8 +136,8 @@ class _Output:
         for task, follower in self._followers.items():
             for line in follower.lines(last=last):
                 self._line(task, shown(line, pictures=self._pictures))
+            self._flush()
             more = more or (last and follower.behind)
-        self._flush()
         return more
 
     def record(self, record: dict[str, Any]) -> None:
@@ -188,17 +189,17 @@ class _Output:
 
     def _write(self, line: str) -> None:
         if self._stdout is not None:
-            try:
-                self._stdout.write(line + "\n")
-            except BrokenPipeError:
-                self._lose_stdout()
+            self._unwritten += f"{line}\n".encode(self._stdout.encoding, "backslashreplace")
 
     def _flush(self) -> None:
-        if self._stdout is not None:
-            try:
-                self._stdout.flush()
-            except BrokenPipeError:
-                self._lose_stdout()
+        # Not by `sys.stdout.write`: Python's buffer loses the rest of a long line when a signal
+        # comes while a pipe takes a part of it.
+        data, self._unwritten = memoryview(bytes(self._unwritten)), bytearray()
+        try:
+            while data and self._stdout is not None:
+                data = data[os.write(self._stdout.fileno(), data) :]
+        except BrokenPipeError:
+            self._lose_stdout()
 
     def _lose_stdout(self) -> None:
         """`tfmux up … | head`: whoever read has gone, so the run is ended like on TERM."""
