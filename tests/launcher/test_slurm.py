@@ -193,6 +193,7 @@ def test_the_way_to_a_node_takes_secrets_out() -> None:
     assert {"--jobid=7", "--overlap", "-u", "--mpi=none"} <= set(way)
 
 
+@pytest.mark.processes
 async def test_commands_get_no_secret_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """sbatch stores its environment with the job."""
     monkeypatch.setenv("TOKEN", "hunter2")
