@@ -84,6 +84,7 @@ def test_the_cost_grows_with_the_text_alone(text: WorstText, act: Callable[[byte
     raise AssertionError(f"{large:.3f} s for eight times what took {small:.3f} s")
 
 
+@pytest.mark.slow
 async def test_f9_is_answered_whatever_is_drawn(tmp_path: Path) -> None:
     """A screen full of each of the worst texts, one after the other: F9 is answered while it is
     drawn, and drawing never takes the loop for long."""

@@ -165,6 +165,7 @@ def test_every_form_of_a_table(text: str) -> None:
         assert before.text == text
 
 
+@pytest.mark.slow
 @given(cluster_tables())
 @settings(max_examples=25, deadline=None)
 def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> None:

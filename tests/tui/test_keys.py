@@ -135,6 +135,7 @@ def names_no_default(app: TfmuxApp) -> None:
         assert all(set(key.split()) <= names | FIXED for key in keys), keys
 
 
+@pytest.mark.slow
 async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
     """With every command on another key: panes, merged log, metrics, hosts, help, receipt."""
     app = TfmuxApp(run, config=Config(keys=OTHERS))
@@ -176,6 +177,7 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
     assert app.return_value == 130
 
 
+@pytest.mark.slow
 async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first frame, home, its dialogs, all pages of the editor, and the preflight."""
 
