@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
+from .engine_table import PENDING
 from .fields import COMMAND, nearest
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RUN_WIDE, Names, nearest_job
-from .slurm import PENDING, Slurm, node_name
 from .spec import Cluster, Host, Job, RunSettings
 
 UNKNOWN = ""
@@ -196,32 +196,33 @@ def _tasks(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(path, str(place), message, AddressPart.PORT)
 
 
-def _slurm(cluster: Cluster) -> Iterator[Violation]:
-    if cluster.slurm is None:
+def _engine(cluster: Cluster) -> Iterator[Violation]:
+    """Hosts from two sources, and what is wrong in the table of an engine."""
+    tables = cluster.engine_tables
+    if not tables:
         return
+    first = tables[0]
+    for other in tables[1:]:
+        message = f"the hosts are given by [{first.table}]: remove one of the two tables"
+        yield Violation((other.table,), None, message)
     for name, host in cluster.hosts.items():
         if host.via != PENDING:
             yield Violation(
                 ("hosts", name),
                 None,
-                f"the hosts are given by Slurm, as {_nodes(cluster.slurm)}: remove this one, "
-                "or [slurm]",
+                f"the hosts are given by {first.label}, as {first.span}: remove this one, "
+                f"or [{first.table}]",
             )
-    python = cluster.slurm.python
-    if python is not None and python.startswith("~"):
-        message = '"~/" is not expanded by srun: write an absolute path'
-        yield Violation(("slurm", "python"), python, message)
-
-
-def _nodes(slurm: Slurm) -> str:
-    return node_name(0) if slurm.nodes == 1 else f"{node_name(0)} … {node_name(slurm.nodes - 1)}"
+    for key, found, message in first.problems():
+        yield Violation((first.table, key), found, message)
 
 
 def _undefined(cluster: Cluster, host: str) -> str:
     if is_loopback(host):
         return 'use localhost for this machine: write such as "localhost:2222"'
-    if cluster.slurm is not None:
-        return f"Slurm gives {_nodes(cluster.slurm)}: use one of them, or ask for more nodes"
+    if cluster.engine is not None:
+        given = f"{cluster.engine.label} gives {cluster.engine.span}"
+        return f"{given}: use one of them, or ask for more nodes"
     if not cluster.hosts:
         return (
             f'the host {host} is not defined: add [hosts.{_key(host)}] with ssh = "{host}", '
@@ -363,7 +364,7 @@ def _machine(cluster: Cluster, host: str) -> object:
 
 _CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _hosts,
-    _slurm,
+    _engine,
     _jobs,
     _own_tf_config,
     _tasks,

@@ -23,6 +23,7 @@ from ..errors import ClusterFileError, Problem
 from ..printable import escaped
 from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
+from .engine_table import EngineTable
 from .fields import nearest
 from .key_lines import KeyLines, KeyPath
 from .spec import NAMED_TABLES, TABLES, Cluster
@@ -40,10 +41,6 @@ _STAND_INS: dict[str, Any] = {
     "nodes": 1024,
     "time": "1",
 }
-_SLURM_FORMS = {
-    "nodes": "the number of nodes is missing: write such as nodes = 4",
-    "time": 'the time limit is missing: write such as time = "04:00:00"',
-}
 
 
 def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> Cluster:
@@ -57,13 +54,22 @@ def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False
         ClusterFileError: the file cannot be read, or something in it is wrong.
     """
     path = Path(path)
+    base = base or path.absolute().parent
+    return loads(read_text(path), escaped(str(path)), base, for_launch=for_launch)
+
+
+def read_text(path: Path) -> str:
+    """Reads the text of a cluster file.
+
+    Raises:
+        ClusterFileError: it cannot be read, is too large, or is not UTF-8.
+    """
     source = escaped(str(path))
     try:
         data = _bytes(path)
     except (OSError, ValueError) as error:
         raise ClusterFileError(source, [Problem("", None, "", _why(path, error))]) from None
-    text = _decoded(data, source)
-    return loads(text, source, base or path.absolute().parent, for_launch=for_launch)
+    return _decoded(data, source)
 
 
 def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cluster:
@@ -178,8 +184,8 @@ def _violation(detail: ErrorDetails) -> Violation:
         case "missing" if path[-1] == "tasks":
             message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
             return Violation(path, None, message)
-        case "missing" if path[0] == "slurm":
-            return Violation(path, None, _SLURM_FORMS[str(path[-1])])
+        case "missing" if issubclass(table := TABLES.get(str(path[0]), Cluster), EngineTable):
+            return Violation(path, None, table.missing(str(path[-1])))
         case "missing":
             return Violation(path, None, "the file has no jobs: write such as [jobs.worker]")
         case "extra_forbidden":

@@ -1,21 +1,17 @@
-"""`[slurm]` table of a cluster file: the allocation whose nodes are the cluster's hosts.
-
-The nodes are called `node0`, `node1`, … in the file. Until Slurm has given them they are hosts that
-nothing reaches.
-"""
+"""`[slurm]` table of a cluster file: the allocation whose nodes are the cluster's hosts."""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
-
-from .fields import Destination, Gpus, Key, Nodes, Python, Rule, text, wrong
+from .addresses import SshDestination
+from .engine_table import EngineTable, option_list, option_rule
+from .fields import Destination, Gpus, Key, Rule, text, wrong
 
 _TIME = re.compile(r"(?:\d{1,5}-\d{1,2}(?::\d{1,2}){0,2}|\d{1,7}(?::\d{1,2}){0,2})")
 _PARTITION = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?:,[A-Za-z0-9_.][A-Za-z0-9_.-]*)*")
-_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL)
 _OURS = {
     "--array": "one run is one job",
     "--error": "the agents report errors",
@@ -50,38 +46,24 @@ def _partition(value: Any) -> str:
     return text(value)
 
 
-def _option(value: Any) -> str:
-    option = text(value)
-    if not _OPTION.fullmatch(option) or not option.isprintable():
-        raise wrong('write an option of sbatch as one text, such as "--account=proj42"')
-    name = option.partition("=")[0]
-    if why := _OURS.get(name):
-        raise wrong(f"{name} is tfmux's own ({why}): remove it")
-    return option
-
-
-def _options(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise wrong('write a list, such as ["--account=proj42", "--constraint=a100"]')
-    return tuple(value)
-
-
 TimeLimit = Annotated[str, Rule(_time, {"type": "string", "pattern": f"^(?:{_TIME.pattern})$"})]
 Partition = Annotated[
     str, Rule(_partition, {"type": "string", "pattern": f"^(?:{_PARTITION.pattern})$"})
 ]
-Option = Annotated[str, Rule(_option, {"type": "string", "pattern": "^--[a-z]"})]
-Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
+Option = Annotated[str, option_rule("sbatch", "--account=proj42", _OURS)]
+Options = Annotated[tuple[Option, ...], option_list("--account=proj42", "--constraint=a100")]
 
 
-class Slurm(BaseModel):
+class Slurm(EngineTable):
     """`[slurm]`: the allocation whose nodes are the hosts `node0`, `node1`, …"""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    table = "slurm"
+    label = "Slurm"
+    reached_by = "srun"
+    required: ClassVar[Mapping[str, str]] = {
+        "time": 'the time limit is missing: write such as time = "04:00:00"'
+    }
 
-    nodes: Annotated[
-        Nodes, Key("number of nodes. The hosts of the file are then `node0`, `node1`, …")
-    ]
     time: Annotated[
         TimeLimit,
         Key(
@@ -110,16 +92,11 @@ class Slurm(BaseModel):
             "They are passed on as they are"
         ),
     ] = ()
-    python: Annotated[
-        Python | None,
-        Key("interpreter on the nodes, for `{python}` and the agents", "`python3`"),
-    ] = None
 
+    @property
+    def relay(self) -> SshDestination | None:
+        return self.login
 
-PENDING = ("false",)
-"""Command in place of the one that reaches a node, before there is a node: it only fails."""
-
-
-def node_name(number: int) -> str:
-    """Name of a node as a host of the cluster file."""
-    return f"node{number}"
+    @property
+    def node_gpus(self) -> int | None:
+        return self.gpus

@@ -16,6 +16,7 @@ from pydantic import Field as field
 
 from ..ids import TaskId
 from .addresses import LOCALHOST
+from .engine_table import PENDING, EngineTable
 from .fields import (
     Address,
     Bytes,
@@ -42,8 +43,9 @@ from .fields import (
     Words,
     one_of,
 )
+from .podman import Podman
 from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Success
-from .slurm import PENDING, Slurm, node_name
+from .slurm import Slurm
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
 DEFAULT_LOG_LIMIT = 10 * 1024**3
@@ -311,6 +313,7 @@ class Cluster(_Table):
     start: Start = field(default_factory=Start)
     metrics: Metrics = field(default_factory=Metrics)
     slurm: Slurm | None = None
+    podman: Podman | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
 
     @property
@@ -328,22 +331,33 @@ class Cluster(_Table):
         """Returns a copy that has these hosts, too, or in place of those of the same names."""
         return self.model_copy(update={"hosts": {**self.hosts, **hosts}})
 
+    @property
+    def engine_tables(self) -> tuple[EngineTable, ...]:
+        """The tables that ask an engine for the hosts; more than one is a mistake."""
+        return tuple(filter(None, (getattr(self, model.table) for model in ENGINE_TABLES)))
+
+    @property
+    def engine(self) -> EngineTable | None:
+        """The table that asks an engine for the hosts."""
+        return next(iter(self.engine_tables), None)
+
     def with_pending_nodes(self) -> Cluster:
         """Returns a copy with the hosts that an engine has yet to give."""
-        if self.slurm is None:
+        if (table := self.engine) is None:
             return self
-        names = map(node_name, range(self.slurm.nodes))
-        return self.with_hosts({name: self.node(name) for name in names if name not in self.hosts})
+        missing = (name for name in table.node_names if name not in self.hosts)
+        return self.with_hosts({name: self.node(table.pending_address(name)) for name in missing})
 
     def node(self, address: str, via: tuple[str, ...] = PENDING) -> Host:
-        """Returns the host that a node of the allocation is; `via` is the command there."""
-        assert self.slurm is not None
+        """Returns the host that a node of the engine is; `via` is the command there."""
+        table = self.engine
+        assert table is not None
         return Host(
-            ssh=self.slurm.login if via != PENDING else None,
+            ssh=table.relay if via != PENDING else None,
             via=via,
             address=address,
-            python=self.slurm.python,
-            gpus=self.slurm.gpus,
+            python=table.interpreter,
+            gpus=table.node_gpus,
         )
 
     def local_path(self, path: str) -> Path:
@@ -382,4 +396,5 @@ TABLES: dict[str, type[BaseModel]] = {
     if isinstance(model, type) and issubclass(model, BaseModel)
 }
 """The tables of a file with their models. Those of `NAMED_TABLES` are `[hosts.NAME]`."""
+ENGINE_TABLES = tuple(model for model in TABLES.values() if issubclass(model, EngineTable))
 NAMED_TABLES = ("hosts", "jobs")

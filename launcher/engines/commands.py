@@ -18,7 +18,7 @@ import asyncssh
 from ..hosts.ssh import SshConnector
 from ..plan.model import SshTarget
 from ..printable import printable
-from .engine import EngineError
+from .engine import EngineError, MissingProgramError
 
 MOST_BYTES = 1 << 20
 """Of a command's output; no answer that is used is longer."""
@@ -75,6 +75,8 @@ class LocalCommands:
                 env=self._environ(os.environ),
                 start_new_session=True,
             )
+        except FileNotFoundError as error:
+            raise MissingProgramError(f"{argv[0]}: {error.strerror}") from error
         except OSError as error:
             raise EngineError(f"{argv[0]}: {error.strerror}") from error
         assert process.stdin and process.stdout and process.stderr

@@ -7,8 +7,9 @@ node: it passes stdin and stdout unharmed to a process there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Protocol
 
 from ..errors import TfmuxError
@@ -16,7 +17,16 @@ from ..run.events import EngineWord
 
 
 class EngineError(TfmuxError):
-    """The engine refused, or did not answer; the text is its own, or says so."""
+    """The engine refused, or did not answer: `what` has its words, `todo` what to change."""
+
+    def __init__(self, what: str, todo: str = "") -> None:
+        self.what = what
+        self.todo = todo
+        super().__init__(f"{what}; {todo}" if todo else what)
+
+
+class MissingProgramError(EngineError):
+    """The engine's command is not there."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +43,29 @@ class JobState:
     """Why it will never start, and what to change."""
     nodes: tuple[str, ...] = ()
     """The names of its nodes; empty until it runs."""
+    addresses: tuple[str, ...] = ()
+    """What other nodes call them; empty: their names."""
     over: bool = False
     """It has ended, or is about to."""
+
+
+class Verdict(Enum):
+    """How a remark counts."""
+
+    PASSED = auto()
+    WARNING = auto()
+    BLOCKING = auto()
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What an engine says before a launch; see `preflight.findings.Finding`."""
+
+    verdict: Verdict
+    code: str
+    brief: str
+    text: str
+    todo: str = ""
 
 
 class Engine(Protocol):
@@ -73,9 +104,19 @@ class Engine(Protocol):
             EngineError: the engine did not answer, or refused.
         """
 
+    def cancel_command(self, job: str) -> str:
+        """The command by which a person does the same; of a job without an id, by its name."""
+
     async def words(self, job: str, nodes: Sequence[str]) -> dict[str, EngineWord]:
         """What the engine says of each node of a job that was released.
 
         Raises:
             EngineError: the engine did not answer.
+        """
+
+    def examine(self) -> AsyncIterator[Remark]:
+        """What can be known before nodes are asked for; starts nothing that stays.
+
+        Raises:
+            EngineError: the engine would refuse the request.
         """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..agent.config import Rules
@@ -19,7 +19,7 @@ from ..plan.model import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, LocalCommands, LoginCommands, Output
-from .engine import EngineError, JobState
+from .engine import EngineError, JobState, Remark, Verdict
 from .slurm_script import batch_script, job_name
 
 _SUBMIT_SECONDS = 60.0
@@ -70,7 +70,7 @@ class Limits:
 class SlurmEngine:
     """Slurm, for one run; implements `engine.Engine`."""
 
-    name = "Slurm"
+    name = Slurm.label
 
     def __init__(
         self,
@@ -182,6 +182,10 @@ class SlurmEngine:
         if output.status != 0 and "nvalid job id" not in output.stderr:
             raise EngineError(_failed("scancel", output))
 
+    def cancel_command(self, job: str) -> str:
+        """By the job's id, else by its name."""
+        return f"scancel {job or f'--me --name={job_name(self._run_id)}'}"
+
     async def words(self, job: str, nodes: Sequence[str]) -> dict[str, EngineWord]:
         """Slurm's word counts of a node that has left the job's list, that is up, and where
         Slurm knows of every process (by cgroups): it calls a job ended whose processes live on a
@@ -205,8 +209,9 @@ class SlurmEngine:
         contains = (await self.limits()).contains
         return {node: _word(states.get(node, ""), node in held, contains) for node in nodes}
 
-    async def test(self) -> str:
-        """What sbatch says of the request when it need not carry it out.
+    async def examine(self) -> AsyncIterator[Remark]:
+        """What sbatch says of the request when it need not carry it out, and what of Slurm's
+        configuration matters to a kill.
 
         Raises:
             EngineError: it would refuse it.
@@ -216,7 +221,43 @@ class SlurmEngine:
         output = await self._commands.run(argv, script, _SUBMIT_SECONDS)
         if output.status != 0:
             raise EngineError(_failed("sbatch", output))
-        return output.complaint
+        said = output.complaint or "sbatch accepts the request"
+        yield Remark(Verdict.PASSED, "", "accepted", said)
+        try:
+            limits = await self.limits()
+        except EngineError as error:
+            yield Remark(Verdict.WARNING, "slurm-silent", "no answer", str(error))
+            return
+        for remark in self._remarks(limits):
+            yield remark
+
+    def _remarks(self, limits: Limits) -> Iterator[Remark]:
+        grace = self._rules.grace
+        if limits.kill_wait is not None and grace >= limits.kill_wait:
+            yield Remark(
+                Verdict.WARNING,
+                "slurm-killwait",
+                "short KillWait",
+                f"grace is {grace:g} s, but at its time limit or when somebody cancels the job "
+                f"Slurm kills {limits.kill_wait:g} s after TERM (KillWait)",
+                f"write a grace below {limits.kill_wait:g}",
+            )
+        if not limits.contains:
+            yield Remark(
+                Verdict.WARNING,
+                "slurm-proctrack",
+                "no cgroups",
+                "Slurm does not track processes by cgroups here (ProctrackType): its word does "
+                "not count in a receipt, and of a node whose agent is gone nothing is confirmed",
+            )
+        if self._secrets:
+            yield Remark(
+                Verdict.WARNING,
+                "slurm-plaintext",
+                "env_from",
+                f"the values of {', '.join(self._secrets)} (env_from) cross the cluster's network "
+                "unencrypted: srun has no encryption",
+            )
 
     async def limits(self) -> Limits:
         """What of Slurm's configuration matters to a kill.
@@ -273,8 +314,8 @@ def slurm_engine(cluster: Cluster, plan: Plan, logins: SshConnector) -> SlurmEng
     table, settings = cluster.slurm, plan.settings
     assert table is not None
     rules = Rules(settings.lease, settings.grace, str(settings.on_disconnect))
-    if table.login is not None:
-        login = SshTarget(table.login.user, table.login.host, table.login.port)
-        return SlurmEngine(table, plan.run_id, rules, LoginCommands(logins, login))
     secrets = {name for task in plan.tasks for name in task.env_from}
-    return SlurmEngine(table, plan.run_id, rules, LocalCommands(secrets), secrets)
+    if table.login is None:
+        return SlurmEngine(table, plan.run_id, rules, LocalCommands(secrets), secrets)
+    login = SshTarget(table.login.user, table.login.host, table.login.port)
+    return SlurmEngine(table, plan.run_id, rules, LoginCommands(logins, login), secrets)

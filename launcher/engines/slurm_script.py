@@ -11,7 +11,8 @@ import shlex
 from collections.abc import Iterator
 
 from ..agent.config import AgentConfig, Rules
-from ..cluster.slurm import Slurm, node_name
+from ..cluster.engine_table import node_name
+from ..cluster.slurm import Slurm
 from ..hosts import bootstrap
 
 

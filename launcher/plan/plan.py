@@ -322,16 +322,21 @@ class _Planner:
                 for task in tasks
             ]
             given = self._entry(host).gpus
-            known = len(self._given(host)) if self._by_engine(host) else self._facts[host].gpus
+            assigned = self._has_assigned_gpus(host)
+            known = len(self._given(host)) if assigned else self._facts[host].gpus
             supply = known if given is None else given
             shares |= environment.split_gpus(requests, supply)
         return shares
 
     def _by_engine(self, host: str) -> bool:
-        return self._cluster.slurm is not None and not self._cluster.is_local(host)
+        return self._cluster.engine is not None and not self._cluster.is_local(host)
+
+    def _has_assigned_gpus(self, host: str) -> bool:
+        engine = self._cluster.engine
+        return engine is not None and engine.assigns_gpus and not self._cluster.is_local(host)
 
     def _given(self, host: str) -> tuple[str, ...]:
-        environ = self._facts[host].environ if self._by_engine(host) else {}
+        environ = self._facts[host].environ if self._has_assigned_gpus(host) else {}
         return environment.given_gpus(environ)
 
     def _trains(self, task: TaskId) -> bool:

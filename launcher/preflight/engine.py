@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from ..cluster.spec import Cluster
-from ..engines.slurm import Limits, slurm_engine
+from ..engines.engine import Engine, Remark, Verdict
 from ..errors import TfmuxError
-from ..hosts.ssh import SshConnector
-from ..ids import new_run_id
-from ..plan.plan import Plan, make_plan
 from .findings import Check, Finding, Result, blocking, passed, warning
 from .report import Report
 
 
-async def check_engine(
-    cluster: Cluster, logins: SshConnector, on_result: Callable[[Result], None]
-) -> Report:
-    """Asks Slurm whether it would take the request, and for the limits that matter to a kill."""
+async def check_engine(name: str, engine: Engine, on_result: Callable[[Result], None]) -> Report:
+    """Asks the engine of the cluster `name` whether it would take the request, and what matters
+    to a kill."""
     began = time.monotonic()
-    plan = make_plan(cluster, new_run_id("check"))
-    engine = slurm_engine(cluster, plan, logins)
     findings: list[Finding] = []
 
     def tell(finding: Finding) -> None:
@@ -29,19 +22,15 @@ async def check_engine(
         on_result(finding)
 
     try:
-        said = await engine.test()
-        tell(passed(Check.QUEUE, engine.name, "accepted", said or "sbatch accepts the request"))
+        async for remark in engine.examine():
+            tell(_finding(engine.name, remark))
     except TfmuxError as error:
-        todo = "correct [slurm], or start tfmux where sbatch is"
-        tell(blocking(Check.QUEUE, "slurm-refused", engine.name, "refused", str(error), todo))
-    else:
-        try:
-            for finding in _limits(engine.name, plan, await engine.limits()):
-                tell(finding)
-        except TfmuxError as error:
-            tell(warning(Check.QUEUE, "slurm-silent", engine.name, "no answer", str(error)))
+        table = engine.name.lower()
+        what, todo = getattr(error, "what", str(error)), getattr(error, "todo", "")
+        todo = todo or f"correct [{table}]"
+        tell(blocking(Check.QUEUE, f"{table}-refused", engine.name, "refused", what, todo))
     return Report(
-        name=cluster.name,
+        name=name,
         hosts=(engine.name,),
         findings=tuple(findings),
         reachability=(),
@@ -50,34 +39,8 @@ async def check_engine(
     )
 
 
-def _limits(name: str, plan: Plan, limits: Limits) -> Iterator[Finding]:
-    grace = plan.settings.grace
-    if limits.kill_wait is not None and grace >= limits.kill_wait:
-        yield warning(
-            Check.QUEUE,
-            "slurm-killwait",
-            name,
-            "short KillWait",
-            f"grace is {grace:g} s, but at its time limit or when somebody cancels the job Slurm "
-            f"kills {limits.kill_wait:g} s after TERM (KillWait)",
-            f"write a grace below {limits.kill_wait:g}",
-        )
-    if not limits.contains:
-        yield warning(
-            Check.QUEUE,
-            "slurm-proctrack",
-            name,
-            "no cgroups",
-            "Slurm does not track processes by cgroups here (ProctrackType): its word does not "
-            "count in a receipt, and of a node whose agent is gone nothing is confirmed",
-        )
-    secrets = sorted({name for task in plan.tasks for name in task.env_from})
-    if secrets:
-        yield warning(
-            Check.QUEUE,
-            "slurm-plaintext",
-            name,
-            "env_from",
-            f"the values of {', '.join(secrets)} (env_from) cross the cluster's network "
-            "unencrypted: srun has no encryption",
-        )
+def _finding(name: str, remark: Remark) -> Finding:
+    if remark.verdict is Verdict.PASSED:
+        return passed(Check.QUEUE, name, remark.brief, remark.text)
+    make = warning if remark.verdict is Verdict.WARNING else blocking
+    return make(Check.QUEUE, remark.code, name, remark.brief, remark.text, remark.todo)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..cluster.addresses import join
 from ..cluster.spec import Cluster
+from ..engines.registry import engine_of
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
@@ -61,10 +62,12 @@ async def preflight(
     findings of one host and check. `ask` answers what only a person can (`auth_prompt.AuthPrompt`),
     `accept_new` trusts unknown host keys. The agents are removed even when it is cancelled.
     """
-    if cluster.slurm is not None:
+    if cluster.engine is not None:
         logins = SshConnector(ask, accept_new=accept_new)
+        engine = engine_of(cluster, make_plan(cluster, new_run_id("check")), logins)
+        assert engine is not None
         try:
-            return await check_engine(cluster, logins, on_result)
+            return await check_engine(cluster.name, engine, on_result)
         finally:
             await logins.aclose()
     return await _Preflight(cluster, ask, on_result, accept_new).run()

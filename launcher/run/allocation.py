@@ -1,7 +1,7 @@
 """Allocation of a run: the job of an engine that the run's hosts are the nodes of.
 
-An engine (Slurm) queues the request, gives nodes, and takes them back. It also has a word on what
-is left on them, which stands in the receipt beside that of the agents.
+An engine (such as Slurm) queues the request, gives nodes, and takes them back. It also has a word
+on what is left on them, which stands in the receipt beside that of the agents.
 """
 
 from __future__ import annotations

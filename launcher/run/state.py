@@ -94,8 +94,9 @@ class RunData:
     hosts: dict[str, HostRecord] = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.cluster.slurm is not None:
-            self.allocation, self.phase = Allocation("Slurm"), RunPhase.QUEUED
+        if self.cluster.engine is not None:
+            self.allocation = Allocation(self.cluster.engine.label)
+            self.phase = RunPhase.QUEUED
         self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
         self.total_steps = self.plan.total_steps
         plan = self.plan
@@ -108,7 +109,10 @@ class RunData:
     def take_nodes(self) -> None:
         """Makes the plan again with the nodes that an engine has given."""
         self.cluster = self.cluster.with_hosts(
-            {name: self.cluster.node(node.name, node.via) for name, node in self.nodes.items()}
+            {
+                name: self.cluster.node(node.address or node.name, node.via)
+                for name, node in self.nodes.items()
+            }
         )
         self.replan(self.facts)
         for host in self.nodes:

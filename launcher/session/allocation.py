@@ -10,13 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ..cluster.slurm import node_name
-from ..cluster.spec import Cluster
+from ..cluster.engine_table import node_name
 from ..engines.engine import Engine, EngineError, JobState
-from ..engines.slurm import slurm_engine
 from ..errors import TfmuxError
-from ..hosts.ssh import SshConnector
-from ..plan.plan import Plan
 from ..run import events as ev
 from ..run.run import Run
 from ..run.states import HostState
@@ -29,11 +25,6 @@ _WORD_SECONDS = 8.0
 _DOUBT_SECONDS = 20.0
 """How long the engine's word is waited for: where all agents have confirmed, and elsewhere."""
 _ANSWER_SECONDS = 90.0
-
-
-def engine_of(cluster: Cluster, plan: Plan, logins: SshConnector) -> Engine | None:
-    """The engine that a cluster's hosts come from."""
-    return None if cluster.slurm is None else slurm_engine(cluster, plan, logins)
 
 
 class Allocation:
@@ -92,7 +83,7 @@ class Allocation:
                     self._tell_end(state)
                     return False
                 if state.nodes:
-                    self._feed(ev.Allocated(time.time(), self._hosts(state.nodes)))
+                    self._feed(ev.Allocated(time.time(), self._hosts(state)))
                     return True
                 if state != told:
                     self._feed(
@@ -109,10 +100,11 @@ class Allocation:
             await asyncio.sleep(pace)
             pace = min(LAST_PACE, pace * 1.25)
 
-    def _hosts(self, nodes: tuple[str, ...]) -> Mapping[str, ev.AllocatedNode]:
+    def _hosts(self, state: JobState) -> Mapping[str, ev.AllocatedNode]:
+        addresses = state.addresses or ("",) * len(state.nodes)
         return {
-            node_name(number): ev.AllocatedNode(node, self._engine.reach(self._job, node))
-            for number, node in enumerate(nodes)
+            node_name(number): ev.AllocatedNode(node, self._engine.reach(self._job, node), address)
+            for number, (node, address) in enumerate(zip(state.nodes, addresses, strict=True))
         }
 
     async def _look(self) -> JobState | None:
@@ -165,8 +157,9 @@ class Allocation:
         except (TfmuxError, TimeoutError) as error:
             said = str(error) or "no answer"
             text = f"{self._engine.name} {self._job} could not be released: {said}"
-            text += f"; when {self._engine.name} answers again: scancel {self._job}"
-            words = self._all("Slurm did not answer") if self._run.nodes else {}
+            command = self._engine.cancel_command(self._job)
+            text += f"; when {self._engine.name} answers again: {command}"
+            words = self._all(f"{self._engine.name} did not answer") if self._run.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
         self._feed(ev.AllocationReleased(time.time(), text, words, state, reason))
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..cluster.spec import Cluster
+from ..engines.registry import engine_of
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
 from ..plan.environment import unset_names, unset_note
@@ -29,7 +30,7 @@ from ..store.journal import as_stored
 from ..store.logs import LogStore
 from ..store.public_events import changes, metric_record
 from ..store.run_writer import RunWriter
-from .allocation import Allocation, engine_of
+from .allocation import Allocation
 from .attach import StoredRun
 from .connections import Connections
 from .disk_watch import DiskWatch

@@ -14,7 +14,6 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from launcher.cluster.spec import Cluster
-from launcher.engines.slurm import SlurmEngine
 from launcher.errors import TfmuxError
 from launcher.preflight import (
     LOGIN_CHECKS,
@@ -74,7 +73,7 @@ class PreflightScreen(Page):
         self._sessions = sessions
         self._prompts = prompts
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
-        self._hosts = [SlurmEngine.name] if cluster.slurm else list(dict.fromkeys(tasks))
+        self._hosts = [cluster.engine.label] if cluster.engine else list(dict.fromkeys(tasks))
         self._checks = CellGrid("", 1, CELL)
         self._matrix = CellGrid("connections between hosts are checked after the logins", 1)
         self._matrix.id = "matrix"

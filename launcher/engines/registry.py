@@ -1,0 +1,26 @@
+"""The engines: which one serves which table of a cluster file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..cluster.engine_table import EngineTable
+from ..cluster.podman import Podman
+from ..cluster.slurm import Slurm
+from ..cluster.spec import Cluster
+from ..hosts.ssh import SshConnector
+from ..plan.plan import Plan
+from .engine import Engine
+from .podman import podman_engine
+from .slurm import slurm_engine
+
+ENGINES: Mapping[type[EngineTable], Callable[[Cluster, Plan, SshConnector], Engine]] = {
+    Slurm: slurm_engine,
+    Podman: podman_engine,
+}
+
+
+def engine_of(cluster: Cluster, plan: Plan, logins: SshConnector) -> Engine | None:
+    """The engine that a cluster's hosts come from."""
+    table = cluster.engine
+    return None if table is None else ENGINES[type(table)](cluster, plan, logins)

@@ -1,0 +1,110 @@
+"""Podman with a storage of its own: nobody else's containers are seen, and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from tests.patience import PATIENCE
+from tests.testbed import TestbedError, disk, namespaces, proc
+from tests.testbed.proc import Process
+
+# runc and plain files: the defaults want systemd, and rights that a container of ours lacks.
+_CONTAINERS = """
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+tmp_dir = "{folder}/t"
+[containers]
+default_ulimits = ["nofile=10000:10000", "nproc=10000:10000"]
+[network]
+network_config_dir = "{folder}/networks"
+"""
+_STORAGE = """
+[storage]
+driver = "vfs"
+graphroot = "{folder}/s"
+runroot = "{folder}/r"
+"""
+
+
+def missing() -> str | None:
+    """Return why this machine cannot run the containers, or None when it can."""
+    for program in ("podman", "runc"):
+        if shutil.which(program) is None:
+            return f"containers need {program}"
+    return namespaces.missing()
+
+
+class PodmanBed:
+    """Use as a context manager: podman finds the storage by the environment in it."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tfmux-podman-", dir="/tmp"))
+        self._before: dict[str, str | None] = {}
+        self._namespaces: dict[int, Process] = {}
+        """With the first process of each: the kernel uses their numbers again."""
+
+    def __enter__(self) -> PodmanBed:
+        files = {
+            "CONTAINERS_CONF": ("containers.conf", _CONTAINERS),
+            "CONTAINERS_STORAGE_CONF": ("storage.conf", _STORAGE),
+        }
+        (self.folder / "networks").mkdir()
+        for variable, (name, text) in files.items():
+            path = self.folder / name
+            path.write_text(text.format(folder=self.folder))
+            self._before[variable] = os.environ.get(variable)
+            os.environ[variable] = str(path)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.run("rm", "--all", "--force", "--time=0")
+        finally:
+            for name, value in self._before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+            disk.wipe(self.folder)
+
+    def run(self, *words: str) -> str:
+        """Run a command of podman; return its output."""
+        done = subprocess.run(["podman", *words], capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode:
+            raise TestbedError(f"podman {words[0]}: {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
+    def containers(self) -> dict[str, str]:
+        """Return the containers that there are, and how each stands."""
+        names = self.run("ps", "--all", "--format={{.Names}}").split()
+        return {name: self.inspect(name, "{{.State.Status}}") for name in sorted(names)}
+
+    def inspect(self, name: str, shown: str) -> str:
+        """Return what podman knows of a container."""
+        return self.run("container", "inspect", f"--format={shown}", name).strip()
+
+    def processes(self) -> list[Process]:
+        """Return the living processes of all containers that have been seen running here."""
+        for name, state in self.containers().items():
+            if state == "running":
+                pid = int(self.inspect(name, "{{.State.Pid}}"))
+                if (first := proc.look(pid)) is not None:
+                    self._namespaces[first.namespace] = first
+        return [p for n, first in self._namespaces.items() for p in self._alive(n, first)]
+
+    def _alive(self, namespace: int, first: Process) -> list[Process]:
+        found = [process for process in proc.scan(namespace) if process.alive]
+        strange = any(process.inner == 1 and process != first for process in found)
+        return [] if strange else found
