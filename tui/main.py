@@ -73,6 +73,7 @@ def build_parser() -> argparse.ArgumentParser:
     up = commands.add_parser("up", help="launch a cluster file at once")
     up.add_argument("file", type=Path)
     up.add_argument("--resume", metavar="RUN", help="go on in that run's log directory")
+    _hosts_options(up)
     _output_options(up)
 
     opened = commands.add_parser("open", help="open cluster files, one of them ready to launch")
@@ -81,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
     plan.add_argument("file", type=Path)
     plan.add_argument("--json", action="store_true", help="one JSON object")
+    _hosts_options(plan)
 
     check = commands.add_parser("check", help="look at every host before a launch; start nothing")
     check.add_argument("file", type=Path)
@@ -88,6 +90,7 @@ def build_parser() -> argparse.ArgumentParser:
     check.add_argument(
         "--accept-new", action="store_true", help="trust unknown host keys and print them"
     )
+    _hosts_options(check)
 
     export = commands.add_parser("export", help="print the cluster for another engine")
     export.add_argument("file", type=Path)
@@ -131,6 +134,20 @@ def build_parser() -> argparse.ArgumentParser:
         "--raw", action="store_true", help="on a terminal, too, escape sequences as they are"
     )
     return parser
+
+
+def _hosts_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--hosts-from",
+        choices=("slurm", "hostfile", "openmpi"),
+        help="hosts node0, node1, …: of this shell's Slurm job, or of a list",
+    )
+    parser.add_argument(
+        "--hostfile",
+        type=Path,
+        metavar="FILE",
+        help="the list (default: that which PBS or mpirun names in the environment)",
+    )
 
 
 def _run_options(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:

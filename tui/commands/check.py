@@ -13,12 +13,12 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cluster.file import load
 from launcher.cluster.spec import Cluster
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
 from launcher.quantities import counted
 from tui.cells import Row, cut, rich_tables
+from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.outcome import TERMINAL
 from tui.preflight_view import MARKS, Results, checks_table, finding_text, reach_table, verdict
@@ -32,7 +32,8 @@ _UNLIMITED = 10_000
 
 def check(arguments: argparse.Namespace) -> int:
     """Checks every host of a cluster file, starts nothing, and returns the exit code."""
-    cluster, as_json = load(arguments.file, for_launch=True), arguments.json
+    cluster, _ = read_cluster(arguments, for_launch=True)
+    as_json = arguments.json
     try:
         report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=arguments.accept_new))
     except KeyboardInterrupt:

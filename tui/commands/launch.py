@@ -6,11 +6,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from launcher.cluster.file import load
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
+from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
 from tui.outcome import report
@@ -24,8 +24,7 @@ def up(arguments: argparse.Namespace) -> int:
     """Launches a cluster file; returns the run's exit code."""
     process = LauncherProcess()  # imports while we read the file
     try:
-        cluster = load(arguments.file, for_launch=True)
-        text = arguments.file.read_text()
+        cluster, text = read_cluster(arguments, for_launch=True)
     except BaseException:
         process.cancel()
         raise

@@ -7,15 +7,15 @@ import json
 import shlex
 import sys
 
-from launcher.cluster.file import load
 from launcher.ids import new_run_id
 from launcher.plan.plan import make_plan, plan_json
+from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 
 
 def plan(arguments: argparse.Namespace) -> int:
     """Prints the plan of a cluster file; starts nothing."""
-    cluster = load(arguments.file)
+    cluster, _ = read_cluster(arguments)
     answer = plan_json(make_plan(cluster, new_run_id(cluster.name)))
     if arguments.json:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")

@@ -1,0 +1,190 @@
+"""Hosts from a list that a scheduler or `mpirun` left, as `[hosts.node0]`, `[hosts.node1]`, …
+
+The lists are those of Open MPI (`tf1 slots=4`, `tf1:4`), of PBS (`$PBS_NODEFILE`: a line for each
+slot) and what else has a host name in each line.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from ..errors import ClusterFileError, Problem
+from ..printable import printable
+from .addresses import SshDestination
+from .engine_table import node_name
+from .spec import ENGINE_TABLES
+
+MOST_BYTES = 1 << 20
+MOST_HOSTS = 1024
+_MOST_SLOTS = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_COUNT = re.compile(r"\d{1,7}")
+_KEYS = frozenset({"slots", "max_slots", "max-slots", "user", "username", "port"})
+
+
+class HostSource(StrEnum):
+    """Kinds of lists, with the variables that name the file where none is given."""
+
+    HOSTFILE = "hostfile"
+    OPENMPI = "openmpi"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables that name the file, the first one first."""
+        if self is HostSource.HOSTFILE:
+            return ("PBS_NODEFILE",)
+        return ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
+
+
+@dataclass(frozen=True)
+class ListedHost:
+    """One host of a list. Its `slots` are how many tasks the list has room for."""
+
+    login: SshDestination
+    slots: int
+
+
+def read(kind: HostSource, path: Path | None, environ: Mapping[str, str]) -> tuple[ListedHost, ...]:
+    """Reads a list.
+
+    Raises:
+        ClusterFileError: there is none, or something in it is wrong.
+    """
+    given = [value for name in kind.variables if (value := environ.get(name))]
+    if path is None and not given:
+        names = " or ".join(kind.variables)
+        raise _error("", None, f"write --hostfile FILE: {names} is not set here")
+    path = path or Path(given[0])
+    source = printable(str(path), 200)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise _error(source, None, getattr(error, "strerror", None) or str(error)) from None
+    if len(data) > MOST_BYTES:
+        raise _error(source, None, "it is too long for a list of hosts")
+    return parse(data.decode(errors="replace"), source)
+
+
+def parse(text: str, source: str) -> tuple[ListedHost, ...]:
+    """Reads the lines of a list; a host in several of them has the sum of their slots.
+
+    Raises:
+        ClusterFileError: a line is no host, or there is none.
+    """
+    found: dict[tuple[str, int | None], ListedHost] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        try:
+            host = _host(words)
+        except ValueError as error:
+            raise _error(source, number, str(error)) from None
+        key = (host.login.host.lower(), host.login.port)
+        before = found.get(key)
+        total = host.slots + (before.slots if before else 0)
+        found[key] = replace(before or host, slots=total)
+    if not found:
+        raise _error(source, None, "there is no host in it")
+    if len(found) > MOST_HOSTS:
+        raise _error(source, None, f"more than {MOST_HOSTS} hosts")
+    return tuple(found.values())
+
+
+def with_hosts(text: str, source: str, hosts: Sequence[ListedHost]) -> str:
+    """Returns the text of a cluster file with the tables of these hosts behind it.
+
+    Raises:
+        ClusterFileError: the file has hosts of its own.
+    """
+    tables = (
+        f"ssh = {json.dumps(str(host.login))}\naddress = {json.dumps(host.login.host)}\n"
+        for host in hosts
+    )
+    return with_tables(text, source, tables)
+
+
+def with_tables(text: str, source: str, tables: Iterable[str]) -> str:
+    """Returns the text of a cluster file with `[hosts.node0]` and so on behind it; `tables` are
+    their lines.
+
+    Raises:
+        ClusterFileError: the file has hosts of its own.
+    """
+    try:
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return text  # it is read again, and what is wrong is said with its line
+    for table in ("hosts", *(model.table for model in ENGINE_TABLES)):
+        if table in raw:
+            raise _error(source, None, f"the hosts come from --hosts-from: remove [{table}]")
+    end = "" if text.endswith("\n") else "\n"
+    parts = (f"\n[hosts.{node_name(number)}]\n{lines}" for number, lines in enumerate(tables))
+    return text + end + "".join(parts)
+
+
+def _host(words: Sequence[str]) -> ListedHost:
+    """Reads a line.
+
+    Raises:
+        ValueError: with what is wrong.
+    """
+    user, at, place = words[0].rpartition("@")
+    name, slots = _place(place)
+    values: dict[str, str] = {}
+    for word in words[1:]:
+        key, equals, value = word.partition("=")
+        if not equals or key not in _KEYS:
+            known = ", ".join(f"{key}=" for key in ("slots", "max_slots", "user", "port"))
+            raise ValueError(f"{printable(word, 60)!r} is not known behind a host: {known}")
+        values[key] = value
+    if "slots" in values:
+        slots = _count(values["slots"], "slots")
+    user = user if at else values.get("user") or values.get("username") or ""
+    if (at or user) and not _USER.fullmatch(user):
+        raise ValueError(f"{printable(user, 60)!r} is not a user name")
+    port = _count(values["port"], "port") if "port" in values else None
+    if port is not None and port > 65535:
+        raise ValueError(f"port={port}: ports end at 65535")
+    return ListedHost(SshDestination(user or None, name, port), slots)
+
+
+def _place(place: str) -> tuple[str, int]:
+    """Name and slots of `tf1`, `tf1:4`, `fd00::1`, `[fd00::1]:4`."""
+    if place.startswith("["):
+        inner, bracket, rest = place[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"{printable(place, 60)!r} has brackets that are not closed")
+        return _ipv6(inner), _count(rest[1:], "slots") if rest else 1
+    if place.count(":") > 1:
+        return _ipv6(place), 1
+    name, colon, count = place.partition(":")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{printable(name, 60)!r} is not a host name")
+    return name, _count(count, "slots") if colon else 1
+
+
+def _ipv6(text: str) -> str:
+    try:
+        return str(ipaddress.IPv6Address(text))
+    except ValueError:
+        raise ValueError(f"{printable(text, 60)!r} is not an IPv6 address") from None
+
+
+def _count(text: str, what: str) -> int:
+    if not _COUNT.fullmatch(text) or not 0 < int(text) <= _MOST_SLOTS:
+        raise ValueError(f"{what}={printable(text, 60)}: write a whole number from 1 on")
+    return int(text)
+
+
+def _error(source: str, line: int | None, message: str) -> ClusterFileError:
+    return ClusterFileError(source or "--hosts-from", [Problem("", line, "", message)])

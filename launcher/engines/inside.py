@@ -1,0 +1,100 @@
+"""Nodes of the Slurm job in whose shell tfmux was started (`salloc`, `sbatch`).
+
+The job is the person's: its nodes are hosts that `srun` reaches, as with any other `via`, and
+nothing cancels it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+
+import tomlkit
+
+from ..cluster.host_list import with_tables
+from ..cluster.slurm import Slurm
+from ..printable import printable
+from .engine import EngineError
+
+_SECONDS = 20.0
+_JOB = re.compile(r"\d{1,15}")
+_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+
+
+def job_of(environ: Mapping[str, str]) -> str:
+    """The id of the job in whose shell this process is; empty where there is none."""
+    job = environ.get("SLURM_JOB_ID", "")
+    return job if _JOB.fullmatch(job) and environ.get("SLURM_JOB_NODELIST") else ""
+
+
+def has_slurm(text: str) -> bool:
+    """Whether a cluster file has `[slurm]`; False where it is no TOML."""
+    try:
+        return Slurm.table in tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return False
+
+
+def expand(nodes: str) -> str:
+    """The output of `scontrol show hostnames`.
+
+    Raises:
+        EngineError: it did not answer, or refused.
+    """
+    argv = ["scontrol", "show", "hostnames", nodes]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EngineError(f"scontrol: {printable(str(error), 200)}") from error
+    if done.returncode:
+        said = printable(done.stderr.strip(), 200)
+        raise EngineError(said or f"scontrol ended with {done.returncode}")
+    return done.stdout
+
+
+def with_job_nodes(
+    text: str,
+    source: str,
+    table: Slurm | None,
+    environ: Mapping[str, str],
+    names: Callable[[str], str] = expand,
+) -> str:
+    """Returns the text of a cluster file whose hosts are the nodes of this shell's job. `table` is
+    the file's `[slurm]`, in whose place they are.
+
+    Raises:
+        EngineError: there is no job, it has fewer nodes, or Slurm did not name them.
+        ClusterFileError: the file has hosts of its own.
+    """
+    job = job_of(environ)
+    if not job:
+        raise EngineError("this is no shell of a Slurm job: SLURM_JOB_ID is not set")
+    nodes = names(environ["SLURM_JOB_NODELIST"]).split()
+    if not nodes or not all(map(_NODE.fullmatch, nodes)):
+        raise EngineError("scontrol show hostnames printed what are not names of nodes")
+    if table is not None:
+        if len(nodes) < table.nodes:
+            what = f"Slurm {job} has {len(nodes)} nodes, [slurm] asks for {table.nodes}"
+            raise EngineError(what, "ask salloc for more, or write fewer")
+        nodes = nodes[: table.nodes]
+        document = tomlkit.parse(text)
+        document.remove(table.table)
+        text = document.as_string()
+    return with_tables(text, source, (_lines(job, node, table) for node in nodes))
+
+
+def _lines(job: str, node: str, table: Slurm | None) -> str:
+    via = ("srun", "-Q", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "-u")
+    lines = [f"via = {_toml((*via, '--mpi=none'))}", f"address = {json.dumps(node)}"]
+    if table is not None and table.python is not None:
+        lines.append(f"python = {json.dumps(table.python)}")
+    if table is not None and table.gpus is not None:
+        lines.append(f"gpus = {table.gpus}")
+    return "\n".join(lines) + "\n"
+
+
+def _toml(words: Sequence[str]) -> str:
+    return json.dumps(list(words))

@@ -1,0 +1,48 @@
+"""Cluster files whose hosts are named elsewhere: `--hosts-from`, or the shell of a Slurm job."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from launcher.cluster.file import loads, read_text
+from launcher.cluster.host_list import HostSource, read, with_hosts
+from launcher.cluster.spec import Cluster
+from launcher.engines.inside import has_slurm, job_of, with_job_nodes
+from launcher.errors import TfmuxError
+from launcher.printable import printable
+from tui.stderr import message
+
+SLURM = "slurm"
+
+
+def read_cluster(arguments: argparse.Namespace, *, for_launch: bool = False) -> tuple[Cluster, str]:
+    """Reads the cluster file of a command; returns the text, too, with the hosts in it.
+
+    Raises:
+        TfmuxError: the file, or the source of the hosts, cannot be used.
+    """
+    path, chosen = Path(arguments.file), getattr(arguments, "hosts_from", None)
+    hostfile = getattr(arguments, "hostfile", None)
+    source, base = printable(str(path)), path.absolute().parent
+
+    def parse(text: str) -> Cluster:
+        return loads(text, source, base, for_launch=for_launch)
+
+    text = read_text(path)
+    if chosen not in (None, SLURM):
+        listed = read(HostSource(chosen), hostfile, os.environ)
+        text = with_hosts(text, source, listed)
+        return parse(text), text
+    if hostfile is not None:
+        raise TfmuxError("--hostfile needs --hosts-from hostfile, or openmpi")
+    cluster = parse(text) if chosen is None or has_slurm(text) else None
+    table = None if cluster is None else cluster.slurm
+    job = job_of(os.environ)
+    if cluster is not None and chosen is None:
+        if table is None or table.login is not None or not job:
+            return cluster, text
+        message(f"the nodes are those of Slurm {job}, in whose shell this is")
+    text = with_job_nodes(text, source, table, os.environ)
+    return parse(text), text
