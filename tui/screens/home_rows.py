@@ -90,6 +90,8 @@ class Rows:
     def _active(self, entry: RunEntry) -> Text:
         run, report = entry.summary, entry.report
         word, color = "▶ active", StatusColor.GOOD
+        if run.queued:
+            word, color = "▶ queued", StatusColor.BUSY
         if report is not None and any(host.unreachable for host in report.hosts):
             word, color = "? unreachable hosts", StatusColor.BAD
         elif entry.launcher is None:
