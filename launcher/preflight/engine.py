@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 from ..cluster.spec import Cluster
 from ..engines.slurm import Limits, slurm_engine
+from ..engines.slurm_script import request_of
 from ..errors import TfmuxError
 from ..hosts.ssh import SshConnector
 from ..ids import new_run_id
@@ -47,6 +48,7 @@ async def check_engine(
         reachability=(),
         accepted=(),
         seconds=time.monotonic() - began,
+        request=request_of(cluster, plan),
     )
 
 

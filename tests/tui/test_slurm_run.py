@@ -19,6 +19,7 @@ from tui.app import TfmuxApp
 
 PENDING = Allocation("Slurm", "8123", "PENDING", "Resources", expected=time.time() + 3600)
 AT = time.strftime("%H:%M", time.localtime(PENDING.expected))
+HEADER = "mnist-async ✗ killed after 0:00 nothing left alive q leaves"
 STATUS = f"Slurm 8123 PENDING (Resources), expected {AT}, waited 0:1"
 
 
@@ -103,5 +104,6 @@ async def test_leaving_the_queue_is_asked_for_and_has_a_receipt(queued: Scripted
         queued.end(Outcome.KILLED, 130, receipt=Receipt(()))
         await shows(pilot, said)
         await shows(pilot, "nothing is left on any host")
+        assert text(pilot).splitlines()[0].split() == HEADER.split()
         await pilot.press("escape", "H")
         await shows(pilot, "never connected")

@@ -183,5 +183,6 @@ def _ended(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
             parts.append(Part(1, "nothing left alive"))
         else:
             parts.append(Part(0, "NOT ALL CONFIRMED DEAD", bad))
-    parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
+    if snapshot.step is not None:
+        parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
     return parts
