@@ -80,7 +80,7 @@ async def test_hosts_and_slurm_are_exchanged_by_a_key() -> None:
     """As one step of undo; tasks keep their hosts, under the names of nodes."""
     async with editor(size=(120, 40)) as pilot:
         before = text_of(pilot)
-        await shows(pilot, "Slurm instead")
+        await shows(pilot, "use Slurm")
         await pilot.press("w")
         await shows(pilot, "1 Slurm")
         await shows(pilot, "the tasks run on nodes of Slurm")
@@ -92,7 +92,7 @@ async def test_hosts_and_slurm_are_exchanged_by_a_key() -> None:
         await pilot.press("down", "right")
         await shows(pilot, "root@tf2")
         await pilot.press("w")
-        await shows(pilot, "hosts by SSH instead")
+        await shows(pilot, "use SSH hosts")
         await pilot.press("w")
         await shows(pilot, "1 Hosts")
         assert screen_of(pilot).draft.now.problems == ()

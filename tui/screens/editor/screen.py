@@ -201,6 +201,8 @@ class EditorScreen(Page):
             hints.append(("edit.missing", "add missing hosts"))
         if self._page in TABLE_PAGES:
             hints.append(("edit.cell", "edit"))
+        if self._page == "hosts":
+            hints.append(("edit.switch_hosts", "use SSH hosts" if self._slurm else "use Slurm"))
         hints += [("edit.save", "save"), ("edit.back", "back")]
         if table is not None and table.model.one_column:
             hints.append(("edit.remove", "default"))
@@ -208,9 +210,6 @@ class EditorScreen(Page):
             hints += [("edit.add", "add"), ("edit.remove", "delete"), ("edit.paste", "paste")]
         if self._page == "jobs":
             hints.append(("edit.other", "jobs/tasks"))
-        if self._page == "hosts":
-            other = "hosts by SSH instead" if self._slurm else "Slurm instead"
-            hints.append(("edit.switch_hosts", other))
         hints += [("edit.undo", "undo"), ("edit.save_as", "save as"), ("help", "help")]
         if self._page == "jobs" or (table is not None and table is self._tables.hosts):
             hints.append(("edit.copy", "copy row"))
