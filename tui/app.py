@@ -314,7 +314,8 @@ class TfmuxApp(App[int]):
             self.notify(f"leaves when the receipt is there; {key_of(self, 'kill_all')}: KILL now")
         elif not isinstance(self.screen, LeaveDialog):
             alive = sum(task.state.live for task in snapshot.tasks)
-            self.push_screen(LeaveDialog(alive), self._leave)
+            queued = snapshot.state is RunPhase.QUEUED
+            self.push_screen(LeaveDialog(alive, queued=queued), self._leave)
 
     def action_detach(self) -> None:
         """Leaves the run, which goes on, after one question."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -10,7 +11,12 @@ from launcher.quantities import thousands
 from launcher.run.states import TaskState
 
 if TYPE_CHECKING:
+    from launcher.engines.slurm_script import JobRequest
     from launcher.run.snapshot import TaskView
+
+
+_LONGEST, _SHOWN = 1000, 40
+"""Characters of the longest line of a batch script that is shown whole, and of a longer one."""
 
 
 class StatusColor(StrEnum):
@@ -83,6 +89,22 @@ def clock(seconds: float) -> str:
 def time_of_day(seconds: float) -> str:
     """Time of day of a moment: `18:30:02`."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))
+
+
+def request_text(request: JobRequest, *, whole: bool) -> str:
+    """The request for nodes: a line that says how it is made, and the batch script. Without
+    `whole`, a line that no screen holds (the agent's program) is cut."""
+    where = f" on {request.login}" if request.login else ""
+    lines = request.script.splitlines()
+    if not whole:
+        lines = [line if len(line) <= _LONGEST else _cut(line) for line in lines]
+    command = shlex.join(request.argv)
+    title = f"asks for nodes{where} by: {command}, which reads this batch script:"
+    return "\n".join([title, *lines]) + "\n"
+
+
+def _cut(line: str) -> str:
+    return f"{line[:_SHOWN]}… ({thousands(len(line))} characters)"
 
 
 def bar(share: float, cells: int) -> str:

@@ -158,8 +158,8 @@ class _Output:
 
     def _queue(self, record: dict[str, Any]) -> None:
         """How the request for nodes stands in its engine's queue."""
-        waited = record["time"] - (self._client.snapshot().started or record["time"])
-        message(queue_text(Allocation(**record["allocation"]), waited))
+        since = self._client.snapshot().started or record["time"]
+        message(queue_text(Allocation(**record["allocation"]), since, record["time"]))
 
     def _host(self, record: dict[str, Any]) -> None:
         """A host's state when it is another one, and every two seconds how far its files are."""

@@ -19,7 +19,7 @@ from rich.text import Text
 from launcher.printable import printable
 from launcher.quantities import counted, thousands
 from launcher.run.snapshot import Allocation, Failure, HostReceipt, Receipt, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome
+from launcher.run.states import HostState, Outcome, RunPhase
 from launcher.store.hints import Hint, hint_for
 from tui.format import StatusColor, clock, figure, time_of_day
 from tui.task_context import explain_hint, task_contexts
@@ -39,6 +39,7 @@ TERMINAL: Colours = {
     StatusColor.BAD: "red",
 }
 """Colours of the terminal's own palette, for text that is printed outside of the app."""
+_DAY = 86_400.0
 _TAIL = 50
 """Most lines of the first failure that are printed."""
 
@@ -65,14 +66,23 @@ def headline(snapshot: Snapshot, colours: Colours) -> Text:
     return text
 
 
-def queue_text(allocation: Allocation, waited: float) -> str:
+def queue_text(allocation: Allocation, since: float, now: float) -> str:
     """`Slurm 8123 PENDING (Resources), expected 18:40, waited 0:12`."""
     text = f"{allocation.title} {allocation.state or 'requested'}"
     if allocation.reason:
         text += f" ({allocation.reason})"
-    if allocation.expected is not None:
-        text += f", expected {time_of_day(allocation.expected)[:5]}"
-    return printable(f"{text}, waited {clock(waited)}")
+    if allocation.expected is not None and allocation.expected > now:  # Slurm's may be old
+        far = allocation.expected - now >= _DAY
+        day = time.strftime("%Y-%m-%d ", time.localtime(allocation.expected)) if far else ""
+        text += f", expected {day}{time_of_day(allocation.expected)[:5]}"
+    return printable(f"{text}, waited {clock(now - since)}")
+
+
+def queue_status(snapshot: Snapshot, now: float) -> str:
+    """How the request for nodes stands; empty where the run does not wait for any."""
+    if snapshot.state is not RunPhase.QUEUED or snapshot.allocation is None:
+        return ""
+    return queue_text(snapshot.allocation, snapshot.waiting_since or now, now)
 
 
 def tasks_text(snapshot: Snapshot) -> Text:

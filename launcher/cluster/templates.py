@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .addresses import LOCALHOST
+from .engine_table import node_name
 
 _ASYNC = """[run]
 # The bundled trainer: replace it by your own program. Placeholders in braces are filled in.
@@ -21,6 +22,17 @@ workdir = ""  # a directory to copy to every host before the start; "" copies no
 
 [metrics]
 total = 2000  # makes the step a progress bar
+"""
+
+_SLURM = """[slurm]
+nodes = 3                # the hosts node0, node1, node2
+time = "01:00:00"        # when this is over Slurm takes the nodes away, whatever happens
+# login = "me@login"     # a machine that has sbatch, if this one has not
+# partition = "gpu"
+# gpus = 1               # on each node
+# options = ["--account=proj42", "--cpus-per-task=8"]
+# python = "/shared/tf/bin/python"    # on the nodes: one that has TensorFlow
+
 """
 
 _SCRIPT = """[run]
@@ -52,8 +64,9 @@ PS_STRATEGY = Template(
 )
 ALL_REDUCE = Template("all-reduce", "All-reduce", "workers of equal rank, no ps", True)
 ANY_SCRIPT = Template("any-script", "Any script", "one command on every host", True)
+SLURM = Template("slurm", "ps + workers on Slurm", "Slurm gives the nodes", remote=False)
 
-TEMPLATES = (ONE_MACHINE, PS_WORKERS, PS_STRATEGY, ALL_REDUCE, ANY_SCRIPT)
+TEMPLATES = (ONE_MACHINE, PS_WORKERS, PS_STRATEGY, ALL_REDUCE, ANY_SCRIPT, SLURM)
 
 
 def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path) -> str:
@@ -80,6 +93,9 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             workers = rest if len(names) > 1 else [first, first]
             jobs = f"[jobs.ps]\n{tasks(first, own=shared)}\n"
             jobs += f"[jobs.worker]\n{tasks(*workers, own=shared)}\n"
+        case "slurm":  # ports of its own choice: other jobs may be on the nodes
+            jobs = f"{_SLURM}[jobs.ps]\n{tasks(node_name(0))}\n"
+            jobs += f"[jobs.worker]\n{tasks(node_name(1), node_name(2))}\n"
         case "ps-strategy":
             jobs = f"[jobs.ps]\n{tasks(first)}\n"
             jobs += f"[jobs.chief]  # the coordinator\n{tasks(first, own='auto')}\n"

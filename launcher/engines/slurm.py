@@ -20,7 +20,7 @@ from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, LocalCommands, LoginCommands, Output
 from .engine import EngineError, JobState, Remark, Verdict
-from .slurm_script import batch_script, job_name
+from .slurm_script import job_name, job_request, rules_of
 
 _SUBMIT_SECONDS = 60.0
 _SECONDS = 20.0
@@ -94,9 +94,8 @@ class SlurmEngine:
         Raises:
             EngineError: with sbatch's words.
         """
-        script = batch_script(self._table, self._run_id, self._rules)
-        argv = ["sbatch", "--parsable", *self._table.options]
-        output = await self._commands.run(argv, script, _SUBMIT_SECONDS)
+        asked = job_request(self._table, self._run_id, self._rules)
+        output = await self._commands.run(asked.argv, asked.script, _SUBMIT_SECONDS)
         found = _JOB.fullmatch(output.stdout.strip().rpartition("\n")[2])
         if output.status != 0 or found is None:
             said = output.complaint or f"sbatch ended with {output.status} and said nothing"
@@ -216,9 +215,9 @@ class SlurmEngine:
         Raises:
             EngineError: it would refuse it.
         """
-        script = batch_script(self._table, self._run_id, self._rules)
+        request = job_request(self._table, self._run_id, self._rules)
         argv = ["sbatch", "--test-only", *self._table.options]
-        output = await self._commands.run(argv, script, _SUBMIT_SECONDS)
+        output = await self._commands.run(argv, request.script, _SUBMIT_SECONDS)
         if output.status != 0:
             raise EngineError(_failed("sbatch", output))
         said = output.complaint or "sbatch accepts the request"
@@ -311,9 +310,8 @@ def local_time(text: str) -> float | None:
 
 def slurm_engine(cluster: Cluster, plan: Plan, logins: SshConnector) -> SlurmEngine:
     """Slurm as a cluster file describes it, for the run of a plan."""
-    table, settings = cluster.slurm, plan.settings
+    table, rules = cluster.slurm, rules_of(plan)
     assert table is not None
-    rules = Rules(settings.lease, settings.grace, str(settings.on_disconnect))
     secrets = {name for task in plan.tasks for name in task.env_from}
     if table.login is None:
         return SlurmEngine(table, plan.run_id, rules, LocalCommands(secrets), secrets)

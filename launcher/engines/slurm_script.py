@@ -9,11 +9,49 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from ..agent.config import AgentConfig, Rules
 from ..cluster.engine_table import node_name
 from ..cluster.slurm import Slurm
+from ..cluster.spec import Cluster
 from ..hosts import bootstrap
+from ..plan.model import Plan
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """Request for nodes as it is made: a command, and the batch script on its standard input."""
+
+    login: str
+    """Where the command runs; empty: on this machine."""
+    argv: tuple[str, ...]
+    script: str
+
+    def json(self) -> dict[str, Any]:
+        """The request for `tfmux plan --json` and `tfmux check --json`."""
+        return {"login": self.login, "argv": list(self.argv), "script": self.script}
+
+
+def job_request(table: Slurm, run_id: str, rules: Rules) -> JobRequest:
+    """The request of a run."""
+    login = "" if table.login is None else str(table.login)
+    argv = ("sbatch", "--parsable", *table.options)
+    return JobRequest(login, argv, batch_script(table, run_id, rules))
+
+
+def rules_of(plan: Plan) -> Rules:
+    """The rules of the agents of a run."""
+    settings = plan.settings
+    return Rules(settings.lease, settings.grace, str(settings.on_disconnect))
+
+
+def request_of(cluster: Cluster, plan: Plan) -> JobRequest | None:
+    """The request that a launch makes; None where the hosts are not Slurm's."""
+    if cluster.slurm is None:
+        return None
+    return job_request(cluster.slurm, plan.run_id, rules_of(plan))
 
 
 def job_name(run_id: str) -> str:

@@ -97,6 +97,8 @@ def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
     """Rewrites the cluster file `text` for the containers; it will be written into `folder`."""
     document = tomlkit.parse(text)
     names = containers(cluster)
+    document.pop("slurm", None)
+    document.pop("podman", None)
     for name, job in _table(document, "jobs").items():
         job["tasks"] = [join(names[at.host][0], at.port) for at in cluster.jobs[name].tasks]
     hosts = _table(document, "hosts")
@@ -111,6 +113,8 @@ def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
         entry["identity"] = KEY
         entry["address"] = service
         entry["python"] = PYTHON
+        if cluster.slurm is not None and cluster.slurm.gpus:
+            entry["gpus"] = cluster.slurm.gpus
         hosts[service] = entry
     run = _table(document, "run")
     _relocate(run, cluster, folder)

@@ -151,10 +151,16 @@ def _plan(cluster: Cluster, stand_ins: Mapping[str, str], workdir: str) -> Plan:
 
 def _options(cluster: Cluster, plan: Plan) -> Iterator[str]:
     yield "#!/bin/bash\n"
-    yield f"# The cluster {cluster.name!r} as a Slurm job: sbatch THIS_FILE\n"
+    table = cluster.slurm
+    where = f" (on {table.login})" if table is not None and table.login is not None else ""
+    yield f"# The cluster {cluster.name!r} as a Slurm job: sbatch THIS_FILE{where}\n"
     yield f"#SBATCH --job-name={cluster.name}\n"
     yield f"#SBATCH --nodes={len(plan.hosts)}\n"
     yield f"#SBATCH --ntasks={len(plan.tasks)}\n"
+    if table is not None:
+        yield f"#SBATCH --time={table.time}\n"
+        yield f"#SBATCH --partition={table.partition}\n" if table.partition is not None else ""
+        yield from (f"#SBATCH {shlex.quote(option)}\n" for option in table.options)
     gpus = max((host.gpus or 0 for host in plan.hosts), default=0)
     if gpus:
         yield f"#SBATCH --gpus-per-node={gpus}\n"

@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable
 
 from ..engines.engine import Engine, Remark, Verdict
+from ..engines.slurm_script import JobRequest
 from ..errors import TfmuxError
 from .findings import Check, Finding, Result, blocking, passed, warning
 from .report import Report
 
 
-async def check_engine(name: str, engine: Engine, on_result: Callable[[Result], None]) -> Report:
+async def check_engine(
+    name: str, engine: Engine, request: JobRequest | None, on_result: Callable[[Result], None]
+) -> Report:
     """Asks the engine of the cluster `name` whether it would take the request, and what matters
-    to a kill."""
+    to a kill. `request` is only shown."""
     began = time.monotonic()
     findings: list[Finding] = []
 
@@ -36,6 +39,7 @@ async def check_engine(name: str, engine: Engine, on_result: Callable[[Result], 
         reachability=(),
         accepted=(),
         seconds=time.monotonic() - began,
+        request=request,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ..engines.slurm_script import JobRequest
 from ..hosts.host_keys import HostKey
 from .findings import Check, Finding, Reach, Reachability, Severity
 
@@ -45,6 +46,14 @@ REPORT_SCHEMA: dict[str, Any] = {
         hosts={"type": "array", "items": _TEXT},
         findings={"type": "array", "items": _object(**_FINDING)},
         reach={"type": "array", "items": _object(**_REACH)},
+        slurm={
+            "description": "with `[slurm]`: the command that would ask for the nodes, where it "
+            "would run (empty: here), and the batch script that it would read",
+            "anyOf": [
+                _object(login=_TEXT, argv={"type": "array", "items": _TEXT}, script=_TEXT),
+                {"type": "null"},
+            ],
+        },
         accepted={
             "type": "array",
             "description": "host keys that were unknown and are trusted from now on",
@@ -65,6 +74,8 @@ class Report:
     reachability: tuple[Reachability, ...]
     accepted: tuple[tuple[str, HostKey], ...]
     seconds: float
+    request: JobRequest | None = None
+    """The request for nodes that was looked at."""
 
     @property
     def ok(self) -> bool:
@@ -94,6 +105,7 @@ class Report:
                 }
                 for pair in self.reachability
             ],
+            "slurm": None if self.request is None else self.request.json(),
             "accepted": [
                 {"host": host, "place": key.place, "type": key.kind, "fingerprint": key.fingerprint}
                 for host, key in self.accepted

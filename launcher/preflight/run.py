@@ -14,6 +14,7 @@ from typing import Any
 from ..cluster.addresses import join
 from ..cluster.spec import Cluster
 from ..engines.registry import engine_of
+from ..engines.slurm_script import request_of
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
@@ -64,10 +65,12 @@ async def preflight(
     """
     if cluster.engine is not None:
         logins = SshConnector(ask, accept_new=accept_new)
-        engine = engine_of(cluster, make_plan(cluster, new_run_id("check")), logins)
+        plan = make_plan(cluster, new_run_id("check"))
+        engine = engine_of(cluster, plan, logins)
         assert engine is not None
         try:
-            return await check_engine(cluster.name, engine, on_result)
+            request = request_of(cluster, plan)
+            return await check_engine(cluster.name, engine, request, on_result)
         finally:
             await logins.aclose()
     return await _Preflight(cluster, ask, on_result, accept_new).run()

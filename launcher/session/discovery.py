@@ -11,6 +11,8 @@ from ..hosts.handshake import link_settings, query_agent
 from ..hosts.ssh import SshConnector
 from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
+from ..run.snapshot import Allocation
+from ..run.states import RunPhase
 from ..store.runs import RunFolder, UnreadableRun
 from .attach import StoredRun
 from .history import summary
@@ -41,6 +43,9 @@ class ActiveRun:
     hosts: tuple[ActiveHost, ...]
     problem: str = ""
     """Parts of its record that could not be read."""
+    queued: Allocation | None = None
+    """The request for its nodes, while it waits for them."""
+    queued_since: float = 0.0
 
     @property
     def alive(self) -> bool:
@@ -89,7 +94,10 @@ async def _look(folder: RunFolder) -> ActiveRun | None:
         return None
     snapshot = run.snapshot()
     launcher = folder.launcher_pid()
-    if launcher is not None:
+    queued = snapshot.allocation if snapshot.state is RunPhase.QUEUED else None
+    if launcher is not None and queued is not None:
+        hosts: tuple[ActiveHost, ...] = ()
+    elif launcher is not None:
         live = [view for view in snapshot.tasks if view.state.live]
         hosts = tuple(
             ActiveHost(host.name, tuple(v.id for v in live if v.host == host.name), agent=True)
@@ -99,8 +107,16 @@ async def _look(folder: RunFolder) -> ActiveRun | None:
         logins = SshConnector()
         hosts = tuple(await asyncio.gather(*(_ask(run, h.name, logins) for h in run.plan.hosts)))
         await logins.aclose()
-    problem = run.damage.told(folder.run_id)
-    return ActiveRun(folder.run_id, snapshot.name, str(snapshot.state), launcher, hosts, problem)
+    return ActiveRun(
+        folder.run_id,
+        snapshot.name,
+        str(snapshot.state),
+        launcher,
+        hosts,
+        run.damage.told(folder.run_id),
+        queued,
+        snapshot.waiting_since or snapshot.started,
+    )
 
 
 async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:

@@ -29,6 +29,8 @@ class RunSummary:
     """None: no end was written down; it lives, or its launcher died."""
     outcome: Outcome | None = None
     exit_code: int | None = None
+    queued: bool = False
+    """It waits for its nodes."""
     step: int | None = None
     loss: float | None = None
     last: float = 0.0
@@ -76,6 +78,7 @@ def _summary(folder: RunFolder, seen: Snapshot, last: float, problem: str = "") 
         ended=None if detached else seen.ended,
         outcome=None if detached else seen.outcome,
         exit_code=None if detached else seen.exit_code,
+        queued=seen.state is RunPhase.QUEUED,
         step=seen.step,
         loss=seen.loss,
         last=last,

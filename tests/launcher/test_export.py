@@ -108,6 +108,56 @@ def test_a_cluster_of_this_machine_becomes_one_container(tmp_path: Path) -> None
     assert [str(place) for place in made.jobs["worker"].tasks] == ["node:auto", "node:1"]
 
 
+ON_SLURM = """
+name = "s"
+[slurm]  # the site
+nodes = 3
+time = "04:00:00"
+partition = "gpu"
+gpus = 2
+login = "me@login:22"
+python = "/shared/python"
+options = ["--account=proj 42", "--constraint=a100"]
+[jobs.ps]  # on the first
+tasks = ["node0:auto"]
+[jobs.worker]
+tasks = ["node1:auto", "node2:auto"]
+[run]
+command = ["{python}", "train.py"]
+workdir = ""
+"""
+
+
+def test_nodes_of_slurm_become_containers(tmp_path: Path) -> None:
+    """With as many GPUs as a node has; the file for them asks Slurm for nothing."""
+    cluster = load(write(tmp_path, ON_SLURM))
+    document = compose.model(cluster)
+    assert list(document["services"]) == ["node0", "node1", "node2"]
+    assert gpus(document, "node1") == ["2", "3"]
+    text = compose.cluster_file(cluster, ON_SLURM, tmp_path)
+    made = load(write(tmp_path, text, "made.toml"))
+    assert made.slurm is None and "# on the first" in text
+    assert set(made.hosts) == {"node0", "node1", "node2"} and made.hosts["node2"].gpus == 2
+    assert {host.python for host in made.hosts.values()} == {compose.PYTHON}
+
+
+def test_the_slurm_script_has_what_the_file_asks_slurm_for(tmp_path: Path) -> None:
+    """Time, partition, GPUs and options; sbatch reads quotes as a shell does."""
+    text = slurm.script(load(write(tmp_path, ON_SLURM)))
+    asked = [line for line in text.splitlines() if line.startswith("#SBATCH")]
+    assert asked == [
+        "#SBATCH --job-name=s",
+        "#SBATCH --nodes=3",
+        "#SBATCH --ntasks=3",
+        "#SBATCH --time=04:00:00",
+        "#SBATCH --partition=gpu",
+        "#SBATCH '--account=proj 42'",
+        "#SBATCH --constraint=a100",
+        "#SBATCH --gpus-per-node=2",
+    ]
+    assert "sbatch THIS_FILE (on me@login:22)" in text and "/shared/python train.py" in text
+
+
 def gpus(document: dict[str, Any], service: str) -> list[str]:
     """Which GPUs a service reserves: no two services the same."""
     deploy = document["services"][service]["deploy"]

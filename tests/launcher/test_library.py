@@ -13,7 +13,7 @@ from launcher.cluster.draft import Draft, FileStatus, parse
 from launcher.cluster.file import load, loads
 from launcher.cluster.library import SaveError
 from launcher.cluster.ssh_aliases import aliases
-from launcher.cluster.templates import TEMPLATES, Template, render
+from launcher.cluster.templates import SLURM, TEMPLATES, Template, render
 
 TEXT = 'name = "one"  # mine\n\n[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["train"]\n'
 
@@ -164,9 +164,10 @@ def test_every_template_is_a_valid_cluster(template: Template, count: int, tmp_p
     hosts = {f"tf{n}": f"root@tf{n}" for n in range(count if template.remote else 0)}
     text = render(template, "fresh", hosts, tmp_path)
     cluster = loads(text, "fresh.toml", tmp_path)
-    assert cluster.name == "fresh" and set(cluster.hosts) == set(hosts)
+    nodes = {"node0", "node1", "node2"} if template is SLURM else set()
+    assert cluster.name == "fresh" and set(cluster.hosts) == set(hosts) | nodes
     used = {place.host for job in cluster.jobs.values() for place in job.tasks}
-    assert used == (set(hosts) if hosts else {"localhost"})
+    assert used == (set(cluster.hosts) or {"localhost"})
 
 
 def test_aliases_of_the_users_ssh_configuration(tfmux_home: Path) -> None:

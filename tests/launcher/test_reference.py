@@ -14,7 +14,7 @@ from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.spec import TABLES
 from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
-from tui.screens.editor.fields import host_fields, job_fields, run_fields
+from tui.screens.editor.fields import host_fields, job_fields, run_fields, slurm_fields
 
 REPOSITORY = Path(__file__).parents[2]
 FILES = sorted(
@@ -62,14 +62,15 @@ def test_every_key_is_documented() -> None:
 
 
 def test_the_editor_has_every_documented_key() -> None:
-    """Those of a host and a job are columns, all others are rows; `[start.ready]` is the
-    default of a job's `ready`."""
+    """Those of a host and a job are columns, all others are rows, those of `[slurm]` in a table
+    of their own; `[start.ready]` is the default of a job's `ready`."""
     assert [field.path for field in host_fields()[1:]] == [(key.name,) for key in keys("hosts")]
     assert [field.path for field in job_fields()[1:]] == [(key.name,) for key in keys("jobs")]
     rest = [(table, key.name) for table in ("run", "start", "metrics") for key in keys(table)]
     rest.remove(("start", "ready"))
     assert [field.path for field in run_fields()] == [("name",), *rest]
     assert len({field.title for field in run_fields()}) == len(run_fields())
+    assert [field.path for field in slurm_fields()] == [("slurm", k.name) for k in keys("slurm")]
 
 
 @pytest.mark.parametrize("text", TEXTS)

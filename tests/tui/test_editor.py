@@ -36,7 +36,7 @@ async def editor(
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
             await until(pilot, lambda: isinstance(app.screen, EditorScreen))
-            await shows(pilot, "1 Hosts")
+            await shows(pilot, "5 Plan")
             yield pilot
     finally:
         sessions.close()

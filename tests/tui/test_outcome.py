@@ -16,8 +16,9 @@ from launcher.run.snapshot import (
     Receipt,
     Snapshot,
     Survivor,
+    TaskView,
 )
-from launcher.run.states import Outcome, RunPhase
+from launcher.run.states import Outcome, RunPhase, TaskState
 from tui.outcome import (
     TERMINAL,
     failure_text,
@@ -103,16 +104,24 @@ def test_a_run_in_the_queue_says_how_it_stands() -> None:
     allocation = Allocation("Slurm", "8123", "PENDING", "Resources", expected=67200.0)
     at = time.strftime("%H:%M", time.localtime(67200.0))
     expected = f"Slurm 8123 PENDING (Resources), expected {at}, waited 0:12"
-    assert queue_text(allocation, 12.0) == expected
+    assert queue_text(allocation, 988.0, 1000.0) == expected
     queued = replace(
         ENDED, state=RunPhase.QUEUED, allocation=allocation, waiting_since=988.0, first_failure=None
     )
     parts = header_parts(queued, 1000.0, dict(TERMINAL), lambda name: name)
     assert expected in [part.text for part in parts]
-    assert queue_text(Allocation("Slurm"), 1.0) == "Slurm requested, waited 0:01"
-    assert queue_text(replace(allocation, reason="\x1b[2J"), 0.0).isprintable()
+    assert queue_text(Allocation("Slurm"), 0.0, 1.0) == "Slurm requested, waited 0:01"
+    assert queue_text(replace(allocation, reason="\x1b[2J"), 0.0, 0.0).isprintable()
+    old = replace(allocation, expected=900.0)
+    assert queue_text(old, 988.0, 1000.0) == "Slurm 8123 PENDING (Resources), waited 0:12"
+    far = queue_text(allocation, 0.0, 67200.0 - 86400.0)
+    assert f"expected {time.strftime('%Y-%m-%d', time.localtime(67200.0))} {at}" in far
     killing = replace(queued, state=RunPhase.KILLING, waiting="Slurm 8123 to end")
     killing = replace(killing, allocation=replace(allocation, releasing=True))
+    parts = header_parts(killing, 1000.0, dict(TERMINAL), lambda name: name)
+    assert "cancelling Slurm 8123: nothing has started" in [p.text for p in parts]
+    task = TaskView(TaskId("worker", 0), "node0", "node0:auto", TaskState.KILLED, attempt=1)
+    killing = replace(killing, tasks=(task,))
     parts = header_parts(killing, 1000.0, dict(TERMINAL), lambda name: name)
     assert "every agent has answered, waiting for Slurm 8123 to end" in [p.text for p in parts]
 

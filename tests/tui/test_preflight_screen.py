@@ -13,12 +13,14 @@ from textual.widgets import Static
 
 from launcher.cluster import library
 from launcher.cluster.file import loads
-from launcher.cluster.templates import ONE_MACHINE, render
+from launcher.cluster.spec import Cluster
+from launcher.cluster.templates import ONE_MACHINE, SLURM, render
+from launcher.engines.slurm_script import request_of
 from launcher.hosts import dial
 from launcher.ids import TaskId
 from launcher.plan.plan import TaskPlan, make_plan
 from launcher.preflight import CHECKS, Check, Finding, Reachability, Report, reachability
-from launcher.preflight.findings import Result
+from launcher.preflight.findings import Result, passed
 from tests.testbed.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.test_home import home
@@ -221,3 +223,26 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
     finally:
         left.kill()
         left.wait()
+
+
+async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With Slurm there are no connections between hosts; Tab goes to the batch script."""
+
+    async def checked(cluster: Cluster, ask: object, on_result: Callable[[Result], None]) -> Report:
+        finding = passed(Check.QUEUE, "Slurm", "accepted", "sbatch accepts the request")
+        on_result(finding)
+        request = request_of(cluster, make_plan(cluster, "c-1"))
+        return Report(cluster.name, ("Slurm",), (finding,), (), (), 0.1, request)
+
+    monkeypatch.setattr("tui.screens.preflight.preflight", checked)
+    library.create("c", render(SLURM, "c", {}, Path("/srv")))
+    async with home() as pilot:
+        await pilot.press("t")
+        await shows(pilot, "✓ accepted")
+        await shows(pilot, "sbatch --parsable")
+        await shows(pilot, "#SBATCH --nodes=3 --ntasks-per-node=1")
+        await shows(pilot, "Tab batch script")
+        await pilot.press("tab", "end")
+        await shows(pilot, "wait")
+        await pilot.press("tab", "up")
+        await shows(pilot, "sbatch accepts the request")

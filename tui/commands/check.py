@@ -14,12 +14,14 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cluster.spec import Cluster
+from launcher.engines.slurm import SlurmEngine
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
 from launcher.quantities import counted
 from tui.cells import Row, cut, rich_tables
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
+from tui.format import request_text
 from tui.outcome import TERMINAL
 from tui.preflight_view import MARKS, Results, checks_table, finding_text, reach_table, verdict
 
@@ -43,7 +45,7 @@ def check(arguments: argparse.Namespace) -> int:
     else:
         console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
         with console.capture() as capture:  # of a broken pipe Rich would make exit code 1
-            render(report, console)
+            render(report, console, whole=not sys.stdout.isatty())
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
@@ -57,8 +59,9 @@ async def _preflight(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Repo
         progress.clear()
 
 
-def render(report: Report, console: Console) -> None:
-    """Prints the report: accepted keys, checks, connections, findings, verdict."""
+def render(report: Report, console: Console, *, whole: bool = True) -> None:
+    """Prints the report: accepted keys, checks, connections, findings, the request for nodes,
+    verdict. `whole`: the longest lines of a batch script, too."""
     results = Results(report.hosts, report.findings, report.reachability)
 
     def line(text: str | Text) -> None:
@@ -80,6 +83,8 @@ def render(report: Report, console: Console) -> None:
             if finding.severity is severity:
                 console.print()
                 console.print(finding_text(finding, TERMINAL), soft_wrap=True, end="")
+    if report.request is not None:
+        line("\n" + request_text(report.request, whole=whole).rstrip("\n"))
     console.print()
     time = f"   {counted(len(report.hosts), 'host')} in {report.seconds:.1f} s"
     line(verdict(results, TERMINAL).append(time, "dim"))
@@ -99,9 +104,8 @@ class _Progress:
     def __init__(self, cluster: Cluster, silent: bool) -> None:
         self._silent = silent
         self._last: dict[str, str] = {}
-        self._hosts = list(
-            dict.fromkeys(place.host for job in cluster.jobs.values() for place in job.tasks)
-        )
+        tasks = (place.host for job in cluster.jobs.values() for place in job.tasks)
+        self._hosts = [SlurmEngine.name] if cluster.slurm else list(dict.fromkeys(tasks))
         self._draw()
 
     def show(self, result: Finding | Reachability) -> None:

@@ -7,17 +7,26 @@ import json
 import shlex
 import sys
 
+from launcher.engines.slurm_script import request_of
 from launcher.ids import new_run_id
 from launcher.plan.plan import make_plan, plan_json
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
+from tui.format import request_text
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Prints the plan of a cluster file; starts nothing."""
+    """Prints the plan of a cluster file; starts nothing.
+
+    ``--json``: see `plan_json`; with `[slurm]` also ``"slurm": {"login", "argv", "script"}``, the
+    command that asks for the nodes, where it runs (empty: here), and the script that it reads.
+    """
     cluster, _ = read_cluster(arguments)
-    answer = plan_json(make_plan(cluster, new_run_id(cluster.name)))
+    planned = make_plan(cluster, new_run_id(cluster.name))
+    answer, request = plan_json(planned), request_of(cluster, planned)
     if arguments.json:
+        if request is not None:
+            answer["slurm"] = request.json()
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
         return Exit.SUCCESS
     tasks = {task["task"]: task for task in answer["tasks"]}
@@ -31,4 +40,6 @@ def plan(arguments: argparse.Namespace) -> int:
             sys.stdout.write(f"    in:      {task['cwd']}\n")
             for key, value in task["env"].items():
                 sys.stdout.write(f"    {key}={shlex.quote(value)}\n")
+    if request is not None:
+        sys.stdout.write("\n" + request_text(request, whole=not sys.stdout.isatty()))
     return Exit.SUCCESS

@@ -21,7 +21,7 @@ from launcher.store.runs import RunFolder
 from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import Follower, shown
-from tui.outcome import receipt_lines
+from tui.outcome import queue_text, receipt_lines
 from tui.stderr import message
 
 _PACE = 0.02
@@ -43,6 +43,9 @@ def ps(arguments: argparse.Namespace) -> int:
     for run in found.runs:
         tended = f"launcher {run.launcher}" if run.launcher else "unsupervised: no launcher"
         sys.stdout.write(f"{printable(run.run_id)}  {run.state}  {tended}\n")
+        if run.queued is not None:
+            queue = queue_text(run.queued, run.queued_since, time.time())
+            sys.stdout.write(f"  {queue}\n")
         for host in run.hosts:
             tasks = " ".join(str(task) for task in host.tasks) or "no task"
             said = printable(f"unreachable: {host.unreachable}") if host.unreachable else tasks
@@ -175,6 +178,8 @@ def _tell_end(snapshot: Snapshot) -> int:
     if snapshot.receipt is not None:
         for line in receipt_lines(snapshot.receipt, snapshot.run_id):
             print(f"  {line}", flush=True)
+    if snapshot.allocation is not None and snapshot.allocation.released:
+        print(f"  {printable(snapshot.allocation.released)}", flush=True)
     if snapshot.outcome is Outcome.DETACHED:
         message("another launcher took it over meanwhile")
         return Exit.UNCONFIRMED

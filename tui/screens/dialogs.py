@@ -167,14 +167,18 @@ class LeaveDialog(Choose[Leave]):
         Binding("q", "dismiss(None)", "Stay", id="leave", show=False),
     ]
 
-    def __init__(self, alive: int) -> None:
+    def __init__(self, alive: int, *, queued: bool) -> None:
+        """`alive` tasks are up; `queued`: the run still waits for its nodes."""
+        kill = "Leave the queue" if queued else "Kill all"
         choices = {
-            Leave.KILL: "Kill all, show the receipt, leave",
+            Leave.KILL: f"{kill}, show the receipt, leave",
             Leave.DETACH: "Detach: the run goes on without a screen",
             Leave.STAY: "Stay",
         }
         tasks = "1 task is" if alive == 1 else f"{alive} tasks are"
         title = f"The run is active: {tasks} up"
+        if queued:
+            title = "The run is in the queue: nothing has started"
         super().__init__(title, choices, note="Ctrl-C again: kill all and leave")
 
 

@@ -90,6 +90,8 @@ class Rows:
     def _active(self, entry: RunEntry) -> Text:
         run, report = entry.summary, entry.report
         word, color = "▶ active", StatusColor.GOOD
+        if run.queued:
+            word, color = "▶ queued", StatusColor.BUSY
         if report is not None and any(host.unreachable for host in report.hosts):
             word, color = "? unreachable hosts", StatusColor.BAD
         elif entry.launcher is None:
@@ -164,6 +166,8 @@ def shape(cluster: Cluster) -> str:
     where = counted(len(hosts), "host") if len(hosts) > 1 else next(iter(hosts), "")
     if all(cluster.is_local(host) for host in hosts):
         where = "this machine"
+    if cluster.slurm is not None:
+        where = f"{counted(cluster.slurm.nodes, 'node')} of Slurm"
     return f"{' + '.join(jobs)} on {where}"
 
 

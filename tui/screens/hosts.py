@@ -12,11 +12,13 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from launcher.printable import printable
 from launcher.quantities import age, size
 from launcher.run.snapshot import HostView, Snapshot
-from launcher.run.states import HostState
+from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import LETTERS, StatusColor, bar, status_color
+from tui.outcome import queue_status
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -66,10 +68,12 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) 
     text = Text(no_wrap=True)
     name_wide = max((len(str(task.id)) for task in snapshot.tasks), default=0)
     exit_wide = max((len(task.exit_text) for task in snapshot.tasks), default=0)
+    text.append_text(_allocation(snapshot, now, colours))
     for host in snapshot.hosts:
+        state, color = _state(host, snapshot.state)
         text.append(f"{host.name}", "bold")
         text.append(f"  {host.destination}" if host.destination != host.name else "", "dim")
-        text.append(f"  {host.state}", f"bold {colours[_COLORS[host.state]]}")
+        text.append(f"  {state}", f"bold {colours[color]}")
         if host.reason:
             text.append(f"  {host.reason}")
         if host.last_heard is not None:
@@ -98,6 +102,28 @@ def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) 
             text.append(f"  {pid:<{_PID_WIDE}}  {task.address}\n", "dim")
         text.append("\n")
     return text
+
+
+def _state(host: HostView, phase: RunPhase) -> tuple[str, StatusColor]:
+    """The state of a host; it is connected to when it is there, and not after the end."""
+    if host.state is HostState.CONNECTING and phase is RunPhase.QUEUED:
+        return str(phase), StatusColor.WAITING
+    if host.state is HostState.CONNECTING and phase is RunPhase.ENDED:
+        return "never connected", StatusColor.OFF
+    return str(host.state), _COLORS[host.state]
+
+
+def _allocation(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) -> Text:
+    """The engine's job, in the queue, at work or ended; empty where there is none."""
+    text, allocation = Text(), snapshot.allocation
+    if allocation is None:
+        return text
+    queue = queue_status(snapshot, now)
+    text.append(queue or f"{allocation.title} {allocation.state}", "bold")
+    for sentence in (allocation.advice if queue else "", allocation.ended):
+        text.append(f"\n{printable(sentence)}" if sentence else "", colours[StatusColor.BAD])
+    text.append(f"\n{printable(allocation.released)}" if allocation.released else "")
+    return text.append("\n\n")
 
 
 def _load(host: HostView) -> Text:

@@ -11,6 +11,8 @@ from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widget import Widget
 from textual.widgets import Static
 
 from launcher.cluster.spec import Cluster
@@ -29,7 +31,7 @@ from launcher.quantities import counted
 from launcher.session.attach import stored
 from launcher.session.history import summary
 from tui.catalog import RunEntry
-from tui.format import StatusColor
+from tui.format import StatusColor, request_text
 from tui.preflight_view import (
     Results,
     checks_table,
@@ -56,7 +58,7 @@ class PreflightScreen(Page):
 
     CSS_PATH = "preflight.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "other_table", "Checks or reachability", id="check.other"),
+        Binding("tab", "other_table", "Checks, or reachability or batch script", id="check.other"),
         Binding("e", "finding(1)", "Next finding", id="check.next"),
         Binding("E", "finding(-1)", "Previous finding", id="check.previous"),
         Binding("x", "end_leftovers", "Kill leftovers of a dead run", id="check.leftovers"),
@@ -77,6 +79,7 @@ class PreflightScreen(Page):
         self._checks = CellGrid("", 1, CELL)
         self._matrix = CellGrid("connections between hosts are checked after the logins", 1)
         self._matrix.id = "matrix"
+        self._request = VerticalScroll(Static(id="script", markup=False), id="request")
         self._found: list[Finding | Reachability] = []
         """Results so far; appended to by the preflight's own thread."""
         self._results = Results(self._hosts, (), ())
@@ -92,11 +95,17 @@ class PreflightScreen(Page):
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
         yield self._checks
-        yield self._matrix
+        yield self._other
         yield Static(id="findings", markup=False)
         yield KeyFooter()
 
+    @property
+    def _other(self) -> Widget:
+        """Below the checks: the connections between hosts, or the request for the nodes."""
+        return self._matrix if self._cluster.slurm is None else self._request
+
     def on_mount(self) -> None:
+        self.set_class(self._cluster.slurm is not None, "-engine")
         self.set_focus(self._checks)
         self.set_interval(FRAME, self._frame)
         self.action_again()
@@ -149,6 +158,9 @@ class PreflightScreen(Page):
             self._show_findings()
         if self._report is not None and not self._over:
             self._over = True
+            if self._report.request is not None:
+                script = Text(request_text(self._report.request, whole=False), no_wrap=True)
+                self.query_one("#script", Static).update(script)
             at_rest = self._checks.has_focus and (self._checks.row, self._checks.column) == (0, 1)
             if at_rest and (bad := self._bad()):
                 self._checks.go_to(*bad[0])  # what to do about it is read at once
@@ -175,7 +187,8 @@ class PreflightScreen(Page):
         findings = [each for each in found if isinstance(each, Finding)]
         self._results = Results(self._hosts, findings, in_order(pairs.values()))
         self._checks.show(*checks_table(self._results))
-        self._matrix.show(*reach_table(self._results))
+        if self._cluster.slurm is None:
+            self._matrix.show(*reach_table(self._results))
 
     def _place(self) -> tuple[str, str]:
         """Host and task of the matrix's cell under the cursor, or host and check."""
@@ -223,7 +236,8 @@ class PreflightScreen(Page):
             text.append_text(finding_text(each, colours))
         text.rstrip()
         self.query_one("#findings", Static).update(text or Text(self._nothing_here(), "dim"))
-        hints = [("check.next", "next finding"), ("check.other", "other table")]
+        other = "other table" if self._cluster.slurm is None else "batch script"
+        hints = [("check.next", "next finding"), ("check.other", other)]
         if any(each.run for each in self._here()):
             hints.insert(0, ("check.leftovers", "kill leftovers"))
         hints += [("check.again", "check again"), ("check.back", "back"), ("kill_all", "kill all")]
@@ -237,8 +251,8 @@ class PreflightScreen(Page):
     # actions
 
     def action_other_table(self) -> None:
-        """Switches between the checks and the connections."""
-        self.set_focus(self._matrix if self._checks.has_focus else self._checks)
+        """Switches between the checks and what is below them."""
+        self.set_focus(self._other if self._checks.has_focus else self._checks)
 
     def _bad(self) -> list[tuple[int, int]]:
         """Row and column of the cells with a warning or error, host after host."""

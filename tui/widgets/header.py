@@ -14,7 +14,7 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tui.format import StatusColor, bar, clock, figure, status_color
 from tui.keys import key_of
-from tui.outcome import failure_hint, queue_text
+from tui.outcome import failure_hint, queue_status
 from tui.task_context import known_cause, task_contexts
 from tui.widgets.colours import status_colours
 
@@ -78,6 +78,8 @@ def header_parts(
         text = f"KILL in {left:.0f} s" if left > 0 else "KILL sent"
         if snapshot.allocation is not None and snapshot.allocation.releasing:
             text = f"every agent has answered, waiting for {snapshot.waiting}"
+            if not any(task.attempt for task in snapshot.tasks):
+                text = f"cancelling {snapshot.allocation.title}: nothing has started"
             return [*parts, Part(0, text, busy)]
         parts.append(Part(0, f"killing all: TERM sent, {text}", bad))
         parts.append(Part(1, f"{alive} of {len(snapshot.tasks)} alive"))
@@ -86,9 +88,11 @@ def header_parts(
         return parts
     if snapshot.state is RunPhase.ENDED:
         return [*parts, *_ended(snapshot, good, bad), Part(2, f"{key('leave')} leaves")]
-    if snapshot.state is RunPhase.QUEUED and snapshot.allocation is not None:
-        waited = now - (snapshot.waiting_since or now)
-        parts.append(Part(0, queue_text(snapshot.allocation, waited), busy))
+    if queue := queue_status(snapshot, now):
+        parts.append(Part(0, queue, busy))
+        if snapshot.allocation is not None and snapshot.allocation.advice:
+            parts.append(Part(1, snapshot.allocation.advice, bad))
+        return [*parts, *_jobs(snapshot, good, bad)]
     if snapshot.state in _BEFORE:
         parts.append(Part(0, _waiting(snapshot, now), busy))
     parts += _jobs(snapshot, good, bad)
@@ -179,5 +183,6 @@ def _ended(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
             parts.append(Part(1, "nothing left alive"))
         else:
             parts.append(Part(0, "NOT ALL CONFIRMED DEAD", bad))
-    parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
+    if snapshot.step is not None:
+        parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
     return parts

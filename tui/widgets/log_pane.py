@@ -21,7 +21,7 @@ from textual.widget import Widget
 
 from launcher.quantities import thousands
 from tui.log.rows import wrap
-from tui.log.sanitise import Attr, Span, TextStyle, make_drawable
+from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable
 from tui.log.view import LogView
 from tui.log.viewport import Viewport
 
@@ -40,6 +40,7 @@ class LogPane(Widget, can_focus=True):
         "log-pane--name",
         "log-pane--note",
         "log-pane--edge",
+        "log-pane--placeholder",
         "log-pane--separator",
         "log-pane--waiting",
         "log-pane--busy",
@@ -61,6 +62,7 @@ class LogPane(Widget, can_focus=True):
         """Draws a line on the left: another pane stands there."""
         self._parts: tuple[Part, ...] = ()
         self._note = ""
+        self._placeholder = ""
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
         self._styled: dict[tuple[str, bool], Style] = {}
@@ -91,6 +93,13 @@ class LogPane(Widget, can_focus=True):
         if (parts, note) != (self._parts, self._note):
             self._parts, self._note = parts, note
             self._refresh_title()
+
+    def set_placeholder(self, text: str) -> None:
+        """The text shown while the log is empty."""
+        if text != self._placeholder:
+            self._placeholder = text
+            if self.view is None or not self.view.lines.count:
+                self.refresh()
 
     def poll(self) -> bool:
         """Redraws when the log has grown; False when it has not."""
@@ -151,6 +160,8 @@ class LogPane(Widget, can_focus=True):
     def _log_rows(self, blank: Strip) -> list[Strip]:
         if self.view is None:
             return []
+        if not self.view.lines.count:
+            return self._placeholder_rows()
         rows = []
         seen: dict[int, list[Strip]] = {}
         last = self.view.lines.count - 1
@@ -161,6 +172,16 @@ class LogPane(Widget, can_focus=True):
         seen.pop(last, None)  # the last line may still grow
         self._rows = seen
         return rows
+
+    def _placeholder_rows(self) -> list[Strip]:
+        left, room = self._margins()
+        style, base = self._style("placeholder"), self._paint().base
+        rows = []
+        for line in self._placeholder.splitlines():
+            for part in wrap([Span(make_drawable(line), PLAIN)], room, 0):
+                strip = Strip([*left, Segment("".join(span.text for span in part), style)])
+                rows.append(strip.adjust_cell_length(self.size.width, base))
+        return rows[: self.size.height - 1]
 
     def _refresh_title(self) -> None:
         self.refresh(Region(0, 0, self.size.width, 1))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.engine_table import node_name
+from launcher.cluster.fields import MOST_NODES
 from launcher.cluster.shorthand import missing_hosts
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.editor.fields import Field
+
+_SHARED = ("python", "gpus")
+"""Keys that a host and the allocation have in common."""
+_TIME = "04:00:00"
 
 
 def put_spec(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
@@ -16,8 +24,72 @@ def put_spec(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterD
     return add_missing(document, found)
 
 
+def has_slurm(document: ClusterDocument) -> bool:
+    """Slurm gives the hosts."""
+    return document.get("slurm") is not None
+
+
+def host_names(document: ClusterDocument) -> list[str]:
+    """Hosts that the file defines: nodes of Slurm, or `[hosts.*]`."""
+    if not has_slurm(document):
+        return list(document.table("hosts"))
+    nodes = document.get("slurm", "nodes")
+    count = nodes if isinstance(nodes, int) and 0 < nodes <= MOST_NODES else 1
+    return [node_name(number) for number in range(count)]
+
+
+def task_hosts(document: ClusterDocument) -> list[str]:
+    """Hosts that a task may be on."""
+    names = host_names(document)
+    return names if has_slurm(document) else [*names, LOCALHOST]
+
+
+def use_slurm(document: ClusterDocument) -> ClusterDocument:
+    """Replaces `[hosts.*]` by as many nodes of Slurm as tasks have hosts."""
+    hosts = document.table("hosts")
+    tasks = (task for found in all_tasks(document).values() for task in found)
+    used = dict.fromkeys(halves(task)[0] for task in tasks)
+    nodes = {host: node_name(number) for number, host in enumerate(used)}
+    table: dict[str, Any] = {"nodes": max(1, len(nodes)), "time": _TIME}
+    entries = [hosts[host] for host in nodes if isinstance(hosts.get(host), dict)]
+    for key in _SHARED:
+        values = [entry.get(key) for entry in entries]
+        if values and values[0] is not None and values.count(values[0]) == len(nodes):
+            table[key] = values[0]
+    document = _with_task_hosts(document, nodes)
+    return document.put(("hosts",), None).put(("slurm",), table)
+
+
+def use_hosts(document: ClusterDocument) -> ClusterDocument:
+    """Replaces `[slurm]` by hosts of the same names; SSH logs in by them."""
+    slurm = document.table("slurm")
+    shared = {key: slurm[key] for key in _SHARED if key in slurm}
+    tasks = all_tasks(document)
+    document = document.put(("slurm",), None)
+    for host in missing_hosts(tasks, document.table("hosts")):
+        document = document.put(("hosts", host), {"ssh": host, **shared})
+    return document
+
+
+def _with_task_hosts(document: ClusterDocument, names: dict[str, str]) -> ClusterDocument:
+    for job in document.table("jobs"):
+        tasks = document.get("jobs", job, "tasks")
+        if isinstance(tasks, list):
+            moved = [
+                names[halves(task)[0]] + task[len(halves(task)[0]) :]
+                if isinstance(task, str)
+                else task
+                for task in tasks
+            ]
+            document = document.put(("jobs", job, "tasks"), moved)
+    return document
+
+
 def add_missing(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
-    """Defines the hosts that tasks name and the file does not; SSH logs in by their name."""
+    """Defines the hosts that tasks name and the file does not; SSH logs in by their name. Nodes
+    of Slurm are not defined."""
+    if has_slurm(document):
+        return document
     for host in missing_hosts(found, document.table("hosts")):
         document = document.put(("hosts", host), {"ssh": host})
     return document
@@ -39,9 +111,9 @@ def candidates(field: Field, document: ClusterDocument) -> list[str]:
         case "ssh":
             return aliases()
         case "hosts":
-            return [*document.table("hosts"), LOCALHOST]
+            return task_hosts(document)
         case "tasks":
-            return [f"{host}:" for host in (*document.table("hosts"), LOCALHOST)]
+            return [f"{host}:" for host in task_hosts(document)]
     return list(field.choices)
 
 

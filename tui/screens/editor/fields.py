@@ -78,6 +78,12 @@ def run_fields() -> tuple[Field, ...]:
     return (*top, *_rows("run"), *_rows("start", "start "), *_rows("metrics", "metrics "))
 
 
+@cache
+def slurm_fields() -> tuple[Field, ...]:
+    """Rows of the table of the allocation."""
+    return tuple(_rows("slurm"))
+
+
 def _columns(table: str) -> list[Field]:
     return [_field(key, (key.name,), key.name) for key in keys(table)]
 

@@ -12,8 +12,11 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from launcher.cluster.rules import ready_value
+from launcher.cluster.spec import Cluster
+from launcher.engines.slurm_script import request_of
 from launcher.errors import Problem
 from launcher.plan.plan import Plan, TaskPlan
+from tui.format import request_text
 from tui.screens.editor.cell_codecs import READY, line_of
 from tui.widgets.colours import theme_colour
 
@@ -36,6 +39,7 @@ class PlanPreview(Vertical):
     def __init__(self, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self._plan: Plan | None = None
+        self._cluster: Cluster | None = None
         self._names: list[str] = []
 
     def compose(self) -> ComposeResult:
@@ -44,9 +48,9 @@ class PlanPreview(Vertical):
         with VerticalScroll():
             yield Static(id="task", markup=False)
 
-    def show(self, plan: Plan | None, problems: Sequence[Problem]) -> None:
-        """Shows a plan, or the problems because of which there is none."""
-        self._plan = plan
+    def show(self, plan: Plan | None, cluster: Cluster | None, problems: Sequence[Problem]) -> None:
+        """Shows the plan of a cluster, or the problems because of which there is none."""
+        self._plan, self._cluster = plan, cluster
         tasks = self.query_one(OptionList)
         tasks.display = plan is not None
         order = self.query_one("#order", Static)
@@ -56,6 +60,8 @@ class PlanPreview(Vertical):
             return
         order.update(self._order(plan))
         names = [f"{task.id}  on {task.host}  {task.address}" for task in plan.tasks]
+        if cluster is not None and cluster.slurm is not None:
+            names.append("batch script for Slurm")
         if names != self._names:
             self._names = names
             at = tasks.highlighted
@@ -78,8 +84,12 @@ class PlanPreview(Vertical):
     @on(OptionList.OptionHighlighted)
     def _show_task(self) -> None:
         at = self.query_one(OptionList).highlighted
-        if self._plan is not None and at is not None and at < len(self._plan.tasks):
+        if self._plan is None or self._cluster is None or at is None:
+            return
+        if at < len(self._plan.tasks):
             self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
+        elif (request := request_of(self._cluster, self._plan)) is not None:
+            self.query_one("#task", Static).update(Text(request_text(request, whole=False)))
 
     def _problems(self, problems: Sequence[Problem]) -> Text:
         colour = theme_colour(self.app, "status-bad")

@@ -8,8 +8,16 @@ from textual.screen import Screen
 
 from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.shorthand import entries, spec
+from tui.keys import key_of
 from tui.screens.dialogs import AskText, ask
-from tui.screens.editor.document_edits import add_missing, all_tasks, put_spec
+from tui.screens.editor.document_edits import (
+    add_missing,
+    all_tasks,
+    has_slurm,
+    put_spec,
+    use_hosts,
+    use_slurm,
+)
 from tui.screens.editor.state import EDIT_ERRORS, Change, EditorState
 from tui.screens.editor.table import EditTable
 from tui.screens.editor.table_models import problem_of
@@ -88,6 +96,15 @@ class RowActions:
         line = await ask(self._screen, dialog)
         if line:
             self.edit(lambda d: _pasted(d, line, job))
+
+    def switch_hosts(self) -> None:
+        """Lets Slurm give the hosts, or takes them back from it."""
+        document = self._state.document
+        slurm = document is not None and has_slurm(document)
+        if self.edit(use_hosts if slurm else use_slurm):
+            undo = key_of(self._screen, "edit.undo")
+            now = "the tasks run on [hosts], by SSH" if slurm else "the tasks run on nodes of Slurm"
+            self._screen.notify(f"{now}; {undo} undoes it")
 
     def define_missing(self) -> None:
         """Defines the hosts that tasks name and the file does not."""

@@ -18,6 +18,7 @@ from launcher.cluster.library import SaveError
 from launcher.plan.plan import make_plan
 from launcher.quantities import counted
 from tui.keys import key_of
+from tui.screens.editor.document_edits import has_slurm
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_pane import FilePane
 from tui.screens.editor.preview import PlanPreview
@@ -56,6 +57,7 @@ class EditorScreen(Page):
         Binding("x,delete", "remove", "Delete the row", id="edit.remove"),
         Binding("backspace", "clear", "Empty the cell", id="edit.clear"),
         Binding("p", "paste", "Paste a cluster spec or TF_CONFIG", id="edit.paste"),
+        Binding("w", "switch_hosts", "Nodes of Slurm, or hosts by SSH", id="edit.switch_hosts"),
         Binding("m", "missing", "Add the hosts that tasks name", id="edit.missing"),
         Binding("e", "problem", "Next problem", id="edit.problem"),
         Binding("ctrl+z,u", "undo", "Undo", id="edit.undo"),
@@ -122,6 +124,11 @@ class EditorScreen(Page):
         self.set_interval(DISK_SECONDS, self._check_disk)
 
     @property
+    def _slurm(self) -> bool:
+        document = self._state.shown.document
+        return document is not None and has_slurm(document)
+
+    @property
     def draft(self) -> Draft:
         return self._state.draft
 
@@ -143,7 +150,7 @@ class EditorScreen(Page):
     def _show_plan(self) -> None:
         shown = self._state.shown
         plan = None if shown.cluster is None else make_plan(shown.cluster, "RUN")
-        self._preview.show(plan, shown.problems)
+        self._preview.show(plan, shown.cluster, shown.problems)
         self._show_title()
         self._show_about()
 
@@ -166,7 +173,8 @@ class EditorScreen(Page):
         for page in PAGES:
             style = "reverse bold" if page == self._page else "dim"
             text.append("   ")
-            text.append(f" {key_of(self, f'edit.{page}')} {page.capitalize()} ", style)
+            title = "Slurm" if page == "hosts" and self._slurm else page.capitalize()
+            text.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
         if count := len(self._state.shown.problems):
             style = f"bold {theme_colour(self.app, 'status-bad')}"
             text.append(f"   ⚠ {counted(count, 'problem')}", style)
@@ -193,15 +201,17 @@ class EditorScreen(Page):
             hints.append(("edit.missing", "add missing hosts"))
         if self._page in TABLE_PAGES:
             hints.append(("edit.cell", "edit"))
+        if self._page == "hosts":
+            hints.append(("edit.switch_hosts", "use SSH hosts" if self._slurm else "use Slurm"))
         hints += [("edit.save", "save"), ("edit.back", "back")]
-        if self._page == "run":
+        if table is not None and table.model.one_column:
             hints.append(("edit.remove", "default"))
         elif self._page in TABLE_PAGES:
             hints += [("edit.add", "add"), ("edit.remove", "delete"), ("edit.paste", "paste")]
         if self._page == "jobs":
             hints.append(("edit.other", "jobs/tasks"))
         hints += [("edit.undo", "undo"), ("edit.save_as", "save as"), ("help", "help")]
-        if self._page in ("hosts", "jobs"):
+        if self._page == "jobs" or (table is not None and table is self._tables.hosts):
             hints.append(("edit.copy", "copy row"))
         footer.show(hints)
 
@@ -238,10 +248,14 @@ class EditorScreen(Page):
         self._tables.show_page("jobs" if plan else self._page)
 
     def action_other_table(self) -> None:
-        """Switches between jobs and their tasks."""
-        if self._page == "jobs":
-            self._tables.focus_other()
-            self.call_after_refresh(self._show_about)
+        """Switches between the tables of a page: jobs and their tasks, nodes and hosts."""
+        self._tables.focus_other()
+        self.call_after_refresh(self._show_about)
+
+    def action_switch_hosts(self) -> None:
+        """Lets Slurm give the hosts, or takes them back from it."""
+        if self._page == "hosts":
+            self._rows.switch_hosts()
 
     def action_problem(self) -> None:
         """Goes to the next problem: its cell, or its line of the file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launcher.cluster.addresses import LOCALHOST, AddressPart
+from launcher.cluster.addresses import AddressPart
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.shorthand import ShorthandError, entries, hosts, next_like, spec
@@ -16,8 +16,8 @@ from tui.cells import Cell, Row
 from tui.screens.dialogs import AskText
 from tui.screens.editor.cell_codecs import READY, TEXT, WORDS
 from tui.screens.editor.completion import Completion
-from tui.screens.editor.document_edits import halves, put_spec
-from tui.screens.editor.fields import Field, host_fields, job_fields, run_fields
+from tui.screens.editor.document_edits import halves, has_slurm, host_names, put_spec, task_hosts
+from tui.screens.editor.fields import Field, host_fields, job_fields
 from tui.widgets.cell_grid import WIDEST
 
 _TENSORBOARD = {
@@ -149,7 +149,10 @@ class _NamedTables(TableModel):
         return line.strip()
 
     def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
-        return document.remove(self.name, self._names(document)[row])
+        names = self._names(document)
+        if len(names) == 1:  # the form of the file has no place for an empty table
+            return document.put((self.name,), None)
+        return document.remove(self.name, names[row])
 
     def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
         names = self._names(document)
@@ -237,10 +240,12 @@ class JobModel(_NamedTables):
         name = self._name(line)
         if name in document.table("jobs"):
             raise EditError(f"there is already a job {visible(name[:60])}")
-        host = next(iter(document.table("hosts")), LOCALHOST)
+        host = task_hosts(document)[0]
         entry: dict[str, Any] = {"tasks": [f"{host}:auto"]}
         if name == "tensorboard":
             entry |= _TENSORBOARD
+            if has_slurm(document):  # no SSH to a node, which could forward its port
+                del entry["forward"]
         return document.put(("jobs", name), entry)
 
     def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
@@ -314,7 +319,7 @@ class TaskModel(TableModel):
             self._next(document),
             lambda line: problem_of(line, entries),
             "host:port, … ; tf[2-6]:2222 is five tasks, localhost:auto*5 too",
-            Completion([f"{host}:" for host in document.table("hosts")]),
+            Completion([f"{host}:" for host in host_names(document)]),
         )
 
     def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
@@ -325,58 +330,13 @@ class TaskModel(TableModel):
         """The next task of the series: on the next host, if there is one."""
         tasks = [str(task) for task in self._tasks(document)]
         if not tasks:
-            return f"{next(iter(document.table('hosts')), LOCALHOST)}:auto"
+            return f"{task_hosts(document)[0]}:auto"
         host, port = halves(tasks[-1])
-        names = list(document.table("hosts"))
+        names = host_names(document)
         after = names[names.index(host) + 1 :] if host in names else []
         used = {halves(task)[0] for task in tasks}
         free = next((name for name in after if name not in used), None)
         return f"{free}:{port}" if free else f"{host}:auto"
-
-
-class RunModel(TableModel):
-    """`name`, `[run]`, `[start]` and `[metrics]`, a key a row."""
-
-    name = "run"
-    titles = ("key", "value", "description")
-    first = 1
-    one_column = True
-    widest = 28
-
-    def rows(self, seen: ParsedDraft) -> list[Row]:
-        """One row for each key, set or not."""
-        assert seen.document is not None
-        wrong: dict[int, str] = {}
-        for problem in seen.problems:
-            if (place := self.place(problem, seen.document)) is not None:
-                wrong.setdefault(place[0], problem.message)
-        found = []
-        for number, field in enumerate(run_fields()):
-            line = field.codec.line(seen.document.get(*field.path))
-            cells = (
-                Cell(field.title, fixed=True),
-                Cell(line, field.default, wrong.get(number, "")),
-                Cell("", field.about, fixed=True),
-            )
-            found.append(Row(field.title, cells))
-        return found
-
-    def field(self, row: int, column: int) -> Field | None:
-        return run_fields()[row]
-
-    def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
-        field = run_fields()[row]
-        return document.put(field.path, field.codec.value(line))
-
-    def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
-        """Removes the key: its default holds."""
-        return document.put(run_fields()[row].path, None)
-
-    def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
-        for number, field in enumerate(run_fields()):
-            if problem.path[: len(field.path)] == field.path:
-                return number, 1
-        return None
 
 
 def problem_of(line: str, parse: Callable[[str], object]) -> str:

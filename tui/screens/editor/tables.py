@@ -1,16 +1,19 @@
-"""The editor's tables: hosts, jobs with the tasks of one of them, and everything else."""
+"""The editor's tables: hosts or nodes, jobs with the tasks of one of them, and everything else."""
 
 from __future__ import annotations
 
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widget import Widget
 
 from launcher.cluster.edit import ClusterDocument
 from launcher.errors import Problem
+from tui.screens.editor.document_edits import has_slurm
+from tui.screens.editor.key_models import RunModel, SlurmModel
 from tui.screens.editor.state import EditorState
 from tui.screens.editor.table import EditTable
-from tui.screens.editor.table_models import HostModel, JobModel, RunModel, TaskModel
+from tui.screens.editor.table_models import HostModel, JobModel, TaskModel
 from tui.widgets.cell_grid import CellGrid
 
 TABLE_PAGES = ("hosts", "jobs", "run")
@@ -21,7 +24,7 @@ class ClusterTables(Vertical):
 
     DEFAULT_CSS = """
     ClusterTables { height: 1fr; }
-    ClusterTables #job-tables { height: 1fr; }
+    ClusterTables #host-tables, ClusterTables #job-tables { height: 1fr; }
     ClusterTables #jobs { height: 2fr; }
     ClusterTables #tasks { height: 3fr; border-top: solid $panel-lighten-2; }
     """
@@ -29,13 +32,17 @@ class ClusterTables(Vertical):
     def __init__(self, state: EditorState) -> None:
         super().__init__(id="tables")
         self._tasks_of = TaskModel("")
+        self._state = state
+        self.slurm = EditTable(state, SlurmModel())
         self.hosts = EditTable(state, HostModel())
         self.jobs = EditTable(state, JobModel())
         self.tasks = EditTable(state, self._tasks_of)
         self.run = EditTable(state, RunModel())
 
     def compose(self) -> ComposeResult:
-        yield self.hosts
+        with Vertical(id="host-tables"):
+            yield self.slurm
+            yield self.hosts
         with Vertical(id="job-tables"):
             yield self.jobs
             yield self.tasks
@@ -44,7 +51,7 @@ class ClusterTables(Vertical):
     @property
     def focused(self) -> EditTable | None:
         """The table that has the focus."""
-        every = (self.hosts, self.jobs, self.tasks, self.run)
+        every = (self.slurm, self.hosts, self.jobs, self.tasks, self.run)
         return next((table for table in every if table.has_focus_within), None)
 
     @property
@@ -61,28 +68,40 @@ class ClusterTables(Vertical):
         return f"{self.job}:0" if table is self.jobs else ""
 
     def show(self) -> None:
-        """Shows the draft, or its trial."""
+        """Shows the draft, or its trial; of hosts and nodes, what there is."""
+        focused, document = self.focused, self._state.shown.document
+        if document is not None:
+            self.slurm.display = has_slurm(document)
+            self.hosts.display = not has_slurm(document) or bool(document.table("hosts"))
+        self.slurm.show()
         self.hosts.show()
         self.jobs.show()
         self._tasks_of.job = self.jobs.key
         self.tasks.show()
         self.run.show()
+        if focused is not None and not focused.display:
+            self.focus_page("hosts")
 
     def show_page(self, page: str) -> None:
         """Shows the tables of a page."""
-        parts = {"hosts": self.hosts, "jobs": self.query_one("#job-tables"), "run": self.run}
+        hosts, jobs = self.query_one("#host-tables"), self.query_one("#job-tables")
+        parts: dict[str, Widget] = {"hosts": hosts, "jobs": jobs, "run": self.run}
         for name, part in parts.items():
             part.display = name == page
 
     def focus_page(self, page: str) -> None:
         """Moves the focus to a page's first table."""
-        table = {"hosts": self.hosts, "jobs": self.jobs, "run": self.run}[page]
+        hosts = self.slurm if self.slurm.display else self.hosts
+        table = {"hosts": hosts, "jobs": self.jobs, "run": self.run}[page]
         self.screen.set_focus(table.body)
 
     def focus_other(self) -> None:
-        """Moves the focus between jobs and tasks."""
-        other = self.tasks if self.focused is self.jobs else self.jobs
-        self.screen.set_focus(other.body)
+        """Moves the focus to the other table of the page, if there is one."""
+        pairs = {self.jobs: self.tasks, self.slurm: self.hosts}
+        pairs |= {other: table for table, other in pairs.items()}
+        other = pairs.get(self.focused) if self.focused is not None else None
+        if other is not None and other.display:
+            self.screen.set_focus(other.body)
 
     def place(
         self, problem: Problem, document: ClusterDocument
@@ -93,10 +112,12 @@ class ClusterTables(Vertical):
                 self.jobs.body.row = list(document.table("jobs")).index(job)
                 self._tasks_of.job = job
                 self.tasks.show()
-        for table in (self.tasks, self.hosts, self.jobs, self.run):
+        pages = {self.tasks: "jobs", self.slurm: "hosts", self.hosts: "hosts"}
+        pages |= {self.jobs: "jobs", self.run: "run"}
+        for table, page in pages.items():
             cell = table.model.place(problem, document)
             if cell is not None:
-                return ("jobs" if table is self.tasks else table.model.name), table, cell
+                return page, table, cell
         return None
 
     @on(CellGrid.Moved)

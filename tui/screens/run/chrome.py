@@ -9,6 +9,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from tui.log.view import LogView
+from tui.outcome import queue_status
 from tui.pane_boxes import Arrangement
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.task_monitor import TaskMonitor
@@ -41,6 +42,8 @@ class Chrome:
         self._monitor = monitor
         self._note = note
         self._titles: dict[TaskId | None, tuple[Part, ...]] = {}
+        self._queue = ""
+        """Text of empty panes."""
 
     def show(self, snapshot: Snapshot, now: float) -> None:
         """Shows another snapshot, or the same at a later time."""
@@ -58,6 +61,7 @@ class Chrome:
         for pane in self._area.grid.panes:
             if pane.view and pane.view.task in self._titles:
                 pane.set_title(self._titles[pane.view.task], self._note(pane.view))
+            pane.set_placeholder(self._queue)
 
     def hide_outcome(self) -> bool:
         """Hides how the run ended; False when that is not shown."""
@@ -78,6 +82,9 @@ class Chrome:
 
     def _make_titles(self, now: float) -> None:
         """Makes the titles of the panes in sight."""
+        self._queue = queue_status(self._snapshot, now)
+        if self._queue and self._snapshot.allocation is not None:
+            self._queue += f"\n{self._snapshot.allocation.advice}"
         tasks = {task.id: task for task in self._snapshot.tasks}
         self._titles.clear()
         for pane in self._area.grid.panes:

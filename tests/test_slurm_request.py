@@ -1,0 +1,90 @@
+"""The request for nodes of Slurm, shown before it is made."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from launcher.cluster.file import loads
+from launcher.engines.slurm_script import request_of
+from launcher.plan.plan import make_plan
+from launcher.preflight import REPORT_SCHEMA
+from tests.command import run, write
+from tui.format import request_text
+
+FILE = """
+name = "s"
+[slurm]
+nodes = 2
+time = "04:00:00"
+partition = "gpu"
+options = ["--account=proj 42"]
+[jobs.worker]
+tasks = ["node0:auto", "node1:auto"]
+[run]
+command = ["train"]
+env_from = ["TOKEN"]
+"""
+ASKS = "asks for nodes by: sbatch --parsable '--account=proj 42', which reads this batch script:\n"
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that no output may have."""
+    monkeypatch.setenv("TOKEN", "hunter2")
+
+
+@pytest.mark.processes
+def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
+    """It is what sbatch would read but for the run's id; a shell reads it; no secret is in it."""
+    file = write(tmp_path, FILE)
+    done = run("plan", str(file))
+    assert done.returncode == 0, done.stderr
+    before, asks, script = done.stdout.partition(ASKS)
+    assert asks and before.startswith("stage 1: worker:0\n")
+    assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
+    said = run("plan", str(file), "--json")
+    assert "hunter2" not in done.stdout + said.stdout
+    request = json.loads(said.stdout)["slurm"]
+    assert request["argv"] == ["sbatch", "--parsable", "--account=proj 42"]
+    assert request["login"] == ""
+    run_id = re.search(r"--job-name=tfmux-(\S+)", script)
+    assert run_id is not None
+    cluster = loads(FILE, "x", tmp_path)
+    expected = request_of(cluster, make_plan(cluster, run_id[1]))
+    assert expected is not None and script == expected.script
+    assert "slurm" not in json.loads(run("plan", str(write(tmp_path, LOCAL)), "--json").stdout)
+
+
+LOCAL = '[jobs.w]\ntasks = ["localhost:auto"]\ncommand = ["x"]\n'
+
+
+@pytest.mark.processes
+def test_the_check_shows_the_script_whatever_slurm_says(tmp_path: Path) -> None:
+    """Here there is no Slurm to ask, or one that knows no partition gpu."""
+    file = write(tmp_path, FILE.replace('"gpu"', '"no-such-partition"'))
+    done = run("check", str(file))
+    assert done.returncode == 3
+    assert ASKS in done.stdout and "#SBATCH --partition=no-such-partition\n" in done.stdout
+    assert done.stdout.rstrip().splitlines()[-1].startswith("✗ a launch would fail")
+    said = run("check", str(file), "--json")
+    answer = json.loads(said.stdout)
+    jsonschema.validate(answer, REPORT_SCHEMA)
+    assert "#SBATCH --nodes=2" in answer["slurm"]["script"]
+    assert "hunter2" not in done.stdout + said.stdout
+
+
+def test_on_a_terminal_the_program_of_the_agents_is_cut() -> None:
+    """One line of tens of thousands of characters; all others are whole."""
+    cluster = loads(FILE, "x", Path("/srv"))
+    request = request_of(cluster, make_plan(cluster, "s-1"))
+    assert request is not None
+    whole, cut = (request_text(request, whole=each).splitlines() for each in (True, False))
+    changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
+    assert len(changed) == 1 and len(changed[0][0]) > 10_000
+    assert re.fullmatch(r"agent='\S{33}… \([\d\s]+ characters\)", changed[0][1])
