@@ -46,7 +46,7 @@ async def test_the_table_is_shown_and_edited_and_nothing_else_changes() -> None:
         await shows(pilot, "'--account=proj 42' --const…")
         assert gone(pilot, "all tasks run on this machine")
         assert gone(pilot, "missing hosts")
-        await pilot.press("down", "enter", "home", "ctrl+k", *"30", "enter")
+        await pilot.press("down", "down", "enter", "home", "ctrl+k", *"30", "enter")
         await until(pilot, lambda: 'time = "30"' in text_of(pilot))
         await pilot.press("down", "enter", *"gpu", "enter", "ctrl+s")
         await shows(pilot, "saved in")
