@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from launcher.engines.engine import EngineError, JobState, NoAnswerError
+from launcher.engines.engine import EngineError, JobState, NoAnswerError, Remark, Verdict
 from launcher.run import events as ev
 from launcher.run.states import Outcome
 from launcher.session import allocation
@@ -48,6 +48,9 @@ class FakeEngine:
     async def look(self, job: str) -> JobState:
         self.asked.append(f"look {job}")
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
+
+    async def examine(self) -> AsyncIterator[Remark]:
+        yield Remark(Verdict.PASSED, "", "accepted", "accepted")
 
     def reach(self, job: str, node: str) -> tuple[str, ...]:
         return ("srun", node)
