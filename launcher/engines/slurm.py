@@ -86,7 +86,7 @@ class SlurmEngine:
             EngineError: with sbatch's words.
         """
         try:
-            output = await self._submit("--parsable")
+            output = await self._submit()
         except NoAnswerError as error:
             todo = f"should its job come after all: {self.cancel_command('')}"
             raise NoAnswerError(error.what, todo) from error
@@ -218,7 +218,7 @@ class SlurmEngine:
         Raises:
             EngineError: it would refuse it.
         """
-        output = await self._submit("--test-only")
+        output = await self._submit(test=True)
         if output.status != 0:
             raise _refusal(output)
         said = output.complaint or "sbatch accepts the request"
@@ -273,11 +273,11 @@ class SlurmEngine:
             self._limits = Limits(contains, float(wait[1]) if wait else None)
         return self._limits
 
-    async def _submit(self, option: str) -> Output:
-        script = job_request(self._table, self._run_id, self._rules).script
-        argv = ["sbatch", option, *self._table.options]
+    async def _submit(self, *, test: bool = False) -> Output:
+        asked = job_request(self._table, self._run_id, self._rules)
+        argv = ("sbatch", "--test-only", *self._table.options) if test else asked.argv
         try:
-            return await self._commands.run(argv, script, _SUBMIT_SECONDS)
+            return await self._commands.run(argv, asked.script, _SUBMIT_SECONDS)
         except MissingProgramError as error:
             raise MissingProgramError(error.what, NO_COMMANDS) from error
 
