@@ -34,6 +34,7 @@ bench: .venv/ready
 	@$(BIN)/python -m bench.kill
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.trainer
+	@$(BIN)/python -m bench.slurm
 
 # Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
+import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import asyncssh
 from ..hosts.ssh import SshConnector
 from ..plan.model import SshTarget
 from ..printable import printable
-from .engine import EngineError, MissingProgramError
+from .engine import EngineError, MissingProgramError, NoAnswerError
 
 MOST_BYTES = 1 << 20
 """Of a command's output; no answer that is used is longer."""
@@ -42,11 +43,19 @@ class Output:
 class Commands(Protocol):
     """A place where an engine's commands are."""
 
+    async def connect(self) -> None:
+        """Opens what they need.
+
+        Raises:
+            HostError: the login failed.
+        """
+
     async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
         """Runs a command.
 
         Raises:
-            EngineError: it cannot be run there, or has not ended in `timeout` seconds.
+            NoAnswerError: it has not ended in `timeout` seconds.
+            EngineError: it cannot be run there.
         """
 
     async def aclose(self) -> None:
@@ -60,11 +69,15 @@ class LocalCommands:
         """`secrets` are variables that they do not get: an engine may store its environment."""
         self._secrets = frozenset(secrets)
 
+    async def connect(self) -> None:
+        """There is nothing."""
+
     async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
         """Runs a command in a session of its own.
 
         Raises:
-            EngineError: it is not there, or has not ended in time.
+            NoAnswerError: it has not ended in time.
+            EngineError: it cannot be started.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -89,10 +102,11 @@ class LocalCommands:
                 out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
                 status = await process.wait()
         except TimeoutError:
-            raise EngineError(_no_answer(argv, timeout)) from None
+            raise NoAnswerError(_no_answer(argv, timeout)) from None
         finally:
-            if process.returncode is None:
-                process.kill()
+            if process.returncode is None:  # sites have wrappers: what they have started, too
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         return Output(status, out, err)
 
@@ -116,11 +130,19 @@ class LoginCommands:
         self._connection: asyncssh.SSHClientConnection | None = None
         self._lock = asyncio.Lock()
 
+    async def connect(self) -> None:
+        """Logs in; a person may be asked for a password.
+
+        Raises:
+            HostError: the login failed.
+        """
+        await self._connect()
+
     async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
         """Runs a command in the login's environment.
 
         Raises:
-            EngineError: it has not ended in time, or the connection has.
+            NoAnswerError: it has not ended in time, or the connection has.
             HostError: the login failed.
         """
         connection = await self._connect()
@@ -133,13 +155,16 @@ class LoginCommands:
                     out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
                     await process.wait_closed()
                 finally:
+                    if process.exit_status is None:
+                        with suppress(OSError):  # the channel has ended
+                            process.kill()
                     process.close()
         except TimeoutError:
-            raise EngineError(_no_answer(argv, timeout)) from None
+            raise NoAnswerError(_no_answer(argv, timeout)) from None
         except (asyncssh.Error, OSError) as error:
             connection.abort()
             what = f"the connection to {self._target.host} ended: {error}"
-            raise EngineError(printable(what)) from error
+            raise NoAnswerError(printable(what)) from error
         return Output(255 if process.exit_status is None else process.exit_status, out, err)
 
     async def _connect(self) -> asyncssh.SSHClientConnection:

@@ -29,6 +29,10 @@ class MissingProgramError(EngineError):
     """The engine's command is not there."""
 
 
+class NoAnswerError(EngineError):
+    """No answer has come: what the engine was told to do may be done all the same."""
+
+
 @dataclass(frozen=True)
 class JobState:
     """How a job stands."""
@@ -40,7 +44,7 @@ class JobState:
     expected: float | None = None
     """When the engine expects it to start, in seconds since the epoch."""
     advice: str = ""
-    """Why it will never start, and what to change."""
+    """Why it will never start, or why it has ended, and what to change."""
     nodes: tuple[str, ...] = ()
     """The names of its nodes; empty until it runs."""
     addresses: tuple[str, ...] = ()
@@ -73,10 +77,18 @@ class Engine(Protocol):
 
     name: str
 
+    async def connect(self) -> None:
+        """Logs in where the engine's commands are; asks nothing of it yet.
+
+        Raises:
+            HostError: the login failed.
+        """
+
     async def request(self) -> str:
         """Asks for the nodes; returns the job's id.
 
         Raises:
+            NoAnswerError: the job may still come.
             EngineError: the request was refused.
         """
 

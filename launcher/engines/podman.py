@@ -92,6 +92,9 @@ class PodmanEngine:
 
     # --- the engine's interface -----------------------------------------------------------
 
+    async def connect(self) -> None:
+        """Podman is on this machine."""
+
     async def request(self) -> str:
         """Starts the containers; returns the beginning of their names.
 

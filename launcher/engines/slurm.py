@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..agent.config import Rules
 from ..cluster.slurm import Slurm
@@ -19,42 +19,24 @@ from ..plan.model import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, LocalCommands, LoginCommands, Output
-from .engine import EngineError, JobState, Remark, Verdict
+from .engine import EngineError, JobState, MissingProgramError, NoAnswerError, Remark, Verdict
+from .slurm_advice import HOPELESS, NO_COMMANDS, NO_COMMANDS_THERE, NO_PYTHON, advice_on
 from .slurm_script import job_name, job_request, rules_of
 
 _SUBMIT_SECONDS = 60.0
 _SECONDS = 20.0
-_JOB = re.compile(r"(\d{1,15})(?:;[\w.-]+)?")
+_JOB = re.compile(r"([0-9]{1,15})(?:;[\w.-]+)?")
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
-_FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime)=(\S*)")
+_FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime|Restarts|ExitCode)=(\S*)")
 _MOST_NODES = 4096
 _WAITING = frozenset(
     "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 _AT_WORK = frozenset("RUNNING SUSPENDED RESIZING SIGNALING STAGE_OUT STOPPED".split())
 _CGROUP = "proctrack/cgroup"
-
-HOPELESS = {
-    "PartitionNodeLimit": "the partition has fewer nodes, or allows fewer: write a smaller nodes",
-    "PartitionTimeLimit": "the partition's time limit is shorter: write a shorter time",
-    "PartitionDown": "the partition is down: write another partition",
-    "PartitionInactive": "the partition is inactive: write another partition",
-    "PartitionConfig": "no such nodes are in the partition: write other nodes, gpus or options",
-    "BadConstraints": "no node meets the constraints: correct --constraint, gpus or nodes",
-    "AccountNotAllowed": "the account may not use the partition: write another --account",
-    "InvalidAccount": "there is no such account: correct --account",
-    "InvalidQOS": "there is no such QOS: correct --qos",
-    "QOSNotAllowed": "the QOS is not allowed in the partition: write another --qos",
-    "DependencyNeverSatisfied": "its dependency can never be met: remove --dependency",
-    "JobHeldUser": "it is held: scontrol release lets it start",
-    "JobHeldAdmin": "it is held by an administrator: ask them",
-    "AssocMaxNodePerJobLimit": "the account allows fewer nodes a job: write a smaller nodes",
-    "AssocMaxWallDurationPerJobLimit": "the account's time limit is shorter: write a shorter time",
-    "QOSMaxNodePerJobLimit": "the QOS allows fewer nodes a job: write a smaller nodes",
-    "QOSMaxWallDurationPerJobLimit": "the QOS's time limit is shorter: write a shorter time",
-    "QOSMaxGRESPerJob": "the QOS allows fewer GPUs a job: write a smaller gpus",
-}
-"""Reasons of pending jobs that do not go away by waiting, and what to change."""
+_NO_PROGRAM = 127
+_NOT_FOUND = ("126:0", "127:0")
+"""Exit codes of a shell whose command could not be started."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +70,32 @@ class SlurmEngine:
         self._secrets = tuple(sorted(secrets))
         self._limits: Limits | None = None
 
+    async def connect(self) -> None:
+        """Logs in, where `login` is given.
+
+        Raises:
+            HostError: the login failed.
+        """
+        await self._commands.connect()
+
     async def request(self) -> str:
         """Submits the batch script; returns the job's id.
 
         Raises:
+            NoAnswerError: sbatch did not end, or gave no id.
             EngineError: with sbatch's words.
         """
-        asked = job_request(self._table, self._run_id, self._rules)
-        output = await self._commands.run(asked.argv, asked.script, _SUBMIT_SECONDS)
+        try:
+            output = await self._submit()
+        except NoAnswerError as error:
+            todo = f"should its job come after all: {self.cancel_command('')}"
+            raise NoAnswerError(error.what, todo) from error
+        if output.status != 0:
+            raise _refusal(output)
         found = _JOB.fullmatch(output.stdout.strip().rpartition("\n")[2])
-        if output.status != 0 or found is None:
-            said = output.complaint or f"sbatch ended with {output.status} and said nothing"
-            raise EngineError(said)
+        if found is None:
+            said = output.complaint or "nothing"
+            raise NoAnswerError(f"sbatch ended with 0 and said {said}, which is no job's id")
         return found[1]
 
     async def find(self) -> str:
@@ -123,20 +119,27 @@ class SlurmEngine:
         line = output.stdout.strip().partition("\n")[0]
         if output.status == 0 and line.count("|") >= 3:
             state, reason, start, nodes = (word.strip() for word in line.split("|", 3))
-        elif output.status == 0 or "nvalid job id" in output.stderr:
-            shown = await self._run("scontrol", "-o", "show", "job", job)
-            if shown.status != 0 and "nvalid job id" not in shown.stderr:
-                raise EngineError(_failed("scontrol", shown))
-            said = dict(_FIELD.findall(shown.stdout))
-            state, reason, start = (
-                said.get(name, "") for name in ("JobState", "Reason", "StartTime")
-            )
-            nodes = said.get("NodeList", "")
-            if not state:
-                return JobState("GONE", "Slurm does not know the job any more", over=True)
-        else:
+            if state in _AT_WORK or state in _WAITING:
+                return await self._job_state(state, reason, start, nodes)
+        elif output.status != 0 and "nvalid job id" not in output.stderr:
             raise EngineError(_failed("squeue", output))
-        return await self._job_state(state, reason, start, nodes)
+        shown = await self._run("scontrol", "-o", "show", "job", job)
+        if shown.status != 0 and "nvalid job id" not in shown.stderr:
+            raise EngineError(_failed("scontrol", shown))
+        return await self._from_scontrol(dict(_FIELD.findall(shown.stdout)))
+
+    async def _from_scontrol(self, said: Mapping[str, str]) -> JobState:
+        """The state of a job that squeue has left out, or that is ending."""
+        state, reason = said.get("JobState", ""), said.get("Reason", "")
+        if not state:
+            return JobState("GONE", "Slurm does not know the job any more", over=True)
+        if said.get("Restarts", "0") != "0":
+            return JobState("REQUEUED", "somebody has put it back into the queue", over=True)
+        found = await self._job_state(
+            state, reason, said.get("StartTime", ""), said.get("NodeList", "")
+        )
+        failed = found.over and said.get("ExitCode") in _NOT_FOUND
+        return replace(found, advice=NO_PYTHON) if failed else found
 
     async def _job_state(self, state: str, reason: str, start: str, nodes: str) -> JobState:
         state, reason = printable(state, 60), printable(reason, 200)
@@ -215,11 +218,9 @@ class SlurmEngine:
         Raises:
             EngineError: it would refuse it.
         """
-        request = job_request(self._table, self._run_id, self._rules)
-        argv = ["sbatch", "--test-only", *self._table.options]
-        output = await self._commands.run(argv, request.script, _SUBMIT_SECONDS)
+        output = await self._submit(test=True)
         if output.status != 0:
-            raise EngineError(_failed("sbatch", output))
+            raise _refusal(output)
         said = output.complaint or "sbatch accepts the request"
         yield Remark(Verdict.PASSED, "", "accepted", said)
         try:
@@ -272,6 +273,14 @@ class SlurmEngine:
             self._limits = Limits(contains, float(wait[1]) if wait else None)
         return self._limits
 
+    async def _submit(self, *, test: bool = False) -> Output:
+        asked = job_request(self._table, self._run_id, self._rules)
+        argv = ("sbatch", "--test-only", *self._table.options) if test else asked.argv
+        try:
+            return await self._commands.run(argv, asked.script, _SUBMIT_SECONDS)
+        except MissingProgramError as error:
+            raise MissingProgramError(error.what, NO_COMMANDS) from error
+
     async def _run(self, *argv: str) -> Output:
         return await self._commands.run(argv, timeout=_SECONDS)
 
@@ -284,6 +293,14 @@ class SlurmEngine:
 
 def _failed(program: str, output: Output) -> str:
     return output.complaint or f"{program} ended with {output.status}"
+
+
+def _refusal(output: Output) -> EngineError:
+    """What sbatch said when it took no request."""
+    said = output.complaint or f"sbatch ended with {output.status} and said nothing"
+    if output.status == _NO_PROGRAM:  # of a login shell; this machine's raise an error
+        return MissingProgramError(said, NO_COMMANDS_THERE)
+    return EngineError(said, advice_on(said))
 
 
 def _word(state: str, held: bool, contains: bool) -> EngineWord:

@@ -84,12 +84,14 @@ def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
     )
     yield f"agent='{payload}'"
     yield 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
-    yield "number=0"
+    yield "number=0 agents="
     yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
     yield "    printf '%s\\n' \"$agent\" |"
     yield '        srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap --mpi=none --quiet \\'
     yield "            --cpu-bind=none $cores \\"
     yield f'            {program} "node$number" &'
-    yield "    number=$((number + 1))"
+    yield '    agents="$agents $!" number=$((number + 1))'
     yield "done"
-    yield "wait"
+    yield "status=0"
+    yield 'for agent in $agents; do wait "$agent" || status=$?; done'
+    yield 'exit "$status"'

@@ -63,9 +63,10 @@ class LinkSettings:
         """What the agent does without a launcher."""
         return Rules(self.lease, self.grace, self.on_disconnect)
 
-    def config(self, *, make: bool = True) -> AgentConfig:
-        """What the bridge is sent; without `make` it only looks for an agent."""
-        wait = AGENT_SECONDS if make and self.has_agent else 0.0
+    def config(self, *, make: bool = True, known: bool = False) -> AgentConfig:
+        """What the bridge is sent; without `make` it only looks for an agent. One that is `known`
+        has been there before, and is not waited for."""
+        wait = AGENT_SECONDS if make and self.has_agent and not known else 0.0
         make = make and not self.has_agent
         return AgentConfig(
             self.run_id, self.host, self.rules, self.local, self.logs, make=make, wait=wait

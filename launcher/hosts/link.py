@@ -81,6 +81,8 @@ class Link:
         self.settings = settings
         self.last_heard = 0.0
         self.connected = False
+        self.agent_gone = False
+        """The agent that an engine had started is there no more."""
         self.stage_error = ""
         """Why the agent could not keep staged contents; whoever stages clears it."""
         self._open = open_transport
@@ -112,7 +114,7 @@ class Link:
         first = True
         delay = 0.25
         while True:
-            broken = False
+            broken, gone = False, self.agent_gone
             try:
                 await self._session()
                 delay = 0.25
@@ -130,7 +132,7 @@ class Link:
                 return
             if broken:  # who lies once is not asked again
                 self.closed = True
-            if was or first or broken:
+            if was or first or broken or self.agent_gone > gone:
                 self._listener.link_lost(self.settings.host, reason)
             if broken:
                 return
@@ -232,7 +234,7 @@ class Link:
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
         rest = await wait_for_marker(self._transport, bootstrap.marker(nonce), host)
-        self._transport.write(bootstrap.payload(self.settings.config()))
+        self._transport.write(bootstrap.payload(self.settings.config(known=self.sessions > 0)))
         self._transport.write(self.settings.hello(self._token).encode())
         decoder = wire.Decoder()
         self._checker.connected()
@@ -308,7 +310,7 @@ class Link:
                 else:
                     await self._to_sink(number, offset, chunk)
             case Welcome() as welcome:
-                self.connected = True
+                self.connected, self.agent_gone = True, False
                 self._listener.link_up(host, welcome)
                 self.sessions += 1
                 self._grant()
@@ -321,7 +323,8 @@ class Link:
                 if future is not None and not future.done():
                     future.set_result(reply)
             case Gone(by="") if self.settings.has_agent and not self._leaving:
-                raise AgentError(host, "its agent is not there: the engine's job has ended")
+                self.agent_gone = True
+                raise AgentError(host, "its agent is not there any more")
             case Gone() as gone:
                 self.closed = True
                 if not self._leaving:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..engines.engine import Engine, Remark, Verdict
+from ..engines.engine import Engine, EngineError, Remark, Verdict
 from ..engines.slurm_script import JobRequest
 from ..errors import TfmuxError
 from .findings import Check, Finding, Result, blocking, passed, warning
@@ -29,9 +29,11 @@ async def check_engine(
             tell(_finding(engine.name, remark))
     except TfmuxError as error:
         table = engine.name.lower()
-        what, todo = getattr(error, "what", str(error)), getattr(error, "todo", "")
-        todo = todo or f"correct [{table}]"
-        tell(blocking(Check.QUEUE, f"{table}-refused", engine.name, "refused", what, todo))
+        what, todo = str(error), ""
+        if isinstance(error, EngineError):
+            what, todo = error.what, error.todo
+        about = (Check.QUEUE, f"{table}-refused", engine.name, "refused")
+        tell(blocking(*about, what, todo or f"correct [{table}]"))
     return Report(
         name=name,
         hosts=(engine.name,),

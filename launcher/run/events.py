@@ -131,6 +131,8 @@ class HostLost(Event):
     host: str
     reason: str
     lease_until: fields.Time
+    agent_gone: bool = False
+    """No agent is there any more, and none will come: an engine starts it only once."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Hosts:
         """An agent has greeted us: for the first time, or after a cut."""
         data, record = self._data, self._data.hosts[event.host]
         first, record.greeted = not record.greeted, True
-        record.contacted = True
+        record.contacted, record.agent_gone = True, False
         record.last_word = None
         record.previous_agent_exit = event.previous_agent_exit
         data.update_host(event.host, state=HostState.UP, reason="", lease_until=None)
@@ -100,14 +100,15 @@ class Hosts:
         return [CheckHosts(ports=not (data.attaching and data.begun))]
 
     def on_lost(self, event: ev.HostLost) -> list[Instruction]:
-        """Waits for the host until its lease has ended."""
+        """Waits for the host until its lease has ended; not so long for one without an agent."""
         data, host = self._data, event.host
-        data.lose_host(host, event.reason, event.lease_until)
+        data.hosts[host].agent_gone = event.agent_gone
+        data.lose_host(host, event.reason, None if event.agent_gone else event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
         if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost()):
             return settled
-        wait = max(0.0, event.lease_until - event.time) + data.plan.settings.grace
-        timer = SetTimer(LeaseEnd(host), wait + KILL_PATIENCE)
+        lease = 0.0 if event.agent_gone else max(0.0, event.lease_until - event.time)
+        timer = SetTimer(LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
         return [timer, *(self._when_all_answered() if data.attaching else ())]
 
     def on_lease_end(self, host: str) -> list[Instruction]:
@@ -122,7 +123,9 @@ class Hosts:
             return [LookElsewhere(by[0])]
         tasks = [r.view.id for r in data.on_host(host) if r.view.state is TaskState.LOST]
         for task in tasks:
-            data.update_task(task, reason="its host's lease has ended")
+            gone = data.hosts[host].agent_gone
+            reason = "its host's agent has died" if gone else "its host's lease has ended"
+            data.update_task(task, reason=reason)
             data.fail(task, "lost", ())
         begun = bool(tasks) or data.stage >= 0
         return self._shutdown.kill_all(Cause.FAILURE if begun else Cause.PREFLIGHT)

@@ -233,7 +233,7 @@ class Run:
             data.find_tasks(host)
             data.update_host(host, state=HostState.CONNECTING, reason="", lease_until=None)
             record.contacted = record.contacted or not event.complete
-            record.greeted = record.staged = False
+            record.greeted = record.staged = record.agent_gone = False
             record.superseded_by = ""
             record.receipt = record.last_word = None
         for task in data.tasks.values():

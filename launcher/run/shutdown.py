@@ -45,6 +45,7 @@ class Shutdown:
     def broadcast(self) -> list[Instruction]:
         """The kill for all hosts whose receipts are pending."""
         data, grace = self._data, self._data.plan.settings.grace
+        self._settle()
         data.shutdown.deadline = data.now + grace
         kills: list[Instruction] = [
             KillHost(host, None, grace)
@@ -102,17 +103,23 @@ class Shutdown:
         return [LookElsewhere(superseded[-1])]
 
     def settle_lost(self) -> list[Instruction]:
-        """Where the engine's job has ended, nobody reaches a lost host's agent any more: what it
-        said last counts, else the engine's word."""
+        """Ends, where nothing else has to be waited for than lost hosts that nobody reaches."""
+        return self.check_receipts() if self._settle() else []
+
+    def _settle(self) -> bool:
+        """Where the engine's job has ended, nobody reaches a lost host's agent any more, and
+        elsewhere it may have died: what it said last counts, else the engine's word."""
         data = self._data
-        if data.allocation is None or not data.allocation.ended:
-            return []
+        ended = data.allocation is not None and bool(data.allocation.ended)
+        found = False
         for host in data.contacted_hosts:
             record = data.hosts[host]
-            if record.view.state is not HostState.UP and self.receipt_pending(host):
+            lost = record.agent_gone or (ended and record.view.state is not HostState.UP)
+            if lost and self.receipt_pending(host):
                 until = record.view.lease_until
                 record.receipt = record.last_word or HostReceipt(host, unreachable_until=until)
-        return self.check_receipts()
+                found = True
+        return ended or found
 
     def on_timeout(self) -> list[Instruction]:
         """Names a host that did not come back in time as unconfirmed; one that is still being

@@ -45,6 +45,8 @@ class HostRecord:
     previous_agent_exit: str = ""
     superseded_by: str = ""
     """Another launcher that has taken it over: it confirms nothing to us."""
+    agent_gone: bool = False
+    """It is lost for good."""
     receipt: HostReceipt | None = None
     last_word: HostReceipt | None = None
     """What its agent said when it had ended everything by itself."""

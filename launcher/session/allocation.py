@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..cluster.engine_table import node_name
-from ..engines.engine import Engine, EngineError, JobState
+from ..engines.engine import Engine, EngineError, JobState, MissingProgramError, NoAnswerError
 from ..errors import TfmuxError
 from ..run import events as ev
 from ..run.run import Run
@@ -20,10 +20,13 @@ from ..run.states import HostState
 FIRST_PACE, LAST_PACE = 2.0, 15.0
 """Seconds between two looks at the queue: sites complain of more than that."""
 _LOST_PACE = 5.0
+_COMPLETING = "COMPLETING"
 _WORD_PACE = 0.5
 _WORD_SECONDS = 8.0
 _DOUBT_SECONDS = 20.0
 """How long the engine's word is waited for: where all agents have confirmed, and elsewhere."""
+_FIND_SECONDS = 4.0
+"""How long a job is looked for by its name whose request got no answer."""
 _ANSWER_SECONDS = 90.0
 
 
@@ -39,7 +42,10 @@ class Allocation:
         self._feed = feed
         self._attached = attached
         self._job = run.allocation.job if run.allocation is not None else ""
-        self._asked = bool(self._job) or attached
+        self._request: asyncio.Task[str] | None = None
+        self._find_seconds = _FIND_SECONDS if attached and not self._job else None
+        """How long a job is looked for whose id is not known; None: there can be none."""
+        self._end: JobState | None = None
         self._look_now = asyncio.Event()
         self._forced = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
@@ -69,8 +75,9 @@ class Allocation:
                 if not self._job:  # whoever comes back to a run does not ask for new nodes
                     raise EngineError("there is no job of this run")
             if not self._job:
-                self._asked = True
-                self._job = await self._engine.request()
+                await self._engine.connect()
+                self._request = asyncio.create_task(self._engine.request())
+                self._job = await asyncio.shield(self._request)
         except TfmuxError as error:
             self._feed(ev.AllocationEnded(time.time(), f"{self._engine.name}: {error}", "REFUSED"))
             return False
@@ -83,8 +90,7 @@ class Allocation:
                     self._tell_end(state)
                     return False
                 if state.nodes:
-                    self._feed(ev.Allocated(time.time(), self._hosts(state)))
-                    return True
+                    return self._take(state)
                 if state != told:
                     self._feed(
                         ev.Queued(
@@ -99,6 +105,18 @@ class Allocation:
                 told = state
             await asyncio.sleep(pace)
             pace = min(LAST_PACE, pace * 1.25)
+
+    def _take(self, state: JobState) -> bool:
+        """False when they are not enough: a node may fail before the job has started."""
+        hosts = self._hosts(state)
+        missing = [host.name for host in self._run.plan.hosts if host.name not in hosts]
+        if missing:
+            text = f"{self._title} has {len(state.nodes)} nodes only: there is none for "
+            text += ", ".join(missing)
+            self._feed(ev.AllocationEnded(time.time(), text, "TOO FEW NODES"))
+            return False
+        self._feed(ev.Allocated(time.time(), hosts))
+        return True
 
     def _hosts(self, state: JobState) -> Mapping[str, ev.AllocatedNode]:
         addresses = state.addresses or ("",) * len(state.nodes)
@@ -115,11 +133,18 @@ class Allocation:
             return None
 
     def _tell_end(self, state: JobState) -> None:
+        self._end = state
         self._feed(ev.AllocationEnded(time.time(), self._sentence(state), state.state))
+
+    @property
+    def _title(self) -> str:
+        return f"{self._engine.name} {self._job}".rstrip()
 
     def _sentence(self, state: JobState) -> str:
         why = f" ({state.reason})" if state.reason else ""
-        return f"{self._engine.name} {self._job} has ended: {state.state}{why}"
+        todo = f"; {state.advice}" if state.over and state.advice else ""
+        how = "has ended" if state.over else "was put back into the queue"
+        return f"{self._title} {how}: {state.state}{why}{todo}"
 
     # --- ends from outside ----------------------------------------------------------------
 
@@ -131,7 +156,7 @@ class Allocation:
         while True:
             self._look_now.clear()
             state = await self._look()
-            if state is not None and state.over:
+            if state is not None and (state.over or not state.nodes):
                 self._tell_end(state)
                 return
             views = self._run.snapshot().hosts
@@ -148,31 +173,75 @@ class Allocation:
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.wait([self._waiting])
+        await self._await_answer()
         end: JobState | None = None
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 text, words = await self._released()
-                if self._run.allocation is not None and self._run.allocation.ended and self._job:
-                    end = await self._look()  # while a job is completing Slurm does not say why
+                if self._end is not None and self._end.state == _COMPLETING:
+                    end = await self._look()  # only then does Slurm say how it has ended
         except (TfmuxError, TimeoutError) as error:
             said = str(error) or "no answer"
-            text = f"{self._engine.name} {self._job} could not be released: {said}"
-            command = self._engine.cancel_command(self._job)
-            text += f"; when {self._engine.name} answers again: {command}"
+            text = f"{self._title} could not be released: {said}; when {self._engine.name} "
+            text += f"answers again: {self._engine.cancel_command(self._job)}"
             words = self._all(f"{self._engine.name} did not answer") if self._run.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
         self._feed(ev.AllocationReleased(time.time(), text, words, state, reason))
 
     async def _released(self) -> tuple[str, dict[str, ev.EngineWord]]:
-        if not self._job and self._asked:  # the answer to the request has not come
-            self._job = await self._engine.find()
+        if not self._job and self._find_seconds is not None:
+            self._job = await self._find(self._find_seconds)
+        if not self._job and self._find_seconds and self._request is not None:
+            text = f"{self._title} gave no answer to the request and has no job of this run; "
+            return text + f"should it come after all: {self._engine.cancel_command('')}", {}
         if not self._job:
             return "", {}
+        views = self._run.snapshot().hosts
+        if self._end is None and any(view.state is HostState.REFUSED for view in views):
+            state = await self._look()  # the agents may have ended at once, and the job with them
+            if state is not None and state.over:
+                self._tell_end(state)
         await self._engine.release(self._job)
-        title = f"{self._engine.name} {self._job}"
+        title = self._title
+        if not self._run.nodes and self._end is not None:
+            return f"{title} is released", {}
         if not self._run.nodes:
             return f"{title} was cancelled in the queue: nothing had started", {}
         return f"{title} is released", await self._words()
+
+    async def _await_answer(self) -> None:
+        """Waits for the answer to a request that is under way: given up, it may still be carried
+        out, and nobody would know the job. A person who presses twice does not wait."""
+        request = self._request
+        if request is None:
+            return
+        forced = asyncio.create_task(self._forced.wait())
+        await asyncio.wait([request, forced], return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        request.cancel()
+        await asyncio.wait([request])
+        error = None if request.cancelled() else request.exception()
+        if request.cancelled() or isinstance(error, NoAnswerError):
+            self._find_seconds = _FIND_SECONDS
+        elif error is None:
+            self._job = request.result()
+        elif not isinstance(error, MissingProgramError):
+            self._find_seconds = 0.0  # sbatch fails, too, when only its answer has not come
+
+    async def _find(self, seconds: float) -> str:
+        """The job of a request that got no answer; it may come a moment later. Where the engine
+        has refused it, the engine's silence now is nothing to report."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                job = await self._engine.find()
+            except TfmuxError:
+                if seconds:
+                    raise
+                return ""
+            if job or time.monotonic() > deadline:
+                return job
+            await asyncio.sleep(_WORD_PACE)
 
     async def _words(self) -> dict[str, ev.EngineWord]:
         """What the engine says of the hosts, when it has nothing more to say or takes too long."""
@@ -188,7 +257,7 @@ class Allocation:
         while True:
             try:
                 said = await self._engine.words(self._job, list(hosts.values()))
-            except EngineError as error:
+            except TfmuxError as error:
                 return self._all(f"{self._engine.name} did not answer: {error}")
             words = {host: said[node] for host, node in hosts.items()}
             left = deadline - time.monotonic()

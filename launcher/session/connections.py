@@ -138,7 +138,8 @@ class Connections:
         link = self.links[host]
         until = time.time() + self._run.plan.settings.lease
         until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
-        self._feed(ev.HostLost(time.time(), host, reason, max(0.0, until)))
+        lost = ev.HostLost(time.time(), host, reason, max(0.0, until), link.agent_gone)
+        self._feed(lost)
 
     def link_refused(self, host: str, error: HostError) -> None:
         self._feed(ev.HostRefused(time.time(), host, error.reason))

@@ -38,6 +38,7 @@ from .elsewhere import look_elsewhere
 from .executor import END, Executor
 from .launch_preparation import LaunchPreparation
 from .live_data import Forwarding, HostStats, Transfers
+from .node_checks import name_for_nodes
 from .outputs import Outputs
 from .teardown import Teardown
 
@@ -112,7 +113,14 @@ class Engine:
             self.run,
             self.connections,
             self.outputs,
-            LaunchPreparation(links, welcomes, self._transfers, self.feed, self.run.ports),
+            LaunchPreparation(
+                links,
+                welcomes,
+                self._transfers,
+                self.feed,
+                self.run.ports,
+                name_for_nodes(cluster),
+            ),
             self._teardown,
             feed=self.feed,
             spawn=self._spawn,

@@ -20,6 +20,7 @@ from ..ids import TaskId
 from ..plan.plan import HostFacts, HostPlan, Plan
 from ..run import events as ev
 from .live_data import Transfers
+from .node_checks import check_names
 
 
 class LaunchPreparation:
@@ -32,14 +33,17 @@ class LaunchPreparation:
         transfers: Transfers,
         feed: Callable[[ev.Event], None],
         ports: Mapping[TaskId, int],
+        launcher: str = "",
     ) -> None:
         """`welcomes`: what each host's agent said when it greeted us; `ports` are those that an
-        earlier launcher of the run has picked."""
+        earlier launcher of the run has picked; `launcher` is the name by which hosts must know
+        this machine, if any."""
         self._links = links
         self._welcomes = welcomes
         self._transfers = transfers
         self._feed = feed
         self._ports = dict(ports)
+        self._launcher = launcher
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
         self._staging: dict[str, asyncio.Task[None]] = {}
@@ -56,6 +60,10 @@ class LaunchPreparation:
                     self._feed(ev.HostRefused(time.time(), host.name, reason))
             if any(reasons):
                 return
+            for event in await check_names(plan, self._links, self._ports, self._launcher):
+                self._feed(event)
+                if isinstance(event, ev.HostRefused):
+                    return
         await asyncio.gather(*(self._ask_gpus(host) for host in plan.hosts))
         facts = {
             host.name: self._facts(plan, host) for host in plan.hosts if host.name in self._welcomes

@@ -1,4 +1,4 @@
-"""The scenario on which everything goes wrong."""
+"""The scenarios on which everything goes wrong."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from tests.conftest import require_testbed
 from tests.faults.scenario import FaultScenario
+from tests.faults.slurm_scenario import Scenario
 from tests.testbed import guard, proc
 from tests.testbed.namespaces import Testbed
+from tests.testbed.slurm import SlurmBed
 
 
 @pytest.fixture(scope="module")
@@ -44,3 +46,10 @@ def fresh_scenario(testbed: Testbed, tmp_path: Path) -> Iterator[FaultScenario]:
     """The same on a testbed of the test's own, to do things to its hosts that last."""
     with FaultScenario(testbed, tmp_path) as stage:
         yield stage
+
+
+@pytest.fixture
+def slurm_scenario(slurm_bed: SlurmBed, tmp_path: Path) -> Iterator[Scenario]:
+    """A Slurm cluster of four nodes; nothing lives there afterwards."""
+    yield Scenario(slurm_bed, tmp_path)
+    assert slurm_bed.leftovers() == []

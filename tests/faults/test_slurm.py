@@ -9,19 +9,15 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from launcher.paths import runs_home
 from tests import command
 from tests.command import Up
 from tests.conftest import require
-from tests.faults import tasks
 from tests.faults.scenario import confirmed, notes, ready, receipt
-from tests.faults.tasks import Ledger
+from tests.faults.slurm_scenario import ALL, Scenario, waiting
 from tests.launcher.agent_client import wait_until
 from tests.testbed import slurm
 from tests.testbed.slurm import SlurmBed
@@ -29,80 +25,10 @@ from tests.testbed.slurm import SlurmBed
 pytestmark = pytest.mark.testbed
 
 
-class Scenario:
-    """A bed, and cluster files for it."""
-
-    def __init__(self, bed: SlurmBed, folder: Path) -> None:
-        self.bed = bed
-        self.folder = folder
-        self.ledger = bed.folder / "ledger"
-
-    def file(
-        self,
-        *,
-        nodes: int = 4,
-        slurm: str = "",
-        modes: str = "stubborn daemon child",
-        env: Mapping[str, str] | None = None,
-        run: str = "grace = 1.0",
-    ) -> Path:
-        """A ps on the first node and a worker on each other one."""
-        workers = [f"node{number}:auto" for number in range(1, nodes)]
-        settings = {"LEDGER": str(self.ledger), "PACE": "0.01", "MODES": modes, **(env or {})}
-        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-        text = f"""
-name = "s"
-[slurm]
-nodes = {nodes}
-{"" if "time =" in slurm else 'time = "10"'}
-python = {json.dumps(sys.executable)}
-{slurm}
-[jobs.ps]
-tasks = ["node0:auto"]
-[jobs.worker]
-tasks = {json.dumps(workers)}
-[run]
-command = {json.dumps(tasks.command())}
-env = {{ {pairs} }}
-workdir = ""
-{run}
-"""
-        return command.write(self.folder, text)
-
-    def up(self, file: Path | None = None, **options: Any) -> Up:
-        """Launches."""
-        return Up("up", str(file or self.file(**options)), "--json")
-
-    def check_empty(self) -> None:
-        """No process of the run is on any node; Slurm lets go a little later."""
-        assert self.bed.leftovers() == []
-        self.bed.wait_empty()
-
-    def check_logs(self, run_id: str) -> None:
-        """Every stored log is what its task has written."""
-        logs = list((runs_home() / run_id).glob("*-[0-9].log"))
-        assert len(logs) == 4
-        for path in logs:
-            ledger = Ledger.read(self.ledger / f"{run_id}.{path.stem}.1")
-            assert ledger.count and ledger.agrees(path.read_bytes()), path.name
-
-
-ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
-
-
 @pytest.fixture
-def scenario(slurm_bed: SlurmBed, tmp_path: Path) -> Iterator[Scenario]:
+def scenario(slurm_scenario: Scenario) -> Scenario:
     """A bed of four nodes."""
-    yield Scenario(slurm_bed, tmp_path)
-    assert slurm_bed.leftovers() == []
-
-
-def waiting(up: Up, reason: str) -> dict[str, Any]:
-    """The event that says that the job waits for that reason."""
-    return up.wait_for(
-        lambda e: e["event"] == "run" and (e.get("allocation") or {}).get("reason") == reason,
-        f"waiting for {reason}",
-    )
+    return slurm_scenario
 
 
 def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_path: Path) -> None:
@@ -234,24 +160,6 @@ def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario)
         )
         up.press_ctrl_c()
         assert up.wait() == 130
-    scenario.check_empty()
-
-
-@pytest.mark.parametrize(
-    ("slurm", "said"),
-    [
-        ('partition = "nowhere"', "invalid partition"),
-        ("gpus = 99", "Requested node configuration is not available"),
-        ('options = ["--no-such-option"]', "unrecognized option"),
-    ],
-)
-def test_what_sbatch_refuses_is_exit_3_with_its_words(
-    scenario: Scenario, slurm: str, said: str
-) -> None:
-    """Nothing has started."""
-    with scenario.up(slurm=slurm) as up:
-        assert up.wait() == 3, up.told()
-    assert said in up.said and "nothing was started" in up.said
     scenario.check_empty()
 
 

@@ -52,6 +52,9 @@ class Scripted:
         answer = self.answers.get(argv[1], Output(125, "", f"Error: {argv[1]}: not scripted"))
         return Output(0, answer, "") if isinstance(answer, str) else answer
 
+    async def connect(self) -> None:
+        """There is nothing."""
+
     async def aclose(self) -> None:
         """There is nothing."""
 

@@ -13,9 +13,12 @@ from launcher.run.instructions import (
     Instruction,
     ReleaseAllocation,
     ReleaseHost,
+    SetTimer,
 )
+from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import HostState, Outcome, RunPhase
+from launcher.run.timers import LeaseEnd
 from tests.launcher.test_run import RunDriver
 
 CLUSTER = """
@@ -152,6 +155,22 @@ def test_only_a_word_that_counts_stands_for_an_agents() -> None:
             (True, False),
             (word.gone, word.gone),
         ]
+
+
+def test_a_node_without_an_agent_is_not_waited_for() -> None:
+    """An engine starts an agent only once; nothing acts there when the lease ends."""
+    driver = QueueDriver()
+    driver.begin()
+    driver.tell(ev.HostLost, "node0", "silence", driver.now + 60)
+    said = driver.tell(ev.HostLost, "node0", "its agent is gone", driver.now + 60, True)
+    assert said == [SetTimer(LeaseEnd("node0"), 5 + KILL_PATIENCE)]
+    killed = driver.tell(ev.TimerFired, LeaseEnd("node0"))
+    assert killed == driver.shut_down("node1")
+    assert driver.failure.task.index == 0
+    assert ReleaseAllocation() in driver.confirm("node1")
+    assert driver.released(node0=SILENT, node1=AGREES) == [End(Outcome.FAILED, 4)]
+    receipt = driver.seen.receipt
+    assert receipt is not None and receipt.hosts[0].unreachable_until is None
 
 
 def test_an_end_from_outside_ends_the_run() -> None:

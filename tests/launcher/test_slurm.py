@@ -12,8 +12,9 @@ from launcher.agent.config import Rules
 from launcher.cluster.file import loads
 from launcher.cluster.spec import Cluster
 from launcher.engines.commands import LocalCommands, Output
-from launcher.engines.engine import EngineError, JobState
+from launcher.engines.engine import EngineError, JobState, MissingProgramError, NoAnswerError
 from launcher.engines.slurm import SlurmEngine, local_time
+from launcher.engines.slurm_advice import advice_on
 from launcher.engines.slurm_script import batch_script
 from launcher.errors import ClusterFileError
 from launcher.plan.plan import HostFacts, make_plan
@@ -52,6 +53,9 @@ class Scripted:
         answer = self._answers.get(key, Output(1, "", f"{argv[0]}: not scripted"))
         return Output(0, answer, "") if isinstance(answer, str) else answer
 
+    async def connect(self) -> None:
+        """There is nothing."""
+
     async def aclose(self) -> None:
         """There is nothing."""
 
@@ -80,6 +84,7 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
         (Output(1, "", "sbatch: error: invalid partition specified: x\nsbatch: error: no\n"), "x"),
         (Output(1, "", "\x1b]0;evil\x07sbatch: no\n"), "sbatch: no"),
         (Output(0, "", ""), "sbatch ended with 0 and said nothing"),
+        (Output(1, "", ""), "sbatch ended with 1 and said nothing"),
         (Output(0, "not a number", ""), "not a number"),
         (Output(0, "9" * 400, ""), "999"),
     ],
@@ -148,6 +153,75 @@ async def test_answers_that_are_none(line: str) -> None:
     """Nothing that squeue prints is taken for nodes."""
     commands = Scripted(squeue=line, scontrol=line)
     assert (await engine(commands).look("7")).nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("output", "job"),
+    [
+        ("12\n9\n", "12"),
+        ("12;main\n", "12"),
+        ("", ""),
+        ("12 34\n-5\n1e3\n0x10\n12_4\n12+1\n", ""),
+        ("\x1b[2J7\n\x008\n٣\n", ""),
+        ("9" * 400 + "\n", ""),
+        ("JOBID\n" * 100_000, ""),
+    ],
+)
+async def test_only_ids_are_taken_from_a_list_of_jobs(output: str, job: str) -> None:
+    """Of the user's own jobs with the run's own name: others may have taken it for theirs."""
+    commands = Scripted(squeue=output)
+    assert await engine(commands).find() == job
+    assert {"--me", "-n", "tfmux-c-1"} <= set(commands.asked[0])
+
+
+async def test_a_job_that_was_put_back_into_the_queue_has_ended() -> None:
+    """What starts again is not the run."""
+    shown = "JobId=7 JobState=COMPLETING Reason=None Requeue=1 Restarts=1 NodeList=sl1\n"
+    state = await engine(Scripted(squeue="COMPLETING|None|N/A|sl1\n", scontrol=shown)).look("7")
+    assert state.over and state.state == "REQUEUED"
+
+
+async def test_a_job_whose_agents_did_not_start_says_what_to_change() -> None:
+    """It is over before anybody has reached a node."""
+    shown = "JobId=7 JobState=FAILED Reason=NonZeroExitCode Restarts=0 ExitCode=127:0\n"
+    state = await engine(Scripted(squeue="", scontrol=shown)).look("7")
+    assert state.over and "python in [slurm]" in state.advice
+
+
+async def test_a_missing_sbatch_comes_with_what_to_do() -> None:
+    """Here, and on a login host whose shell says so."""
+    there = Scripted(sbatch=Output(127, "", "bash: line 1: sbatch: command not found"))
+    with pytest.raises(MissingProgramError, match=r"not found; login in \[slurm\] must be"):
+        await engine(there).request()
+
+
+async def test_a_request_without_an_answer_may_be_carried_out() -> None:
+    """What a person does then is said."""
+
+    class Silent(Scripted):
+        async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+            raise NoAnswerError(f"{argv[0]} did not answer")
+
+    with pytest.raises(NoAnswerError, match="come after all: scancel --me --name=tfmux-c-1"):
+        await engine(Silent()).request()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "todo"),
+    [
+        ("sbatch: error: invalid partition specified: x", "sinfo -s"),
+        ("Invalid account or account/partition combination specified", "correct --account"),
+        ("Requested time limit is invalid (missing or exceeds some limit)", "shorter time"),
+        ("Job submit/allocate failed: Access/permission denied", "may not submit"),
+        ("munge_encode failed: Failed to access /run/munge.socket.2", "munge does not work"),
+        ("Batch job submission failed: Unable to contact slurm controller", "try later"),
+        ("anything else", ""),
+    ],
+)
+def test_advice_on_refusals(refusal: str, todo: str) -> None:
+    """It follows sbatch's words; where they are not known there is none."""
+    said = advice_on(refusal)
+    assert todo in said and bool(said) == bool(todo)
 
 
 async def test_slurms_word_counts_under_three_conditions() -> None:

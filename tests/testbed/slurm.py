@@ -18,7 +18,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -142,6 +142,8 @@ class SlurmBed:
             conf += " CPUs=8 RealMemory=16000 Gres=gpu:2 State=UNKNOWN\n"
         conf += "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
         conf += "PartitionName=short Nodes=ALL MaxTime=1 State=UP\n"
+        conf += "PartitionName=urgent Nodes=ALL PriorityTier=10 State=UP\n"
+        conf += "PartitionName=closed Nodes=ALL DisableRootJobs=YES State=UP\n"
         (self.folder / "slurm.conf").write_text(conf)
         # Slurm only numbers them: any character devices do.
         gres = (f"NodeName={name} Name=gpu File=/dev/tty[1-2]\n" for name in self.names)
@@ -217,6 +219,9 @@ class SlurmBed:
             network.connect(self._claim, number, self._pid(name))
             shell.stdin.write(b"wired\n")
 
+    def _enter(self, name: str) -> list[str]:
+        return f"nsenter --target={self._pid(name)} --mount --uts --net --pid".split()
+
     def _pid(self, name: str) -> int:
         """The id of a namespace's first process."""
         (first,) = proc.children(self._shells[name].pid)
@@ -270,7 +275,7 @@ class SlurmBed:
 
     def start_controller(self) -> None:
         """Start slurmctld; it goes on with the jobs that it knew."""
-        enter = f"nsenter --target={self._pid('slctl')} --mount --uts --net --pid".split()
+        enter = self._enter("slctl")
         with (self.folder / "slurmctld.out").open("ab") as out:
             self._controller = subprocess.Popen(
                 [*enter, "slurmctld", "-D", "-f", str(self.folder / "slurm.conf")],
@@ -294,6 +299,16 @@ class SlurmBed:
             controller.kill()
             controller.wait()
 
+    @contextmanager
+    def without_munge(self) -> Iterator[None]:
+        """No munged answers, as where it does not run: its socket is not there."""
+        there = self.folder / "munge" / "socket"
+        there.rename(away := there.with_name("away"))
+        try:
+            yield
+        finally:
+            away.rename(there)
+
     # --- looking in -----------------------------------------------------------------------
 
     def run(self, *argv: str, timeout: float = PATIENCE) -> str:
@@ -306,6 +321,14 @@ class SlurmBed:
         if done.returncode:
             raise TestbedError(f"{' '.join(argv)}: {done.returncode}: {done.stderr.strip()}")
         return done.stdout
+
+    def run_on(self, name: str, *argv: str) -> str:
+        """Run a command on a node; return what it printed.
+
+        Raises:
+            TestbedError: it failed.
+        """
+        return self.run(*self._enter(name), *argv)
 
     def sinfo(self, form: str) -> list[str]:
         """The nodes in a format of `sinfo`; nothing while slurmctld does not answer."""

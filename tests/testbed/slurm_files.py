@@ -34,6 +34,8 @@ MessageTimeout=10
 SlurmdParameters=config_overrides
 GresTypes=gpu
 JobCompType=jobcomp/none
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
 """
 CGROUP = """\
 CgroupPlugin=cgroup/v1

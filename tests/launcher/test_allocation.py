@@ -1,0 +1,232 @@
+"""The job of a run, from the request to the release, on an engine that the tests write."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from launcher.engines.engine import EngineError, JobState, NoAnswerError, Remark, Verdict
+from launcher.run import events as ev
+from launcher.run.states import Outcome
+from launcher.session import allocation
+from launcher.session.allocation import Allocation
+from tests.launcher.test_run_allocation import QueueDriver
+
+RUNNING = JobState("RUNNING", nodes=("sl1", "sl2"))
+PENDING = JobState("PENDING", "Resources")
+
+
+class FakeEngine:
+    """An engine that answers as told; `asked` is what it was asked."""
+
+    name = "Slurm"
+
+    def __init__(self, *states: JobState, found: Sequence[str] = ("",)) -> None:
+        self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.connecting, self.let_in = asyncio.Event(), asyncio.Event()
+        self.let_in.set()
+        self.under_way = asyncio.Event()
+        self.asked: list[str] = []
+        self._states = list(states)
+        self._found = list(found)
+
+    async def connect(self) -> None:
+        self.connecting.set()
+        await self.let_in.wait()
+
+    async def request(self) -> str:
+        self.under_way.set()
+        return await self.answer
+
+    async def find(self) -> str:
+        self.asked.append("find")
+        return self._found.pop(0) if len(self._found) > 1 else self._found[0]
+
+    async def look(self, job: str) -> JobState:
+        self.asked.append(f"look {job}")
+        return self._states.pop(0) if len(self._states) > 1 else self._states[0]
+
+    async def examine(self) -> AsyncIterator[Remark]:
+        yield Remark(Verdict.PASSED, "", "accepted", "accepted")
+
+    def reach(self, job: str, node: str) -> tuple[str, ...]:
+        return ("srun", node)
+
+    async def release(self, job: str) -> None:
+        self.asked.append(f"release {job}")
+
+    def cancel_command(self, job: str) -> str:
+        return f"scancel {job or '--name=x'}"
+
+    async def words(self, job: str, nodes: Sequence[str]) -> dict[str, ev.EngineWord]:
+        return {node: ev.EngineWord(True, "Slurm agrees") for node in nodes}
+
+
+class Shell:
+    """A run in the queue with its allocation, and what that has told it."""
+
+    def __init__(self, engine: FakeEngine, *, attached: bool = False) -> None:
+        self.driver = QueueDriver()
+        self.told: list[ev.Event] = []
+        self.allocation = Allocation(self.driver.run, engine, self._feed, attached=attached)
+        self.supervising = asyncio.create_task(self.allocation.supervise())
+
+    def _feed(self, event: ev.Event) -> None:
+        self.told.append(event)
+        self.driver.run.handle(event)
+
+    async def kill(self) -> ev.AllocationReleased:
+        """What a kill in the queue leads to."""
+        self.driver.run.handle(ev.KillAll(time.time()))
+        await self.allocation.release()
+        return self.released
+
+    @property
+    def released(self) -> ev.AllocationReleased:
+        assert isinstance(self.told[-1], ev.AllocationReleased)
+        return self.told[-1]
+
+    @property
+    def ended(self) -> ev.AllocationEnded:
+        (found,) = [event for event in self.told if isinstance(event, ev.AllocationEnded)]
+        return found
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for long."""
+    monkeypatch.setattr(allocation, "FIRST_PACE", 0.01)
+    monkeypatch.setattr(allocation, "_WORD_PACE", 0.01)
+    monkeypatch.setattr(allocation, "_FIND_SECONDS", 0.05)
+
+
+async def test_a_kill_waits_for_the_answer_to_a_request() -> None:
+    """A request that is given up may be carried out all the same."""
+    engine = FakeEngine(PENDING)
+    shell = Shell(engine)
+    await engine.under_way.wait()
+    killing = asyncio.create_task(shell.kill())
+    done, _ = await asyncio.wait([killing], timeout=0.1)
+    assert not done
+    engine.answer.set_result("7")
+    assert (await killing).text == "Slurm 7 was cancelled in the queue: nothing had started"
+    assert engine.asked == ["release 7"]
+    assert shell.driver.seen.outcome is Outcome.KILLED
+
+
+async def test_a_second_kill_gives_the_answer_up() -> None:
+    """The job may have come all the same; if not, it is said what to do when it does."""
+    for found, asked, said in (
+        (["", "7"], ["find", "find", "release 7"], "Slurm 7 was cancelled in the queue"),
+        ([""], None, "should it come after all: scancel --name=x"),
+    ):
+        engine = FakeEngine(PENDING, found=found)
+        shell = Shell(engine)
+        await engine.under_way.wait()
+        killing = asyncio.create_task(shell.kill())
+        shell.allocation.force()
+        assert said in (await killing).text
+        assert asked is None or engine.asked == asked
+
+
+async def test_a_kill_during_the_login_does_not_wait() -> None:
+    """Nothing was asked for yet; somebody may have to type a password."""
+    engine = FakeEngine(PENDING)
+    engine.let_in.clear()
+    shell = Shell(engine)
+    await engine.connecting.wait()
+    assert (await shell.kill()).text == "" and engine.asked == []
+
+
+@pytest.mark.parametrize("late", ["", "7"])
+async def test_a_request_that_was_refused_is_looked_for_once(late: str) -> None:
+    """sbatch fails, too, when Slurm took the request and only the answer did not come in time."""
+    engine = FakeEngine(PENDING, found=[late])
+    shell = Shell(engine)
+    engine.answer.set_exception(EngineError("invalid partition: x", "correct it"))
+    await shell.supervising
+    assert shell.ended.reason == "Slurm: invalid partition: x; correct it"
+    await shell.allocation.release()
+    assert engine.asked == (["find", "release 7"] if late else ["find"])
+    assert bool(shell.released.text) == bool(late)
+
+
+async def test_a_request_that_got_no_answer_is_looked_for() -> None:
+    """Its job may come a moment later."""
+    engine = FakeEngine(PENDING, found=["", "", "7"])
+    shell = Shell(engine)
+    engine.answer.set_exception(NoAnswerError("sbatch did not answer within 60 s"))
+    await shell.supervising
+    assert "did not answer" in shell.ended.reason
+    await shell.allocation.release()
+    assert engine.asked == ["find", "find", "find", "release 7"]
+
+
+async def test_fewer_nodes_than_the_file_has() -> None:
+    """One has failed before the job started."""
+    engine = FakeEngine(JobState("RUNNING", nodes=("sl1",)))
+    shell = Shell(engine)
+    engine.answer.set_result("7")
+    await shell.supervising
+    assert shell.ended.reason == "Slurm 7 has 1 nodes only: there is none for node1"
+    await shell.allocation.release()
+    assert engine.asked[-1] == "release 7"
+
+
+async def test_a_job_that_is_over_before_it_was_seen_to_run() -> None:
+    """What to change is said, and that it had not been waiting."""
+    engine = FakeEngine(JobState("FAILED", "NonZeroExitCode", advice="write python", over=True))
+    shell = Shell(engine)
+    engine.answer.set_result("7")
+    await shell.supervising
+    assert shell.ended.reason == "Slurm 7 has ended: FAILED (NonZeroExitCode); write python"
+    await shell.allocation.release()
+    assert shell.released.text == "Slurm 7 is released"
+    assert shell.released.state == ""
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (PENDING, "Slurm 7 was put back into the queue: PENDING (Resources)"),
+        (
+            JobState("REQUEUED", "somebody did it", over=True),
+            "Slurm 7 has ended: REQUEUED (somebody did it)",
+        ),
+    ],
+)
+async def test_a_run_ends_when_its_job_is_put_back(state: JobState, reason: str) -> None:
+    """The nodes are gone; that the job is then cancelled is our doing, and not the reason."""
+    engine = FakeEngine(RUNNING, state)
+    shell = Shell(engine)
+    engine.answer.set_result("7")
+    shell.allocation.look_soon()
+    await shell.supervising
+    assert shell.ended.reason == reason
+    await shell.allocation.release()
+    assert shell.released.reason == "" and engine.asked[-1] == "release 7"
+
+
+async def test_a_job_that_is_completing_is_asked_again_why() -> None:
+    """Slurm says it only when it has ended."""
+    ended = JobState("TIMEOUT", "TimeLimit", over=True)
+    engine = FakeEngine(RUNNING, JobState("COMPLETING", over=True), ended)
+    shell = Shell(engine)
+    engine.answer.set_result("7")
+    shell.allocation.look_soon()
+    await shell.supervising
+    await shell.allocation.release()
+    assert shell.released.reason == "Slurm 7 has ended: TIMEOUT (TimeLimit)"
+
+
+async def test_a_run_that_is_taken_up_asks_for_no_new_nodes() -> None:
+    """Its launcher died before it knew the job; where there is none, that is said."""
+    engine = FakeEngine(PENDING)
+    shell = Shell(engine, attached=True)
+    await shell.supervising
+    assert "there is no job of this run" in shell.ended.reason
+    await shell.allocation.release()
+    assert not engine.under_way.is_set() and shell.released.text == ""
