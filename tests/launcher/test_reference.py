@@ -11,10 +11,10 @@ import pytest
 
 from docs.reference import generated
 from launcher.cluster.reference import json_schema, keys
-from launcher.cluster.spec import TABLES
+from launcher.cluster.spec import ENGINE_TABLES, TABLES
 from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
-from tui.screens.editor.fields import host_fields, job_fields, run_fields, slurm_fields
+from tui.screens.editor.fields import engine_fields, host_fields, job_fields, run_fields
 
 REPOSITORY = Path(__file__).parents[2]
 FILES = sorted(
@@ -70,7 +70,9 @@ def test_the_editor_has_every_documented_key() -> None:
     rest.remove(("start", "ready"))
     assert [field.path for field in run_fields()] == [("name",), *rest]
     assert len({field.title for field in run_fields()}) == len(run_fields())
-    assert [field.path for field in slurm_fields()] == [("slurm", k.name) for k in keys("slurm")]
+    for engine in ENGINE_TABLES:
+        paths = [field.path for field in engine_fields(engine.table)]
+        assert paths == [(engine.table, key.name) for key in keys(engine.table)]
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -14,7 +14,7 @@ from tests.tui.conftest import shows, until
 from tests.tui.test_editor import editor, gone, screen_of, text_of
 from tests.tui.test_editor_fields import BAD
 from tui.screens.editor.document_edits import host_names, use_hosts, use_slurm
-from tui.screens.editor.key_models import SlurmModel
+from tui.screens.editor.key_models import EngineModel
 from tui.screens.editor.table import EditTable
 
 PATH = Path("/srv/project/cluster.toml")
@@ -125,7 +125,7 @@ async def test_a_task_is_added_on_the_next_node() -> None:
 def test_any_line_in_any_field(row: int, line: str) -> None:
     """It is refused with a sentence, or stands in a file that can be read, with what is wrong at
     a place of the table."""
-    model = SlurmModel()
+    model = EngineModel("slurm")
     try:
         text = model.put(ClusterDocument(FILE), row, 1, line).text
     except (EditError, ValueError) as error:
@@ -172,3 +172,16 @@ def test_the_template_has_no_problem() -> None:
     """It is complete but for what a site asks for."""
     seen = parse(render(SLURM, "fresh", {}, Path("/srv")), PATH)
     assert seen.problems == () and seen.cluster is not None and seen.cluster.slurm is not None
+
+
+async def test_podman_has_a_table_too() -> None:
+    """On the first page, under its own name; nothing says that the tasks run here."""
+    text = FILE[: FILE.index("[slurm]")] + "[podman]\nnodes = 2\n" + FILE[FILE.index("[jobs") :]
+    async with editor(slurm_file(text)) as pilot:
+        await shows(pilot, "1 podman")
+        await shows(pilot, "number of nodes")
+        assert gone(pilot, "all tasks run on this machine")
+        assert gone(pilot, "missing hosts")
+        await pilot.press("w")
+        await until(pilot, lambda: "[podman]" not in text_of(pilot))
+        await shows(pilot, "1 Hosts")

@@ -166,8 +166,8 @@ def shape(cluster: Cluster) -> str:
     where = counted(len(hosts), "host") if len(hosts) > 1 else next(iter(hosts), "")
     if all(cluster.is_local(host) for host in hosts):
         where = "this machine"
-    if cluster.slurm is not None:
-        where = f"{counted(cluster.slurm.nodes, 'node')} of Slurm"
+    if (engine := cluster.engine) is not None:
+        where = f"{counted(engine.nodes, 'node')} of {engine.label}"
     return f"{' + '.join(jobs)} on {where}"
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.edit import ClusterDocument
-from launcher.cluster.engine_table import node_name
+from launcher.cluster.engine_table import EngineTable, node_name
 from launcher.cluster.fields import MOST_NODES
 from launcher.cluster.shorthand import missing_hosts
+from launcher.cluster.spec import ENGINE_TABLES
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.editor.fields import Field
 
@@ -24,16 +25,16 @@ def put_spec(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterD
     return add_missing(document, found)
 
 
-def has_slurm(document: ClusterDocument) -> bool:
-    """Slurm gives the hosts."""
-    return document.get("slurm") is not None
+def engine_of(document: ClusterDocument) -> type[EngineTable] | None:
+    """The kind of the table that asks an engine for the hosts; None without such a table."""
+    return next((kind for kind in ENGINE_TABLES if document.get(kind.table) is not None), None)
 
 
 def host_names(document: ClusterDocument) -> list[str]:
-    """Hosts that the file defines: nodes of Slurm, or `[hosts.*]`."""
-    if not has_slurm(document):
+    """Hosts that the file defines: nodes of an engine, or `[hosts.*]`."""
+    if (engine := engine_of(document)) is None:
         return list(document.table("hosts"))
-    nodes = document.get("slurm", "nodes")
+    nodes = document.get(engine.table, "nodes")
     count = nodes if isinstance(nodes, int) and 0 < nodes <= MOST_NODES else 1
     return [node_name(number) for number in range(count)]
 
@@ -41,7 +42,7 @@ def host_names(document: ClusterDocument) -> list[str]:
 def task_hosts(document: ClusterDocument) -> list[str]:
     """Hosts that a task may be on."""
     names = host_names(document)
-    return names if has_slurm(document) else [*names, LOCALHOST]
+    return names if engine_of(document) else [*names, LOCALHOST]
 
 
 def use_slurm(document: ClusterDocument) -> ClusterDocument:
@@ -61,11 +62,13 @@ def use_slurm(document: ClusterDocument) -> ClusterDocument:
 
 
 def use_hosts(document: ClusterDocument) -> ClusterDocument:
-    """Replaces `[slurm]` by hosts of the same names; SSH logs in by them."""
-    slurm = document.table("slurm")
-    shared = {key: slurm[key] for key in _SHARED if key in slurm}
+    """Replaces an engine's table by hosts of the same names; SSH logs in by them."""
+    engine = engine_of(document)
+    assert engine is not None
+    table = document.table(engine.table)
+    shared = {key: table[key] for key in _SHARED if key in table}
     tasks = all_tasks(document)
-    document = document.put(("slurm",), None)
+    document = document.put((engine.table,), None)
     for host in missing_hosts(tasks, document.table("hosts")):
         document = document.put(("hosts", host), {"ssh": host, **shared})
     return document
@@ -87,8 +90,8 @@ def _with_task_hosts(document: ClusterDocument, names: dict[str, str]) -> Cluste
 
 def add_missing(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterDocument:
     """Defines the hosts that tasks name and the file does not; SSH logs in by their name. Nodes
-    of Slurm are not defined."""
-    if has_slurm(document):
+    of an engine are not defined."""
+    if engine_of(document) is not None:
         return document
     for host in missing_hosts(found, document.table("hosts")):
         document = document.put(("hosts", host), {"ssh": host})

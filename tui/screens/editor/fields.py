@@ -79,9 +79,9 @@ def run_fields() -> tuple[Field, ...]:
 
 
 @cache
-def slurm_fields() -> tuple[Field, ...]:
-    """Rows of the table of the allocation."""
-    return tuple(_rows("slurm"))
+def engine_fields(table: str) -> tuple[Field, ...]:
+    """Rows of the table of an engine."""
+    return tuple(_rows(table))
 
 
 def _columns(table: str) -> list[Field]:

@@ -8,7 +8,7 @@ from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument
 from launcher.errors import Problem
 from tui.cells import Cell, Row
-from tui.screens.editor.fields import Field, run_fields, slurm_fields
+from tui.screens.editor.fields import Field, engine_fields, run_fields
 from tui.screens.editor.table_models import TableModel
 
 
@@ -66,8 +66,8 @@ class RunModel(KeyModel):
         super().__init__("run", run_fields())
 
 
-class SlurmModel(KeyModel):
-    """`[slurm]`, in place of `[hosts.*]`."""
+class EngineModel(KeyModel):
+    """Table of an engine, in place of `[hosts.*]`."""
 
-    def __init__(self) -> None:
-        super().__init__("slurm", slurm_fields())
+    def __init__(self, table: str) -> None:
+        super().__init__(table, engine_fields(table))

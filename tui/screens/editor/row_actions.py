@@ -13,7 +13,7 @@ from tui.screens.dialogs import AskText, ask
 from tui.screens.editor.document_edits import (
     add_missing,
     all_tasks,
-    has_slurm,
+    engine_of,
     put_spec,
     use_hosts,
     use_slurm,
@@ -100,11 +100,11 @@ class RowActions:
     def switch_hosts(self) -> None:
         """Lets Slurm give the hosts, or takes them back from it."""
         document = self._state.document
-        slurm = document is not None and has_slurm(document)
-        if self.edit(use_hosts if slurm else use_slurm):
+        engine = document is not None and engine_of(document) is not None
+        if self.edit(use_hosts if engine else use_slurm):
             undo = key_of(self._screen, "edit.undo")
-            now = "the tasks run on [hosts], by SSH" if slurm else "the tasks run on nodes of Slurm"
-            self._screen.notify(f"{now}; {undo} undoes it")
+            now = "[hosts], by SSH" if engine else "nodes of Slurm"
+            self._screen.notify(f"the tasks run on {now}; {undo} undoes it")
 
     def define_missing(self) -> None:
         """Defines the hosts that tasks name and the file does not."""

@@ -14,11 +14,12 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from launcher.cluster.draft import Draft
+from launcher.cluster.engine_table import EngineTable
 from launcher.cluster.library import SaveError
 from launcher.plan.plan import make_plan
 from launcher.quantities import counted
 from tui.keys import key_of
-from tui.screens.editor.document_edits import has_slurm
+from tui.screens.editor.document_edits import engine_of
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_pane import FilePane
 from tui.screens.editor.preview import PlanPreview
@@ -124,9 +125,9 @@ class EditorScreen(Page):
         self.set_interval(DISK_SECONDS, self._check_disk)
 
     @property
-    def _slurm(self) -> bool:
+    def _engine(self) -> type[EngineTable] | None:
         document = self._state.shown.document
-        return document is not None and has_slurm(document)
+        return None if document is None else engine_of(document)
 
     @property
     def draft(self) -> Draft:
@@ -173,7 +174,8 @@ class EditorScreen(Page):
         for page in PAGES:
             style = "reverse bold" if page == self._page else "dim"
             text.append("   ")
-            title = "Slurm" if page == "hosts" and self._slurm else page.capitalize()
+            engine = self._engine if page == "hosts" else None
+            title = engine.label if engine else page.capitalize()
             text.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
         if count := len(self._state.shown.problems):
             style = f"bold {theme_colour(self.app, 'status-bad')}"
@@ -202,7 +204,7 @@ class EditorScreen(Page):
         if self._page in TABLE_PAGES:
             hints.append(("edit.cell", "edit"))
         if self._page == "hosts":
-            hints.append(("edit.switch_hosts", "use SSH hosts" if self._slurm else "use Slurm"))
+            hints.append(("edit.switch_hosts", "use SSH hosts" if self._engine else "use Slurm"))
         hints += [("edit.save", "save"), ("edit.back", "back")]
         if table is not None and table.model.one_column:
             hints.append(("edit.remove", "default"))
@@ -253,7 +255,7 @@ class EditorScreen(Page):
         self.call_after_refresh(self._show_about)
 
     def action_switch_hosts(self) -> None:
-        """Lets Slurm give the hosts, or takes them back from it."""
+        """Lets Slurm give the hosts, or takes them back from an engine."""
         if self._page == "hosts":
             self._rows.switch_hosts()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.shorthand import ShorthandError, missing_hosts
-from tui.screens.editor.document_edits import all_tasks, has_slurm
+from tui.screens.editor.document_edits import all_tasks, engine_of
 
 Change = Callable[[ClusterDocument], ClusterDocument]
 EDIT_ERRORS = (EditError, ShorthandError, ValueError)
@@ -76,6 +76,6 @@ class EditorState:
 
     def missing_hosts(self) -> list[str]:
         """Hosts that tasks name and the file does not define."""
-        if self.document is None or has_slurm(self.document):
+        if self.document is None or engine_of(self.document) is not None:
             return []
         return missing_hosts(all_tasks(self.document), self.document.table("hosts"))

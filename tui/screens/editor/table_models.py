@@ -16,7 +16,7 @@ from tui.cells import Cell, Row
 from tui.screens.dialogs import AskText
 from tui.screens.editor.cell_codecs import READY, TEXT, WORDS
 from tui.screens.editor.completion import Completion
-from tui.screens.editor.document_edits import halves, has_slurm, host_names, put_spec, task_hosts
+from tui.screens.editor.document_edits import engine_of, halves, host_names, put_spec, task_hosts
 from tui.screens.editor.fields import Field, host_fields, job_fields
 from tui.widgets.cell_grid import WIDEST
 
@@ -244,7 +244,7 @@ class JobModel(_NamedTables):
         entry: dict[str, Any] = {"tasks": [f"{host}:auto"]}
         if name == "tensorboard":
             entry |= _TENSORBOARD
-            if has_slurm(document):  # no SSH to a node, which could forward its port
+            if engine_of(document) is not None:  # no SSH to a node, which could forward its port
                 del entry["forward"]
         return document.put(("jobs", name), entry)
 

@@ -8,9 +8,10 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.spec import ENGINE_TABLES
 from launcher.errors import Problem
-from tui.screens.editor.document_edits import has_slurm
-from tui.screens.editor.key_models import RunModel, SlurmModel
+from tui.screens.editor.document_edits import engine_of
+from tui.screens.editor.key_models import EngineModel, RunModel
 from tui.screens.editor.state import EditorState
 from tui.screens.editor.table import EditTable
 from tui.screens.editor.table_models import HostModel, JobModel, TaskModel
@@ -33,7 +34,7 @@ class ClusterTables(Vertical):
         super().__init__(id="tables")
         self._tasks_of = TaskModel("")
         self._state = state
-        self.slurm = EditTable(state, SlurmModel())
+        self.engines = {kind: EditTable(state, EngineModel(kind.table)) for kind in ENGINE_TABLES}
         self.hosts = EditTable(state, HostModel())
         self.jobs = EditTable(state, JobModel())
         self.tasks = EditTable(state, self._tasks_of)
@@ -41,7 +42,7 @@ class ClusterTables(Vertical):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="host-tables"):
-            yield self.slurm
+            yield from self.engines.values()
             yield self.hosts
         with Vertical(id="job-tables"):
             yield self.jobs
@@ -51,7 +52,7 @@ class ClusterTables(Vertical):
     @property
     def focused(self) -> EditTable | None:
         """The table that has the focus."""
-        every = (self.slurm, self.hosts, self.jobs, self.tasks, self.run)
+        every = (*self.engines.values(), self.hosts, self.jobs, self.tasks, self.run)
         return next((table for table in every if table.has_focus_within), None)
 
     @property
@@ -71,9 +72,12 @@ class ClusterTables(Vertical):
         """Shows the draft, or its trial; of hosts and nodes, what there is."""
         focused, document = self.focused, self._state.shown.document
         if document is not None:
-            self.slurm.display = has_slurm(document)
-            self.hosts.display = not has_slurm(document) or bool(document.table("hosts"))
-        self.slurm.show()
+            engine = engine_of(document)
+            for kind, table in self.engines.items():
+                table.display = kind is engine
+            self.hosts.display = engine is None or bool(document.table("hosts"))
+        for table in self.engines.values():
+            table.show()
         self.hosts.show()
         self.jobs.show()
         self._tasks_of.job = self.jobs.key
@@ -91,14 +95,16 @@ class ClusterTables(Vertical):
 
     def focus_page(self, page: str) -> None:
         """Moves the focus to a page's first table."""
-        hosts = self.slurm if self.slurm.display else self.hosts
+        hosts = next((table for table in self.engines.values() if table.display), self.hosts)
         table = {"hosts": hosts, "jobs": self.jobs, "run": self.run}[page]
         self.screen.set_focus(table.body)
 
     def focus_other(self) -> None:
         """Moves the focus to the other table of the page, if there is one."""
-        pairs = {self.jobs: self.tasks, self.slurm: self.hosts}
-        pairs |= {other: table for table, other in pairs.items()}
+        engine = next((table for table in self.engines.values() if table.display), None)
+        pairs = {self.jobs: self.tasks, self.tasks: self.jobs}
+        if engine is not None:
+            pairs |= {engine: self.hosts, self.hosts: engine}
         other = pairs.get(self.focused) if self.focused is not None else None
         if other is not None and other.display:
             self.screen.set_focus(other.body)
@@ -112,8 +118,8 @@ class ClusterTables(Vertical):
                 self.jobs.body.row = list(document.table("jobs")).index(job)
                 self._tasks_of.job = job
                 self.tasks.show()
-        pages = {self.tasks: "jobs", self.slurm: "hosts", self.hosts: "hosts"}
-        pages |= {self.jobs: "jobs", self.run: "run"}
+        pages = {self.tasks: "jobs"} | dict.fromkeys(self.engines.values(), "hosts")
+        pages |= {self.hosts: "hosts", self.jobs: "jobs", self.run: "run"}
         for table, page in pages.items():
             cell = table.model.place(problem, document)
             if cell is not None:
