@@ -75,9 +75,8 @@ class TfmuxApp(App[int]):
         config: Config | None = None,
         prompts: PromptDialogs | None = None,
     ) -> None:
-        """A run, or pages: the first one is the home that runs come back to. Without `config`
-        the person's own file counts. `prompts` answers what the run's launcher asks, with dialogs
-        of this app."""
+        """A run, or pages: the first one is the home that runs come back to. Without `config` the
+        person's own file counts. `prompts` answers the run's launcher by dialogs of this app."""
         super().__init__()
         repair()
         self.control: RunControl | None = control if not pages else None
@@ -88,9 +87,8 @@ class TfmuxApp(App[int]):
         self._leaving = False
         self._asked = False
         self._no_controls = NoControls()
-        self._kill_keys = frozenset(
-            key.strip() for key in self._config.keys.get("kill_all", "f9").split(",")
-        )
+        kill_keys = self._config.keys.get("kill_all", "f9").split(",")
+        self._kill_keys = frozenset(map(str.strip, kill_keys))
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
         self._offered: RunControl | None = None
