@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from launcher.agent import proc
@@ -54,13 +55,13 @@ def by_key(script: str, tasks: int) -> tuple[float, float]:
     """Seconds from the key until no process is left, and until the receipt."""
     text = cluster(script, tasks)
     session = RunClient.launch(loads(text, "bench", Path.cwd()), text)
-    _until(lambda: len(living(session.snapshot().run_id)) >= tasks)
+    until(lambda: len(living(session.snapshot().run_id)) >= tasks)
     time.sleep(1.0)
     began = time.perf_counter()
     session.kill_all()
-    _until(lambda: not living(session.snapshot().run_id))
+    until(lambda: not living(session.snapshot().run_id))
     dead = time.perf_counter() - began
-    _until(lambda: session.snapshot().receipt is not None)
+    until(lambda: session.snapshot().receipt is not None)
     told = time.perf_counter() - began
     session.wait()
     return dead, told
@@ -77,9 +78,9 @@ def by_hand(tasks: int) -> float:
     return time.perf_counter() - began
 
 
-def _until(condition: object) -> None:
-    deadline = time.monotonic() + DEADLINE
-    assert callable(condition)
+def until(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
+    """Waits for a condition; ends the program when it does not come."""
+    deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise SystemExit("it did not come to an end")

@@ -19,9 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
+from bench.kill import until
 from launcher.cluster.file import loads
 from launcher.run import events as ev
 from launcher.session.client import RunClient
@@ -67,7 +67,7 @@ def over_ssh(hosts: Testbed) -> str:
 def start_and_kill(text: str) -> tuple[float, float]:
     """Seconds from the nodes to the last task's start, and from the kill to the last receipt."""
     client = RunClient.launch(loads(text, "bench", Path.cwd()), text)
-    _until(lambda: all(view.pid is not None for view in client.snapshot().tasks))
+    until(lambda: all(view.pid is not None for view in client.snapshot().tasks), DEADLINE)
     time.sleep(0.5)
     client.kill_all()
     client.wait()
@@ -85,15 +85,15 @@ def by_hand(bed: SlurmBed) -> tuple[float, float]:
     size = (f"-N{NODES}", f"--ntasks-per-node={TASKS // NODES}")
     wrap = ("sbatch", "--parsable", *size, "-t10", "-o/dev/null", "--wrap", "sleep 1000")
     job = bed.run(*wrap).strip()
-    _until(lambda: f"{job} RUNNING" in bed.jobs())
+    until(lambda: f"{job} RUNNING" in bed.jobs(), DEADLINE)
     began = time.perf_counter()
     words = f"srun --jobid={job} --overlap -N{NODES} -n{TASKS} --mpi=none sleep 1001".split()
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as srun:
-        _until(lambda: len(_sleepers()) >= TASKS)
+        until(lambda: len(_sleepers()) >= TASKS, DEADLINE)
         started = time.perf_counter() - began
         began = time.perf_counter()
         bed.run("scancel", job)
-        _until(lambda: not _sleepers())
+        until(lambda: not _sleepers(), DEADLINE)
         ended = time.perf_counter() - began
         srun.wait()
     bed.wait_empty()
@@ -128,14 +128,6 @@ def raw_rate(file: Path) -> float:
             subprocess.run([*words, str(one)], stdout=sink, check=True)
         seconds.append(time.perf_counter() - began)
     return MEGABYTES / (seconds[1] - seconds[0])
-
-
-def _until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        if time.monotonic() > deadline:
-            raise SystemExit("it did not come to an end")
-        time.sleep(0.002)
 
 
 def main() -> None:
