@@ -7,6 +7,7 @@ final place and renamed, so nobody sees half of one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
@@ -137,12 +138,15 @@ class Stage:
             self._finish_blob()
         if self._missing:
             raise StageError(f"{len(self._missing)} contents have not been sent")
-        new = self._target + ".new"
+        new, old = self._target + ".new", self._target + ".old"
         with _BUILDING:
             tree.build(new, self._cached_tree, self.entries, self._blob)
-            shutil.rmtree(self._target, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(self._target, old)  # a task that starts now must not find it half gone
             os.rename(new, self._target)
             os.rename(new + ".index", self._target + ".index")
+            shutil.rmtree(old, ignore_errors=True)
         self._prune()
 
     def keep_for_reuse(self) -> None:
