@@ -33,6 +33,7 @@ ANSWER_SECONDS = 12.0
 """How long an agent may take to answer a bridge: longer than its watchdog needs to find out
 that it froze, so that only an agent that nobody guards any more is replaced."""
 
+_AGENTS_TRIED = 3
 _SLICE = 1.0
 _LOOK_AGAIN = 0.05
 _OF_A_STEP = (
@@ -40,7 +41,9 @@ _OF_A_STEP = (
     "SLURM_GTIDS SLURM_TASKS_PER_NODE SLURM_NTASKS_PER_NODE"
 ).split()
 """Variables by which a framework believes that srun has launched it as one of several tasks."""
-_CLAIM_SECONDS = 3.0
+_CLAIM_SECONDS = 6.5
+"""How long the address of an agent is waited for that is about to go; longer than it waits for its
+disk."""
 
 
 def main(sent: Json) -> None:
@@ -55,12 +58,7 @@ def main(sent: Json) -> None:
         if config.home:
             _guard_here(config, umask, folders)
             return
-        link = _reach(config, umask, folders)
-        if link is not None and not _hand_over(link):
-            _end_frozen(link, config.run_id)
-            link = _reach(config, umask, folders)
-            if link is not None and not _hand_over(link):
-                raise OSError("the agent does not answer")
+        link = _connected(config, umask, folders)
     except (FolderError, OSError) as error:
         os.write(1, Refusal(str(error)).encode())
         return
@@ -72,6 +70,26 @@ def main(sent: Json) -> None:
         _end_frozen(link, config.run_id)
         end_everything(ProcessTracker(config.run_id), ours=False)  # what has a tag, before any disk
         end_everything(_load_tracker(config.run_id, folders), ours=False)
+
+
+def _connected(config: AgentConfig, umask: int, folders: Folders) -> socket.socket | None:
+    """The connection to an agent that has taken our channel; None when there is no agent and none
+    shall be made. One that is about to go, or is frozen, is followed by the next.
+
+    Raises:
+        OSError: no agent answers.
+    """
+    for _ in range(_AGENTS_TRIED):
+        link = _reach(config, umask, folders)
+        if link is None:
+            return None
+        try:
+            if _hand_over(link):
+                return link
+        except socket.timeout:
+            _end_frozen(link, config.run_id)
+        link.close()
+    raise OSError("the agent does not answer")
 
 
 def _let_go(link: socket.socket) -> bool:
@@ -112,13 +130,17 @@ def _left(run_id: str, folders: Folders) -> tuple[TaskId | None, ...]:
 
 
 def _hand_over(link: socket.socket) -> bool:
-    """Gives the agent our descriptors 0 and 1; False when it does not take them."""
+    """Gives the agent our descriptors 0 and 1; False when it goes without taking them.
+
+    Raises:
+        socket.timeout: it does not answer.
+    """
     rights = struct.pack("2i", 0, 1)
     link.settimeout(ANSWER_SECONDS)
     try:
         link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         return bool(link.recv(1))
-    except socket.timeout:
+    except (BrokenPipeError, ConnectionResetError):
         return False
 
 
@@ -183,6 +205,7 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
     listeners, link = _bind(folders)
     if link is not None:
         return link
+    folders.make()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -206,6 +229,7 @@ def _guard_here(config: AgentConfig, umask: int, folders: Folders) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         listeners, link = _bind(folders)
     if link is None:
+        folders.make()
         _guard(config, umask, folders, listeners)
 
 

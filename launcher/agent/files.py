@@ -25,6 +25,7 @@ _MOST_WAITING = 16 << 20
 _FEW_WAITING = 4 << 20
 """Bytes of staged files that wait for the disk: beyond the first no more are read from the
 channel until it is less than the second."""
+_WAIT_FOR_STAGING = 3.0
 
 
 class Files:
@@ -42,8 +43,17 @@ class Files:
         self._stage: stage.Stage | None = None
         self._archive: collect.Archive | None = None
 
-    def keep_for_reuse(self) -> None:
-        """Keeps the trees of a run that is over for the next launch."""
+    @property
+    def staged(self) -> bool:
+        """Files of the run have come to this host."""
+        return self._stage is not None
+
+    def close(self) -> None:
+        """Waits until nothing is being staged any more, and keeps the trees of a run that is over
+        for the next launch."""
+        self._staging.do(self._keep_for_reuse).wait(_WAIT_FOR_STAGING)
+
+    def _keep_for_reuse(self) -> None:
         if self._stage is not None:
             self._stage.keep_for_reuse()
 

@@ -116,11 +116,21 @@ class Folders:
         state = environ.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
         base = self._writable(os.path.join(state, "tfmux"), "state")
         self._cache = environ.get("XDG_CACHE_HOME") or os.path.join(self.home, ".cache")
-        self.run = private(os.path.join(base, name))
-        self.logs = logs or private(os.path.join(self.run, "logs"))
+        self.run = os.path.join(base, name)
+        self.logs = logs or os.path.join(self.run, "logs")
         self.state = os.path.join(self.run, "state.json")
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
+
+    def make(self) -> None:
+        """Makes the run's folder, for an agent that has the run's address on this host.
+
+        Raises:
+            FolderError: it cannot be made.
+        """
+        private(self.run)
+        if os.path.dirname(self.logs) == self.run:
+            private(self.logs)
 
     @property
     def cache(self) -> str:

@@ -12,7 +12,6 @@ import selectors
 import signal
 import socket
 import sys
-import threading
 import time
 from collections import deque
 from contextlib import suppress
@@ -48,8 +47,8 @@ _MOST_QUEUED = 4096
 _WAIT_FOR_DISK = 5.0
 _TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
-"""Seconds after which an agent goes that has no launcher and never started anything; one that an
-engine has started waits for its lease."""
+"""Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task.
+One that an engine has started waits for its lease."""
 
 
 class Agent:
@@ -153,12 +152,12 @@ class Agent:
             self._turn()
         for listener in self._listeners:
             self._selector.unregister(listener)
-            listener.close()
-        last = threading.Thread(target=self._clean_up, name="clean up", daemon=True)
-        last.start()
+            # Refuses bridges, and keeps the address: the next agent begins when this one has gone.
+            listener.shutdown(socket.SHUT_RDWR)
+        done = self._keeper.do(self._clean_up)  # after the states that wait to be written
         until = time.monotonic() + _WAIT_FOR_DISK
-        while last.is_alive() and time.monotonic() < until:
-            self._turn()
+        while not done.wait(_LOOK_AT_OUTPUT) and time.monotonic() < until:
+            self._channels.write()  # nothing is read any more: who comes now gets the next agent
         self._channels.close()
         self._beat_watchdog(b"Q")
 
@@ -226,20 +225,17 @@ class Agent:
         return not self._channels.is_behind
 
     def _clean_up(self) -> None:
-        """The last of the disk, in a thread: it may hang."""
-        try:
-            if self._prober is not None:
-                self._prober.close()
-            self._stats.close()
-            if self._remove or not self._attempts:  # without a task there is nothing to collect
-                self._files.keep_for_reuse()
-                self._folders.remove()
-            else:
-                saved = state.snapshot(self._attempts.all, self._tracker, self._ending)
-                state.write(self._folders, saved)
-                self._folders.unlink_socket()
-        finally:
-            self._wakeups.wake()
+        """The last of the disk, which may hang."""
+        if self._prober is not None:
+            self._prober.close()
+        self._stats.close()
+        if self._remove or not self._attempts:  # without a task there is nothing to collect
+            self._files.close()
+            self._folders.remove()
+        else:
+            saved = state.snapshot(self._attempts.all, self._tracker, self._ending)
+            state.write(self._folders, saved)
+            self._folders.unlink_socket()
 
     def _beat_watchdog(self, word: bytes) -> None:
         try:
@@ -348,7 +344,7 @@ class Agent:
             self._self_terminate(ExitReason.TERMINATED, "the agent was told to stop")
         if self._ending:
             return
-        idle = self._rules.lease if self._home else _IDLE
+        idle = self._rules.lease if self._home or self._files.staged else _IDLE
         if not self._attempts and not self._channels and now - self._channels.last_beat > idle:
             self._end(AgentExit(ExitReason.NOTHING_STARTED, "nothing was started"))
             return

@@ -52,20 +52,25 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._work: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]
+        self._work = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def do(self, work: Callable[[], None]) -> None:
-        """Does it when all that was given before is done."""
+    def do(self, work: Callable[[], None]) -> threading.Event:
+        """Does it when all that was given before is done; returns what is set when it is done
+        itself."""
         if self._thread is None:  # most agents need some of them never
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()
-        self._work.put(work)
+        done = threading.Event()
+        self._work.put((work, done))
+        return done
 
     def _run(self) -> None:
         while True:
-            work = self._work.get()
+            work, done = self._work.get()
             try:
                 work()
-            except Exception as error:  # its thread must go on; whoever waits has a deadline
+            except Exception as error:  # its thread must go on
                 log_line(f"{self._name}: {type(error).__name__}: {error}")
+            done.set()

@@ -238,7 +238,7 @@ class PodmanEngine:
                 raise result
         for name, container in (await self._containers()).items():
             if not container.alive:
-                said = (await self._run("logs", "--tail=5", name)).complaint
+                said = (await self._run("logs", name)).complaint  # --tail loses parts of lines
                 raise EngineError(f"{name} ended with {container.status}: {said or 'no output'}")
 
     async def _containers(self) -> dict[str, Container]:

@@ -464,6 +464,46 @@ def test_an_agent_that_never_started_anything_does_not_wait_for_its_lease() -> N
     wait_until(lambda: family(run_id) == [], "the agent has gone", 20)
 
 
+def test_staged_files_wait_for_the_launcher_as_tasks_do() -> None:
+    """A cut between the files and the first start is longer than an idle agent waits."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id) as client:
+        pid = client.hello()["pid"]
+        entry = ["work", ".", "d", 0o755, 0, ""]
+        manifest = {"entries": [entry], "first": True, "last": True, "key": ""}
+        assert client.ask(wire.STAGE_MANIFEST, manifest)["built"]
+        end = time.monotonic() + 6
+        wait_until(lambda: time.monotonic() > end, "no beat for six seconds")
+    time.sleep(0.3)  # an idle agent would go at once when its channel ends
+    with Client(run_id) as again:
+        assert again.hello()["pid"] == pid
+        work = str(state_folder(run_id) / "stage" / "work")
+        assert again.start("w:0", ["sleep", "1000"], cwd=work)["error"] == ""
+        again.kill()
+        again.leave()
+
+
+def test_the_next_agent_begins_when_the_one_before_has_cleaned_up() -> None:
+    """A launcher that comes while an agent removes its folder gets a new agent and a new folder."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id) as client:
+        first = client.hello()["pid"]
+        junk = state_folder(run_id) / "junk"
+        junk.mkdir()
+        for number in range(30_000):  # takes the agent some tenths of a second
+            (junk / str(number)).touch()
+        client.send(wire.LEAVE, {"remove": True})
+        client.get(wire.GONE)
+        with Client(run_id) as again:
+            assert again.hello()["pid"] != first
+            assert not junk.exists()
+            logs = str(state_folder(run_id) / "logs")
+            assert again.start("w:0", ["sleep", "1000"], cwd=logs)["error"] == ""
+            again.kill()
+            again.leave()
+    wait_until(lambda: family(run_id) == [], "both have gone")
+
+
 # --- one launcher after the other --------------------------------------------------------------
 
 

@@ -40,7 +40,9 @@ def free_port() -> int:
 @pytest.fixture
 def folders(tfmux_home: Path) -> Folders:
     """A run's folders on this machine."""
-    return Folders("check-20261120-183002-7f3a", "here", None, dict(os.environ))
+    made = Folders("check-20261120-183002-7f3a", "here", None, dict(os.environ))
+    made.make()
+    return made
 
 
 @pytest.fixture

@@ -123,13 +123,15 @@ class Serve:
         return parse_qs(urlsplit(self.url).query).get("token", ["none"])[0]
 
     def pages(self) -> list[int]:
-        """The processes of the pages of this test's servers."""
+        """The processes of the pages of this test's servers, not what a page itself forks."""
         home = os.environ["HOME"]
-        return [
-            each.pid
+        found = [
+            each
             for each in proc.scan()
             if each.alive and "tui.web.page" in each.argv and each.environ.get("HOME") == home
         ]
+        pids = {each.pid for each in found}
+        return [each.pid for each in found if each.ppid not in pids]
 
     def request(
         self,
