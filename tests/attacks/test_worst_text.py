@@ -72,6 +72,7 @@ def seconds(act: Callable[[bytes], None], line: bytes) -> float:
     return min(times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", [draw, draw_row, explain, search])
 @pytest.mark.parametrize("text", WORST_TEXTS, ids=str)
 def test_the_cost_grows_with_the_text_alone(text: WorstText, act: Callable[[bytes], None]) -> None:

@@ -236,8 +236,9 @@ def test_how_to_log_in() -> None:
     assert (hosts["tf1"].python, hosts["tf2"].python) == ("~/tf/bin/python", "python3")
 
 
-def test_this_machine_needs_no_facts() -> None:
+def test_this_machine_needs_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here the interpreter, the home, the directory of the file and the trainer are known."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     plan = plan_of(
         local('[jobs.worker]\ntasks = ["localhost:1"]', 'command = ["{python}"]\nworkdir = "code"')
     )

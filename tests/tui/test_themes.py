@@ -13,7 +13,11 @@ from tui.config import Config
 from tui.format import StatusColor
 from tui.widgets.colours import status_colours, theme_colour
 
-THEMES = sorted(TfmuxApp(config=Config()).available_themes)
+QUICK = {"textual-dark", "textual-light", "ansi-dark"}
+THEMES = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in sorted(TfmuxApp(config=Config()).available_themes)
+]
 
 
 @pytest.mark.parametrize("theme", THEMES)
