@@ -150,8 +150,9 @@ class LoginCommands:
             async with asyncio.timeout(timeout):
                 process = await connection.create_process(shlex.join(argv), encoding=None)
                 try:
-                    process.stdin.write(stdin.encode())
-                    process.stdin.write_eof()
+                    with suppress(OSError):  # it has ended without reading
+                        process.stdin.write(stdin.encode())
+                        process.stdin.write_eof()
                     out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
                     await process.wait_closed()
                 finally:

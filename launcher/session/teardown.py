@@ -88,6 +88,11 @@ class Teardown:
             if stalled > STALLED_SECONDS:
                 self._results.stop()
 
+    def _is_out_of_reach(self, link: Link) -> bool:
+        """The host is not connected, and nobody waits until it is: its agent has just answered."""
+        lost = link.closed or link.agent_gone or self._run.forced
+        return lost and not link.connected
+
     async def _logs_are_here(self, host: str) -> bool:
         """Waits until all logs of a host are here; False when nothing came for ten seconds."""
         views = [view for view in self._views(host) if view.attempts]
@@ -99,7 +104,7 @@ class Teardown:
                 last, since = size, time.monotonic()
             stalled = stalled + _PACE if self._disk.stalled else 0.0
             given_up = time.monotonic() - since > COLLECT_STALL or stalled > STALLED_SECONDS
-            if given_up or not self._links[host].connected:
+            if given_up or self._is_out_of_reach(self._links[host]):
                 text = f"the last log bytes of {host} did not come; they stay there"
                 self._feed(ev.NoteAdded(time.time(), text))
                 return False

@@ -80,7 +80,10 @@ workdir = ""
         assert len(logs) == 4
         for path in logs:
             ledger = Ledger.read(self.ledger / f"{run_id}.{path.stem}.1")
-            assert ledger.count and ledger.agrees(path.read_bytes()), path.name
+            log = path.read_bytes()
+            told = f"{path.name}: {len(log)} bytes of {ledger.count}\n"
+            told += (path.parent / "events.jsonl").read_text(errors="replace")[-8000:]
+            assert ledger.count and ledger.agrees(log), told
 
 
 def waiting(up: Up, reason: str) -> dict[str, Any]:
