@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from launcher.cluster.draft import ParsedDraft, parse
@@ -272,6 +272,7 @@ def test_words_survive_their_line(found: list[str]) -> None:
         st.tuples(st.just(ORDER), st.sampled_from([[["ps"], ["worker:0", "b"]], [["a"]]])),
     )
 )
+@example(case=(TEXT, '""'))
 def test_values_survive_their_line(case: tuple[Any, Any]) -> None:
     """A cell that is opened and taken without a change says the same."""
     codec, value = case

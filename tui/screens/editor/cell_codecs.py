@@ -24,6 +24,8 @@ _YES = ("yes", "true", "on", "y")
 _NO = ("no", "false", "off", "n")
 EMPTY = '""'
 """A text that is there and empty; an empty line takes the key out."""
+_QUOTES = re.compile(r'(?:"")*')
+"""Texts that are shown with two quotes more, the empty one among them."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def _word(word: str) -> str:
 def _other(value: Any) -> str:
     """A value of another kind than expected, as well as it goes."""
     if isinstance(value, str):
-        return visible(value) or EMPTY
+        return visible(value) + EMPTY if _QUOTES.fullmatch(value) else visible(value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -81,8 +83,8 @@ def _other(value: Any) -> str:
 
 
 def _text(line: str) -> Any:
-    if line == EMPTY:
-        return ""
+    if line and _QUOTES.fullmatch(line):
+        return line[: -len(EMPTY)]
     return invisible(line) or None
 
 
