@@ -24,7 +24,7 @@ MOST_RUNS = 300
 
 @dataclass(frozen=True)
 class ClusterEntry:
-    """A cluster file."""
+    """Cluster file, as a row of the home screen."""
 
     path: Path
     saved: bool
@@ -82,7 +82,7 @@ Entry = ClusterEntry | RunEntry | DemoEntry
 
 
 class Entries(NamedTuple):
-    """Everything there is."""
+    """Clusters, runs and demos that the home screen lists."""
 
     clusters: list[ClusterEntry]
     active: list[RunEntry]
@@ -154,7 +154,7 @@ class Catalog:
         return RunEntry(told, launcher, self._reports.get(told.run_id), asked)
 
     def demos(self) -> list[DemoEntry]:
-        """All demos."""
+        """Returns the demos that come with the program."""
         if not self._demos:  # assigned at once: a lookup that was cancelled may still be running
             files = {name: demos.find(name) for name in demos.names()}
             self._demos = [DemoEntry(name, demos.about(file), file) for name, file in files.items()]

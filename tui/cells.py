@@ -28,7 +28,7 @@ class Cell:
 
     @property
     def shown(self) -> str:
-        """Text or default."""
+        """Returns the cell's text, or the default that is shown dimmed where it is empty."""
         return self.text or self.default
 
 

@@ -30,7 +30,7 @@ class _Outlet:
             self._file.write(text)
 
     def flush(self) -> None:
-        """Flushes."""
+        """Sends what is buffered to the terminal."""
         with suppress(OSError):
             self._file.flush()
 

@@ -1,4 +1,4 @@
-"""Where a run lives on a host: one folder of mode 0700, and a socket in a host-local place.
+"""Folder of a run on a host, of mode 0700, and its socket in a place local to the host.
 
 Homes are often one NFS share for all hosts, so the folder's name holds the run *and* the host,
 and the socket never lies in it.

@@ -1,4 +1,4 @@
-"""What the agent and its watchdog leave in `agent.log` on the host."""
+"""Lines of the agent and its watchdog in `agent.log` on the host."""
 
 from __future__ import annotations
 

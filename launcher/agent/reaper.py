@@ -108,7 +108,7 @@ def fork(program: Program, output: tuple[int, int], agent: int) -> Started:
 
 
 class _Process:
-    """The reaper itself."""
+    """Process of a reaper: forks the task and waits for all that is below it."""
 
     def __init__(self, program: Program, output: int, link: socket.socket, agent: int) -> None:
         set_parent_death_signal(signal.SIGKILL)

@@ -70,7 +70,7 @@ class LocalCommands:
         self._secrets = frozenset(secrets)
 
     async def connect(self) -> None:
-        """There is nothing."""
+        """Does nothing: no connection is needed."""
 
     async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
         """Runs a command in a session of its own.
@@ -111,7 +111,7 @@ class LocalCommands:
         return Output(status, out, err)
 
     async def aclose(self) -> None:
-        """There is nothing."""
+        """Does nothing: no connection is needed."""
 
     def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {

@@ -1,4 +1,4 @@
-"""What an SSH login needs from a person: a password, a passphrase, a host key to be trusted."""
+"""Prompts of an SSH login: for a password, a passphrase, trust in a host key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class PromptKind(StrEnum):
-    """What a prompt is about."""
+    """Kinds of prompts of an SSH login."""
 
     PASSWORD = "password"
     PASSPHRASE = "passphrase"

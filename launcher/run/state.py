@@ -34,7 +34,7 @@ class TaskRecord:
 
 @dataclass
 class HostRecord:
-    """One host."""
+    """State of one host in the run."""
 
     view: HostView
     contacted: bool = False

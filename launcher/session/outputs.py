@@ -68,7 +68,7 @@ class Outputs:
         """Time of each task's last output."""
 
     def begin(self) -> None:
-        """The loop runs."""
+        """Takes note of the running loop; called in it, before any output."""
         self._loop = asyncio.get_running_loop()
 
     # --- what the monitor finds -----------------------------------------------------------

@@ -27,7 +27,7 @@ class OtherProcess:
         self._lock = threading.Lock()
 
     def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
-        """As `Files.write`."""
+        """Writes as `Files.write` does."""
         name = os.fsencode(path)
         with self._lock:
             process = self._process = self._process or _start()

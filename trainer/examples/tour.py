@@ -1,4 +1,4 @@
-"""What the tours share: points that tasks wait for, and the devices that operations ran on."""
+"""Parts of all tours: points that tasks wait for, and the devices that operations ran on."""
 
 import time
 from typing import Any

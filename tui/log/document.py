@@ -136,7 +136,7 @@ class Document:
         return [mark for mark in marks if mark[0] <= self._newlines]
 
     def documents(self) -> dict[TaskId, Document]:
-        """Itself."""
+        """This document, as the only one."""
         return {self.task: self}
 
     def origin(self, number: int) -> tuple[TaskId, int]:
