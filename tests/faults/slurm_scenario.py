@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,11 @@ workdir = ""
         assert self.bed.leftovers() == []
         self.bed.wait_empty()
 
-    def check_logs(self, run_id: str) -> None:
-        """Every stored log is what its task has written."""
-        logs = list((runs_home() / run_id).glob("*-[0-9].log"))
+    def check_logs(self, run_id: str, tasks: Sequence[str] = ALL) -> None:
+        """Every stored log of these tasks is what its task has written."""
+        logs = {path.stem: path for path in (runs_home() / run_id).glob("*-[0-9].log")}
         assert len(logs) == 4
-        for path in logs:
+        for path in (logs[task.replace(":", "-")] for task in tasks):
             ledger = Ledger.read(self.ledger / f"{run_id}.{path.stem}.1")
             log = path.read_bytes()
             told = f"{path.name}: {len(log)} bytes of {ledger.count}\n"

@@ -15,7 +15,7 @@ from launcher.engines.slurm import SlurmEngine
 from tests import command
 from tests.command import Up
 from tests.conftest import require
-from tests.faults.scenario import confirmed, ready, receipt
+from tests.faults.scenario import confirmed, last_states, ready, receipt
 from tests.faults.slurm_scenario import ALL, Scenario
 from tests.launcher.agent_client import wait_until
 from tests.testbed import TestbedError, proc, slurm
@@ -119,13 +119,14 @@ def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
         for task in ALL:
             up.state(task, "lost")
         scenario.bed.run("scontrol", "resume", "1")
-        up.wait_for(
-            lambda e: len([n for n in up.of("host") if n["state"] == "up"]) >= 8, "all are back"
-        )
+        wait_until(lambda: set(last_states(up).values()) == {"ready"}, "all are back")
         up.press_ctrl_c()
         assert up.wait() == 130, up.told()
-    assert len(receipt(up)) == 4 and confirmed(up), up.told()
-    scenario.check_logs(up.run_id)
+    found = receipt(up)
+    assert len(found) == 4 and confirmed(up), up.told()
+    # On a busy machine a bridge may end once more, and the job with its logs before it is back.
+    hosts = {event["task"]: event["host"] for event in up.of("task")}
+    scenario.check_logs(up.run_id, [t for t in ALL if not found[hosts[t]]["by_engine"]])
     scenario.check_empty()
 
 
