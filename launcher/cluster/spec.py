@@ -30,12 +30,10 @@ from .fields import (
     Jump,
     Key,
     Lease,
-    MetricsPattern,
     Name,
     Order,
     Python,
     Seconds,
-    Steps,
     Tasks,
     Text,
     Via,
@@ -43,8 +41,9 @@ from .fields import (
     Words,
     one_of,
 )
+from .metrics_table import Metrics
 from .podman import Podman
-from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Success
+from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Success
 from .slurm import Slurm
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
@@ -203,6 +202,11 @@ class RunSettings(_Table):
     env: Annotated[Env, Key("variables for every task. Texts or whole numbers")] = field(
         default_factory=dict
     )
+    framework: Annotated[
+        Framework,
+        one_of(Framework),
+        Key("whose variables the tasks get, such as `TF_CONFIG` or `RANK`. See *Ranks*"),
+    ] = Framework.TENSORFLOW
     success: Annotated[
         Success,
         one_of(Success),
@@ -278,20 +282,6 @@ class Start(_Table):
             '`"listening"` in the cluster, otherwise `"started"`',
         ),
     ] = field(default_factory=dict)
-
-
-class Metrics(_Table):
-    """`[metrics]`: how a script with a format of its own says its step and loss."""
-
-    pattern: Annotated[
-        MetricsPattern | None,
-        Key(
-            r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. It is searched "
-            "in each line. `step` is the global step; a group `loss`, and any others, are read too",
-            "known formats",
-        ),
-    ] = None
-    total: Annotated[Steps | None, Key("last step. It makes the step a progress bar")] = None
 
 
 class Cluster(_Table):
