@@ -41,6 +41,7 @@ from .fields import (
     Words,
     one_of,
 )
+from .key_lines import UNKNOWN_LINES, FileLines
 from .metrics_table import Metrics
 from .podman import Podman
 from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Success
@@ -278,8 +279,9 @@ class Start(_Table):
     ready: Annotated[
         dict[str, Ready],
         Key(
-            'for each job: `"listening"`, `"started"`, `{ log = "regex" }` or `{ after = 5.0 }`',
-            '`"listening"` in the cluster, otherwise `"started"`',
+            'for each job: `"listening"`, `"started"`, `"auto"`, `{ log = "regex" }` or '
+            "`{ after = 5.0 }`",
+            "see *When a task is ready*",
         ),
     ] = field(default_factory=dict)
 
@@ -305,17 +307,22 @@ class Cluster(_Table):
     slurm: Slurm | None = None
     podman: Podman | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
+    _lines: FileLines = PrivateAttr(UNKNOWN_LINES)
 
     @property
     def base(self) -> Path:
         """The absolute directory that relative paths start from."""
         return self._base
 
-    def based_on(self, folder: Path) -> Cluster:
-        """Returns a copy whose relative paths start from `folder`."""
+    def based_on(self, folder: Path, lines: FileLines = UNKNOWN_LINES) -> Cluster:
+        """Returns a copy whose relative paths start from `folder`, from the file of `lines`."""
         copy = self.model_copy()
-        copy._base = folder.absolute()
+        copy._base, copy._lines = folder.absolute(), lines
         return copy
+
+    def line_of(self, *path: str) -> int | None:
+        """Returns the line of a key in the file, or of the nearest table around it."""
+        return self._lines.of(path)
 
     def with_hosts(self, hosts: dict[str, Host]) -> Cluster:
         """Returns a copy that has these hosts, too, or in place of those of the same names."""

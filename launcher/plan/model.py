@@ -84,6 +84,8 @@ class TaskPlan:
     max_restarts: int = 0
     setup: str = ""
     pty: bool = False
+    ready_key: str = ""
+    """Key of the cluster file that says when it is ready, and its line, for people."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +168,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
     ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
     "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
-    "started" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the tasks
-    in start order; `prepare` lines are tasks that must have finished. A port that is picked at
-    launch reads `auto`.
+    "started" | "auto" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the
+    tasks in start order; `prepare` lines are tasks that must have finished. A port that is picked
+    at launch reads `auto`.
     """
     return {
         "name": plan.name,

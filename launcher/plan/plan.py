@@ -19,7 +19,16 @@ from ..cluster.addresses import bracketed, join
 from ..cluster.checks import PREPARE
 from ..cluster.placeholders import expand
 from ..cluster.ranks import ranks
-from ..cluster.rules import After, Finished, Framework, Listening, LogMatches, Readiness, Started
+from ..cluster.rules import (
+    After,
+    Auto,
+    Finished,
+    Framework,
+    Listening,
+    LogMatches,
+    Readiness,
+    Started,
+)
 from ..cluster.spec import Cluster, Host, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
@@ -27,9 +36,11 @@ from . import environment, frameworks
 from .environment import GpuRequest, GpuShare
 from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, plan_json
 from .order import stages
+from .readiness import readiness, ready_key
 
 __all__ = [
     "After",
+    "Auto",
     "Finished",
     "HostFacts",
     "HostPlan",
@@ -120,7 +131,8 @@ class _Planner:
             address=self._place(task),
             argv=tuple(expand(word, values, self._shared) for word in command),
             env=self._env(task, values),
-            ready=self._readiness(task.job),
+            ready=readiness(cluster, task.job),
+            ready_key=ready_key(cluster, task.job),
             in_cluster=cluster.in_spec(task.job),
             forward=job.forward,
             cwd=values["workdir"],
@@ -341,12 +353,6 @@ class _Planner:
         if task == self._cluster.chief:
             return Role.CHIEF
         return Role.PS if task.job == "ps" else Role.WORKER
-
-    def _readiness(self, job: str) -> Readiness:
-        ready = self._cluster.jobs[job].ready or self._cluster.start.ready.get(job)
-        if ready is not None:
-            return ready
-        return Listening() if self._cluster.in_spec(job) else Started()
 
     def _python(self, host: str) -> str:
         local = self._cluster.is_local(host)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
+from launcher.cluster.rules import ready_value
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan.plan import HostFacts, Plan, make_plan
@@ -184,6 +185,26 @@ def test_what_meets_by_itself_starts_at_once(framework: str, stages: list[list[s
     text = '[jobs.worker]\ntasks = ["localhost:1", "localhost:2"]\n[run]\ncommand = ["x"]\n'
     plan = planned(f'{text}framework = "{framework}"')
     assert [[str(task) for task in stage] for stage in plan.stages] == stages
+
+
+@pytest.mark.parametrize(
+    ("framework", "expected"),
+    [
+        ("tensorflow", {"ps": "listening", "worker": "listening", "trainer": "auto"}),
+        ("torch", {"ps": "auto", "worker": "auto", "trainer": "auto"}),
+        ("none", {"ps": "auto", "worker": "auto", "trainer": "auto"}),
+    ],
+)
+def test_only_servers_of_tensorflow_must_listen(
+    framework: str, expected: Mapping[str, str]
+) -> None:
+    """Of other programs nothing is known; what only looks on is ready when it has started, and
+    the file's word counts."""
+    text = f'[run]\ncommand = ["x"]\nframework = "{framework}"\n[start.ready]\nown = "listening"\n'
+    for job in (*expected, "own", "evaluator"):
+        text += f'[jobs.{job}]\ntasks = ["localhost:auto"]\n'
+    found = {task.id.job: ready_value(task.ready) for task in planned(text).tasks}
+    assert found == {**expected, "own": "listening", "evaluator": "started"}
 
 
 @pytest.mark.parametrize(
