@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -168,3 +170,23 @@ success = "all"
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 0, up.told()
         assert up.log("worker:1", "rank 1 of 2 sum 3.0")
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
+    """`BackupAndRestore`: all workers start again and end; the evaluator tests the last epoch."""
+    for path in EXAMPLES.iterdir():
+        shutil.copy(path, tmp_path)
+    with Up("up", str(tmp_path / "keras-fit.toml"), "--json") as up:
+        up.log("worker:1", "Epoch 2/")
+        pid = up.wait_for(
+            lambda e: e["event"] == "task" and e["task"] == "worker:1" and e.get("pid"), "pid"
+        )["pid"]
+        os.kill(pid, signal.SIGKILL)
+        up.log("evaluator:0", "test accuracy")
+        assert up.wait() == 0, up.told()
+    attempts = {e["task"]: e["attempt"] for e in up.of("task")}
+    assert attempts["worker:1"] == 2
+    again = [e["text"] for e in up.of("log") if e["task"] == "worker:1" and "Epoch" in e["text"]]
+    assert again[-1].startswith("Epoch 5/") and again.count("Epoch 1/5") == 1

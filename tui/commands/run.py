@@ -69,7 +69,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[Cluster, str]:
     return cluster, text
 
 
-def _jobs(arguments: argparse.Namespace) -> dict[str, Sequence[ListedHost]]:
+def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:
     """Reads the hosts of each job.
 
     Raises:
