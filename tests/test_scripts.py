@@ -180,13 +180,29 @@ def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
         shutil.copy(path, tmp_path)
     with Up("up", str(tmp_path / "keras-fit.toml"), "--json") as up:
         up.log("worker:1", "Epoch 2/")
-        pid = up.wait_for(
-            lambda e: e["event"] == "task" and e["task"] == "worker:1" and e.get("pid"), "pid"
-        )["pid"]
-        os.kill(pid, signal.SIGKILL)
+        os.kill(up.state("worker:1", "ready")["pid"], signal.SIGKILL)
         up.log("evaluator:0", "test accuracy")
         assert up.wait() == 0, up.told()
     attempts = {e["task"]: e["attempt"] for e in up.of("task")}
     assert attempts["worker:1"] == 2
     again = [e["text"] for e in up.of("log") if e["task"] == "worker:1" and "Epoch" in e["text"]]
     assert again[-1].startswith("Epoch 5/") and again.count("Epoch 1/5") == 1
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("example", "task", "line"),
+    [
+        ("classic", "worker:1", "done"),
+        ("ps-strategy", "chief:0", "done [ 2.  -3.   0.5]"),
+        ("all-reduce", "worker:1", "done [ 2.  -3.   0.5]"),
+    ],
+)
+def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path: Path) -> None:
+    """Classic flags, a coordinator with workers and ps, equal workers: each trains to its end."""
+    for path in EXAMPLES.iterdir():
+        shutil.copy(path, tmp_path)
+    with Up("up", str(tmp_path / f"{example}.toml"), "--json") as up:
+        assert up.wait() == 0, up.told()
+        assert up.log(task, line)
