@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.templates import ANY_SCRIPT, render
-from tests.command import Up, python_task, write
+from tests.command import Up, python_task, run, write
 from tests.conftest import REPOSITORY
 from tests.testbed.namespaces import Testbed
 
@@ -102,6 +102,26 @@ timeout = 1
         assert up.wait() == 1, up.told()
     assert "not ready after 1 s: it does not listen on port " in said(up)
     assert 'write ready = "auto" (ready in [jobs.worker], line 2)' in said(up)
+
+
+@pytest.mark.processes
+def test_more_ranks_than_gpus_are_said_by_check(tmp_path: Path) -> None:
+    """A warning, and none where the job wants no GPU."""
+    text = """
+[hosts.localhost]
+gpus = 1
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["true"]
+framework = "torch"
+"""
+    done = run("check", str(write(tmp_path, text)), "--json")
+    found = {finding["code"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0 and found["gpus-fewer-than-ranks"]["severity"] == "warn"
+    text = text.replace("[run]", "gpus = 0\n[run]")
+    done = run("check", str(write(tmp_path, text)), "--json")
+    assert "gpus-fewer-than-ranks" not in done.stdout
 
 
 def spread(testbed: Testbed, folder: Path, example: str, tasks: int = 2) -> Path:
