@@ -76,6 +76,15 @@ def build_parser() -> argparse.ArgumentParser:
     _hosts_options(up)
     _output_options(up)
 
+    run = commands.add_parser(
+        "run",
+        help="launch a command without a cluster file",
+        usage="tfmux run [-n N] [-H HOST[:SLOTS],… | --hostfile FILE] [OPTION …] -- COMMAND …",
+    )
+    _placement_options(run)
+    run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="and its arguments")
+    _output_options(run)
+
     opened = commands.add_parser("open", help="open cluster files, one of them ready to launch")
     opened.add_argument("files", type=Path, nargs="+", metavar="FILE")
 
@@ -136,6 +145,26 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _placement_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-n", "-np", type=int, metavar="N", help="tasks (default: one for each slot of the hosts)"
+    )
+    parser.add_argument(
+        "-H", "--hosts", metavar="HOST[:SLOTS],…", help="as ssh knows them (default: this machine)"
+    )
+    parser.add_argument("--hostfile", type=Path, metavar="FILE", help="lines such as: tf1 slots=2")
+    parser.add_argument("--ps", metavar="HOST[:SLOTS],…", help="hosts of parameter servers")
+    parser.add_argument("--workers", metavar="HOST[:SLOTS],…", help="and of their workers")
+    parser.add_argument(
+        "--framework", help="tensorflow (default), torch, jax, mpi-like or none: sets the ranks"
+    )
+    parser.add_argument("--name", help="the cluster's (default: that of the script)")
+    parser.add_argument(
+        "--workdir", help="directory to copy to the hosts (default: this one; '': none)"
+    )
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the cluster file there")
+
+
 def _hosts_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hosts-from",
@@ -163,6 +192,7 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
 COMMANDS = {
     "demo": "demos.demo",
     "up": "launch.up",
+    "run": "run.run",
     "open": "open.open_files",
     "plan": "plan.plan",
     "check": "check.check",

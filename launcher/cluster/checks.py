@@ -19,7 +19,9 @@ from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopbac
 from .engine_table import PENDING
 from .fields import COMMAND, nearest
 from .key_lines import KeyPath
-from .placeholders import PLAIN, RUN_WIDE, Names, nearest_job
+from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
+from .ranks import has_ranks
+from .rules import Framework
 from .spec import Cluster, Host, Job, RunSettings
 
 UNKNOWN = ""
@@ -135,9 +137,7 @@ def _jobs(cluster: Cluster) -> Iterator[Violation]:
             message = "TensorFlow does not allow '-' in the name of a cluster job: write "
             message += f"jobs.{name.replace('-', '_')}, or in_cluster = false"
             yield Violation(path, name, message)
-        if name == PREPARE and (
-            cluster.run.prepare or any(j.prepare for j in cluster.jobs.values())
-        ):
+        if name == PREPARE and _prepares(cluster):
             message = "this name is used for the prepare lines: give the job another name"
             yield Violation(path, name, message)
         if job.command is None and cluster.run.command is None:
@@ -151,6 +151,8 @@ def _jobs(cluster: Cluster) -> Iterator[Violation]:
 
 def _own_tf_config(cluster: Cluster) -> Iterator[Violation]:
     """TF_CONFIG in an environment of cluster tasks."""
+    if cluster.run.framework is not Framework.TENSORFLOW:
+        return
     envs: list[tuple[KeyPath, Mapping[str, str]]] = [
         (("jobs", name, "env"), job.env) for name, job in cluster.jobs.items() if job.in_cluster
     ]
@@ -314,20 +316,39 @@ def _placeholders(cluster: Cluster) -> Iterator[Violation]:
     run = cluster.run
     tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), run)]
     tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
-    texts: list[tuple[KeyPath, str]] = []
+    texts: list[tuple[KeyPath, str, str]] = []
     for name, host in cluster.hosts.items():
-        texts += [(("hosts", name, "env", key), value) for key, value in host.env.items()]
+        other = _unranked(cluster, host=name)
+        texts += [(("hosts", name, "env", key), value, other) for key, value in host.env.items()]
     for at, table in tables:
-        texts += [((*at, "command", i), word) for i, word in enumerate(table.command or ())]
-        texts += [((*at, "env", key), value) for key, value in table.env.items()]
-        texts += [((*at, "collect", i), path) for i, path in enumerate(table.collect)]
-    for path, text in texts:
-        for problem in names.problems(text):
+        other = _unranked(cluster, job=str(at[1])) if len(at) > 1 else _unranked(cluster)
+        reader = other if len(at) > 1 else _unranked(cluster, all_commands=False)
+        texts += [((*at, "command", i), word, reader) for i, word in enumerate(table.command or ())]
+        texts += [((*at, "env", key), value, other) for key, value in table.env.items()]
+        texts += [((*at, "collect", i), path, other) for i, path in enumerate(table.collect)]
+    for path, text, other in texts:
+        for problem in names.problems(text, unranked=other):
             yield Violation(path, text, problem)
-    for problem in names.problems(run.logdir, without=_NO_LOGDIR):
+    for problem in names.problems(run.logdir, without=_NO_LOGDIR, unranked=_unranked(cluster)):
         yield Violation(("run", "logdir"), run.logdir, problem)
-    for problem in names.problems(run.workdir, without=PLAIN - RUN_WIDE, jobs=False):
+    no_task = (PLAIN | RANKED) - RUN_WIDE
+    for problem in names.problems(run.workdir, without=no_task, jobs=False):
         yield Violation(("run", "workdir"), run.workdir, problem)
+
+
+def _unranked(cluster: Cluster, job: str = "", host: str = "", all_commands: bool = True) -> str:
+    """Finds the first job without ranks among those that read a text: `job`, else those on `host`,
+    else all; without `all_commands`, those that have the command of `[run]`."""
+    for name, table in cluster.jobs.items():
+        elsewhere = host and all(place.host != host for place in table.tasks)
+        reads = name == job if job else all_commands or table.command is None
+        if reads and not elsewhere and not has_ranks(cluster, name):
+            return name
+    return PREPARE if not job and all_commands and _prepares(cluster) else ""
+
+
+def _prepares(cluster: Cluster) -> bool:
+    return bool(cluster.run.prepare) or any(job.prepare for job in cluster.jobs.values())
 
 
 def _logdir(cluster: Cluster) -> Iterator[Violation]:

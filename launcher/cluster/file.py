@@ -25,12 +25,14 @@ from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
 from .engine_table import EngineTable
 from .fields import nearest
-from .key_lines import KeyLines, KeyPath
+from .key_lines import FileLines, KeyLines, KeyPath
 from .spec import NAMED_TABLES, TABLES, Cluster
 from .toml_errors import toml_problem
 
 _LARGEST = 16 * 1024 * 1024
 _SHOWN = 60
+_NAME_ADDED = "  # the name of the file"
+"""End of a line that is not the user's."""
 
 _STAND_INS: dict[str, Any] = {
     "name": "unnamed",
@@ -85,13 +87,22 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     raw.setdefault("name", stem or "cluster")
     cluster, wrong = _read(raw)
     if cluster is not None:
-        cluster = cluster.based_on(base).with_pending_nodes()
+        cluster = cluster.based_on(base, FileLines(lines, _lines_added(text))).with_pending_nodes()
         between = [*violations(cluster), *(_missing_paths(cluster) if for_launch else ())]
         wrong += [violation for violation in between if not _covered(violation, wrong)]
     if cluster is None or wrong:
         problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
         raise ClusterFileError(source, sorted(problems, key=lambda p: p.line or 0))
     return cluster
+
+
+def with_file_name(text: str, name: str) -> str:
+    """Returns the text with a name, for a copy of a file whose own name was that of the cluster."""
+    return f'name = "{name}"{_NAME_ADDED}\n' + text.removeprefix("\ufeff")
+
+
+def _lines_added(text: str) -> int:
+    return int(text.partition("\n")[0].endswith(_NAME_ADDED))
 
 
 def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Violation]]:

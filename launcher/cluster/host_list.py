@@ -80,9 +80,24 @@ def parse(text: str, source: str) -> tuple[ListedHost, ...]:
     Raises:
         ClusterFileError: a line is no host, or there is none.
     """
+    lines = enumerate(text.splitlines(), 1)
+    return _hosts(((n, line.partition("#")[0].split()) for n, line in lines), source)
+
+
+def parse_option(text: str, source: str) -> tuple[ListedHost, ...]:
+    """Reads the list of an option, such as `tf1,tf2:2`; see `parse`.
+
+    Raises:
+        ClusterFileError: an entry is no host, or there is none.
+    """
+    return _hosts(((None, entry.split()) for entry in text.split(",")), source)
+
+
+def _hosts(
+    entries: Iterable[tuple[int | None, Sequence[str]]], source: str
+) -> tuple[ListedHost, ...]:
     found: dict[tuple[str, int | None], ListedHost] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
+    for number, words in entries:
         if not words:
             continue
         try:

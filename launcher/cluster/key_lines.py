@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import re
 import tomllib
+from dataclasses import dataclass, field
 
 KeyPath = tuple[str | int, ...]
 
@@ -180,3 +181,20 @@ def _plain(key: str) -> str:
         return next(iter(tomllib.loads(f"{key} = 0")))
     except tomllib.TOMLDecodeError:
         raise _SyntaxError from None
+
+
+@dataclass(frozen=True)
+class FileLines:
+    """Lines of the file that a cluster was read from, of whose text the first `added` lines are
+    not the user's; clusters do not differ by them."""
+
+    lines: KeyLines | None = field(default=None, compare=False)
+    added: int = field(default=0, compare=False)
+
+    def of(self, path: KeyPath) -> int | None:
+        """Returns the line of a key, else of the nearest table around it, where it is known."""
+        line = None if self.lines is None else self.lines.of(path)
+        return None if line is None else line - self.added
+
+
+UNKNOWN_LINES = FileLines()

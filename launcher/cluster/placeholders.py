@@ -22,6 +22,10 @@ PLAIN = RUN_WIDE | {
     "python", "job", "index", "host", "port", "address", "ps_hosts", "worker_hosts", "cluster",
     "logdir", "workdir", "trainer",
 }  # fmt: skip
+RANKED = frozenset(
+    "rank world_size local_rank local_world_size node_rank master_addr master_port".split()
+)
+"""Placeholders of tasks that have a rank, see `ranks`."""
 _OF_JOB = ("hosts", "num")
 _OF_TASK = ("host", "port", "address")
 
@@ -60,12 +64,16 @@ class Names:
         self._sizes = {name: len(job.tasks) for name, job in cluster.jobs.items()}
 
     def problems(
-        self, text: str, without: frozenset[str] = frozenset(), jobs: bool = True
+        self,
+        text: str,
+        without: frozenset[str] = frozenset(),
+        jobs: bool = True,
+        unranked: str = "",
     ) -> Iterator[str]:
         """Checks the placeholders of a text; yields a sentence for each that is wrong.
 
         `without` are names that are not allowed in this text; names with a job in them are
-        allowed only with `jobs`.
+        allowed only with `jobs`. `unranked` is a job that reads the text and has no ranks.
         """
         for match in _TOKEN.finditer(text):
             if match[0] in _LITERAL:
@@ -76,9 +84,14 @@ class Names:
                 yield problem
             elif match[1] in without or ("." in match[1] and not jobs):
                 yield f"{match[0]} is not available here: remove it"
+            elif match[1] in RANKED and unranked:
+                yield (
+                    f"{match[0]} is only for tasks that train, and {unranked} has none: "
+                    "write it in the table of a job that trains"
+                )
 
     def _problem(self, name: str) -> str | None:
-        if name in PLAIN:
+        if name in PLAIN or name in RANKED:
             return None
         kind, *rest = name.split(".")
         if kind in _OF_JOB and len(rest) == 1:
@@ -88,7 +101,7 @@ class Names:
         shown = name if len(name) <= 60 else name[:59] + "…"
         if not re.fullmatch(r"[A-Za-z_][\w.]*", name):
             return f"{{{shown}}} is not a placeholder: write {{{{ and }}}} for literal braces"
-        known = [*PLAIN, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]
+        known = [*PLAIN, *RANKED, *(f"{kind}.{job}" for kind in _OF_JOB for job in self._sizes)]
         known += [f"{kind}.{job}.0" for kind in _OF_TASK for job in self._sizes]
         near = nearest_word(name, known)
         hint = f"did you mean {{{near}}}?" if near else "write {{ and }} for literal braces"

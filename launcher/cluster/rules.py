@@ -19,6 +19,21 @@ class Success(StrEnum):
     ALL = "all"
 
 
+class Framework(StrEnum):
+    """Framework of the programs: which variables say their ranks, and how they start."""
+
+    TENSORFLOW = "tensorflow"
+    TORCH = "torch"
+    JAX = "jax"
+    MPI_LIKE = "mpi-like"
+    NONE = "none"
+
+    @property
+    def meets(self) -> bool:
+        """Its tasks wait for each other by themselves, in whichever order they start."""
+        return self in (Framework.TORCH, Framework.JAX, Framework.MPI_LIKE)
+
+
 class OnFailure(StrEnum):
     """Effect of a task's failure on the run."""
 
@@ -66,27 +81,37 @@ class After:
     seconds: float
 
 
+AUTO_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Ready when it listens on its port, has printed a metric line, or has lived for
+    `AUTO_SECONDS`: for programs of which nothing is known."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
 
 
-Readiness = Listening | Started | LogMatches | After | Finished
+Readiness = Listening | Started | LogMatches | After | Auto | Finished
+
+
+_WORDS: dict[str, Readiness] = {"listening": Listening(), "started": Started(), "auto": Auto()}
 
 
 def _ready(value: Any) -> Readiness:
-    if isinstance(value, Listening | Started | LogMatches | After):
+    if isinstance(value, Listening | Started | LogMatches | After | Auto):
         return value
-    if value == "listening":
-        return Listening()
-    if value == "started":
-        return Started()
+    if isinstance(value, str) and value in _WORDS:
+        return _WORDS[value]
     if isinstance(value, dict) and set(value) == {"log"}:
         return LogMatches(pattern(value["log"]))
     if isinstance(value, dict) and set(value) == {"after"}:
         return After(SECONDS.check(value["after"]))
-    hint = nearest(value, ("listening", "started")) if isinstance(value, str) else ""
-    forms = 'write "listening", "started", { log = "regex" } or { after = 5.0 }'
+    hint = nearest(value, _WORDS) if isinstance(value, str) else ""
+    forms = 'write "listening", "started", "auto", { log = "regex" } or { after = 5.0 }'
     raise wrong(forms + (f"; {hint}" if hint else ""))
 
 
@@ -97,6 +122,8 @@ def ready_value(ready: Readiness) -> str | dict[str, str | float]:
             return "listening"
         case Started():
             return "started"
+        case Auto():
+            return "auto"
         case LogMatches(regex):
             return {"log": regex}
         case After(delay):
@@ -120,7 +147,7 @@ Ready = Annotated[
         _ready,
         {
             "oneOf": [
-                {"enum": ["listening", "started"]},
+                {"enum": list(_WORDS)},
                 _one_key("log", REGEX),
                 _one_key("after", {"type": "number", "minimum": 0}),
             ]

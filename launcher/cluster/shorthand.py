@@ -82,7 +82,7 @@ def hosts(text: str) -> dict[str, str]:
             host = SshDestination.parse(entry).host
         except ValueError:
             host = entry
-        found[_host_name(host, found)] = entry
+        found[host_name(host, found)] = entry
     return found
 
 
@@ -168,7 +168,8 @@ def _from_json(text: str) -> dict[str, list[str]]:
     return found
 
 
-def _host_name(host: str, taken: Mapping[str, str]) -> str:
+def host_name(host: str, taken: Mapping[str, Any]) -> str:
+    """Returns a name for a host in a cluster file: its own, or `host1` for an IP address."""
     try:
         check_host(host)
         named = not re.fullmatch(r"[\d.]+", host) and ":" not in host

@@ -30,12 +30,10 @@ from .fields import (
     Jump,
     Key,
     Lease,
-    MetricsPattern,
     Name,
     Order,
     Python,
     Seconds,
-    Steps,
     Tasks,
     Text,
     Via,
@@ -43,8 +41,10 @@ from .fields import (
     Words,
     one_of,
 )
+from .key_lines import UNKNOWN_LINES, FileLines
+from .metrics_table import Metrics
 from .podman import Podman
-from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Success
+from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Success
 from .slurm import Slurm
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
@@ -203,6 +203,11 @@ class RunSettings(_Table):
     env: Annotated[Env, Key("variables for every task. Texts or whole numbers")] = field(
         default_factory=dict
     )
+    framework: Annotated[
+        Framework,
+        one_of(Framework),
+        Key("whose variables the tasks get, such as `TF_CONFIG` or `RANK`. See *Ranks*"),
+    ] = Framework.TENSORFLOW
     success: Annotated[
         Success,
         one_of(Success),
@@ -274,24 +279,11 @@ class Start(_Table):
     ready: Annotated[
         dict[str, Ready],
         Key(
-            'for each job: `"listening"`, `"started"`, `{ log = "regex" }` or `{ after = 5.0 }`',
-            '`"listening"` in the cluster, otherwise `"started"`',
+            'for each job: `"listening"`, `"started"`, `"auto"`, `{ log = "regex" }` or '
+            "`{ after = 5.0 }`",
+            "see *When a task is ready*",
         ),
     ] = field(default_factory=dict)
-
-
-class Metrics(_Table):
-    """`[metrics]`: how a script with a format of its own says its step and loss."""
-
-    pattern: Annotated[
-        MetricsPattern | None,
-        Key(
-            r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. It is searched "
-            "in each line. `step` is the global step; a group `loss`, and any others, are read too",
-            "known formats",
-        ),
-    ] = None
-    total: Annotated[Steps | None, Key("last step. It makes the step a progress bar")] = None
 
 
 class Cluster(_Table):
@@ -315,17 +307,22 @@ class Cluster(_Table):
     slurm: Slurm | None = None
     podman: Podman | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
+    _lines: FileLines = PrivateAttr(UNKNOWN_LINES)
 
     @property
     def base(self) -> Path:
         """The absolute directory that relative paths start from."""
         return self._base
 
-    def based_on(self, folder: Path) -> Cluster:
-        """Returns a copy whose relative paths start from `folder`."""
+    def based_on(self, folder: Path, lines: FileLines = UNKNOWN_LINES) -> Cluster:
+        """Returns a copy whose relative paths start from `folder`, from the file of `lines`."""
         copy = self.model_copy()
-        copy._base = folder.absolute()
+        copy._base, copy._lines = folder.absolute(), lines
         return copy
+
+    def line_of(self, *path: str) -> int | None:
+        """Returns the line of a key in the file, or of the nearest table around it."""
+        return self._lines.of(path)
 
     def with_hosts(self, hosts: dict[str, Host]) -> Cluster:
         """Returns a copy that has these hosts, too, or in place of those of the same names."""

@@ -36,11 +36,15 @@ time = "01:00:00"        # when this is over Slurm takes the nodes away, whateve
 """
 
 _SCRIPT = """[run]
-# TF_CONFIG is set for every task. {about}
+# {about}
 command = ["{{python}}", "train.py"]
-workdir = {folder}  # copied to every remote host before the start
+{framework}workdir = {folder}  # copied to every remote host before the start
 success = "{success}"
 """
+
+
+_FRAMEWORK = 'framework = "{}"{}\n'
+_TF_CONFIG = "TF_CONFIG is set for every task."
 
 
 @dataclass(frozen=True)
@@ -63,10 +67,21 @@ PS_STRATEGY = Template(
     "ps-strategy", "TF 2 parameter-server strategy", "chief, ps, workers, your script", True
 )
 ALL_REDUCE = Template("all-reduce", "All-reduce", "workers of equal rank, no ps", True)
-ANY_SCRIPT = Template("any-script", "Any script", "one command on every host", True)
+KERAS_FIT = Template("keras-fit", "Keras fit + evaluator", "all-reduce, tests beside it", True)
+ANY_SCRIPT = Template("any-script", "Any script, PyTorch", "ranks as torchrun gives them", True)
+JAX = Template("jax", "JAX", "one process on every host", True)
 SLURM = Template("slurm", "ps + workers on Slurm", "Slurm gives the nodes", remote=False)
 
-TEMPLATES = (ONE_MACHINE, PS_WORKERS, PS_STRATEGY, ALL_REDUCE, ANY_SCRIPT, SLURM)
+TEMPLATES = (
+    ONE_MACHINE,
+    PS_WORKERS,
+    PS_STRATEGY,
+    ALL_REDUCE,
+    KERAS_FIT,
+    ANY_SCRIPT,
+    JAX,
+    SLURM,
+)
 
 
 def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path) -> str:
@@ -87,7 +102,7 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             places = [f"{host}:auto" for host in where]
         return f"tasks = {json.dumps(places)}\n"
 
-    about, success = "", "all"
+    about, success, framework = "", "all", ""
     match template.key:
         case "one-machine" | "ps-workers":
             workers = rest if len(names) > 1 else [first, first]
@@ -100,18 +115,28 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             jobs = f"[jobs.ps]\n{tasks(first)}\n"
             jobs += f"[jobs.chief]  # the coordinator\n{tasks(first, own='auto')}\n"
             jobs += f"[jobs.worker]\n{tasks(*rest, own=shared)}\n"
-            about = "ps and worker run a tf.distribute.Server, the chief coordinates."
+            about = f"{_TF_CONFIG} ps and worker run a tf.distribute.Server, the chief coordinates."
             success = "chief"
         case "all-reduce":
             jobs = f"[jobs.worker]  # worker:0 is the chief\n{tasks(*names)}\n"
-            about = "tf.distribute.MultiWorkerMirroredStrategy reads it."
+            about = f"{_TF_CONFIG} MultiWorkerMirroredStrategy reads it."
+        case "keras-fit":
+            jobs = f"[jobs.worker]  # worker:0 is the chief\n{tasks(*names)}\n"
+            jobs += f"[jobs.evaluator]  # tests each checkpoint\n{tasks(names[-1], own='auto')}\n"
+            about = f"{_TF_CONFIG} Its task's type is worker or evaluator."
+        case "jax":
+            jobs = f"[jobs.worker]\n{tasks(*names)}\n"
+            about = "jax.distributed.initialize() needs no argument."
+            framework = _FRAMEWORK.format("jax", "")
         case _:
             jobs = f"[jobs.worker]\n{tasks(*names)}\n"
-            about = "Or hand over {job}, {index}, {hosts.worker} as arguments."
+            about = "Or hand over {rank}, {world_size}, {local_rank}, … as arguments."
+            comment = "  # sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, …"
+            framework = _FRAMEWORK.format("torch", comment)
     run = _ASYNC
     if about:
         folder_text = json.dumps(str(folder), ensure_ascii=False)
-        run = _SCRIPT.format(about=about, folder=folder_text, success=success)
+        run = _SCRIPT.format(about=about, framework=framework, folder=folder_text, success=success)
     return f"# {template.about}\n{_head(name, hosts)}{jobs}{run}"
 
 

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..cluster.addresses import SshDestination, TaskAddress
-from ..cluster.rules import Success
+from ..cluster.rules import AUTO_SECONDS, Success
 from ..cluster.spec import Cluster, Host
 from ..ids import TaskId
 from ..paths import installed_trainer
 from ..plan.plan import (
     After,
+    Auto,
     Finished,
     HostFacts,
     Listening,
@@ -194,6 +195,8 @@ def _gate(task: TaskPlan, shell: Shell) -> str:
             return f"said {who} {shlex.quote(pattern)}\n"
         case After(seconds):
             return f"sleep {seconds:g}\n"
+        case Auto():
+            return f"sleep {AUTO_SECONDS:g}\n"
         case Finished():
             return f'wait "${_pid(task.id)}" || finish 1\n'
         case _:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from ..cluster.addresses import SshDestination
-from ..cluster.rules import Readiness
+from ..cluster.rules import Readiness, ready_value
 from ..cluster.spec import RunSettings
 from ..ids import TaskId
 from ..printable import printable
@@ -83,6 +84,8 @@ class TaskPlan:
     max_restarts: int = 0
     setup: str = ""
     pty: bool = False
+    ready_key: str = ""
+    """Key of the cluster file that says when it is ready, and its line, for people."""
 
 
 @dataclass(frozen=True)
@@ -158,3 +161,30 @@ class Plan:
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         """Lists a host's tasks, in start order."""
         return tuple(task for task in self.tasks if task.host == host)
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Makes the output of `tfmux plan --json`, the same for every run of a file.
+
+    ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
+    "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
+    "started" | "auto" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the
+    tasks in start order; `prepare` lines are tasks that must have finished. A port that is picked
+    at launch reads `auto`.
+    """
+    return {
+        "name": plan.name,
+        "stages": [[str(task) for task in stage] for stage in plan.stages],
+        "tasks": [
+            {
+                "task": str(task.id),
+                "host": task.host,
+                "address": task.address,
+                "argv": list(task.argv),
+                "env": dict(task.env),
+                "ready": ready_value(task.ready),
+                "cwd": task.cwd,
+            }
+            for task in plan.tasks
+        ],
+    }

@@ -1,7 +1,8 @@
 """Start order: the stages of a launch, each of which waits for the one before.
 
-The default is ps, then chief, then all others. A stage never waits for training progress: without
-device filters a chief's session waits for all workers, so that would be a deadlock.
+The default is ps, then chief, then all others. Ranks of torch, jax and mpi-like wait for each other
+by themselves and start at once. A stage never waits for training progress: without device filters a
+chief's session waits for all workers, so that would be a deadlock.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
 
 
 def default_order(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
-    """Makes the entries of `[start] order` for ps → chief → every other job."""
-    chief = cluster.chief
+    """Makes the entries of `[start] order` for ps → chief → every other job; without the chief's
+    own stage where the framework's tasks wait for each other by themselves."""
+    chief = None if cluster.run.framework.meets else cluster.chief
     first = ("ps",) if "ps" in cluster.jobs and cluster.jobs["ps"].in_cluster else ()
     second = () if chief is None else (str(chief),)
     return (first, second, tuple(job for job in _cluster_jobs_first(cluster) if job not in first))

@@ -14,22 +14,33 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from ..cluster.addresses import bracketed, join
 from ..cluster.checks import PREPARE
 from ..cluster.placeholders import expand
-from ..cluster.rules import After, Finished, Listening, LogMatches, Readiness, Started, ready_value
+from ..cluster.ranks import ranks
+from ..cluster.rules import (
+    After,
+    Auto,
+    Finished,
+    Framework,
+    Listening,
+    LogMatches,
+    Readiness,
+    Started,
+)
 from ..cluster.spec import Cluster, Host, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
-from . import environment
+from . import environment, frameworks
 from .environment import GpuRequest, GpuShare
-from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan
+from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, plan_json
 from .order import stages
+from .readiness import readiness, ready_key
 
 __all__ = [
     "After",
+    "Auto",
     "Finished",
     "HostFacts",
     "HostPlan",
@@ -59,33 +70,6 @@ def make_plan(
     return _Planner(cluster, run_id, facts, resume).plan()
 
 
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """Makes the output of `tfmux plan --json`, the same for every run of a file.
-
-    ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
-    "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
-    "started" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the tasks
-    in start order; `prepare` lines are tasks that must have finished. A port that is picked at
-    launch reads `auto`.
-    """
-    return {
-        "name": plan.name,
-        "stages": [[str(task) for task in stage] for stage in plan.stages],
-        "tasks": [
-            {
-                "task": str(task.id),
-                "host": task.host,
-                "address": task.address,
-                "argv": list(task.argv),
-                "env": dict(task.env),
-                "ready": ready_value(task.ready),
-                "cwd": task.cwd,
-            }
-            for task in plan.tasks
-        ],
-    }
-
-
 class _Planner:
     """State of `make_plan`: values that all tasks share are computed once."""
 
@@ -96,6 +80,7 @@ class _Planner:
         self._run_id = run_id
         self._resume = resume
         self._stages = stages(cluster)
+        self._ranks = ranks(cluster)
         self._on: dict[str, list[TaskId]] = {}
         self._prepare: dict[TaskId, str] = {}
         for task in (task for stage in self._stages for task in stage):
@@ -146,7 +131,8 @@ class _Planner:
             address=self._place(task),
             argv=tuple(expand(word, values, self._shared) for word in command),
             env=self._env(task, values),
-            ready=self._readiness(task.job),
+            ready=readiness(cluster, task.job),
+            ready_key=ready_key(cluster, task.job),
             in_cluster=cluster.in_spec(task.job),
             forward=job.forward,
             cwd=values["workdir"],
@@ -191,11 +177,16 @@ class _Planner:
         job = cluster.jobs.get(task.job)  # None: a `prepare` task
         share = self._gpus.get(task)
         env = {"PYTHONUNBUFFERED": "1"} | (share.env(self._given(host)) if share else {})
+        if (rank := self._ranks.get(task)) is not None:
+            address = cluster.address(self._host_of(rank.master))
+            port = self._port_text(rank.master)
+            env |= frameworks.variables(cluster.run.framework, rank, address, port, share)
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: expand(value, values, self._shared) for name, value in table.items()}
         facts = self._facts[host]
         env = environment.with_tf_env(env, facts.environ, facts.trainer, self._no_proxy_hosts)
-        if job is not None and job.in_cluster:
+        tensorflow = cluster.run.framework is Framework.TENSORFLOW
+        if tensorflow and job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec, task)
         env["TFMUX_RUN_ID"] = self._run_id
         if self._resume is not None:
@@ -312,6 +303,16 @@ class _Planner:
             "workdir": self._facts[host].workdir,
             "trainer": f"{self._facts[host].trainer}/trainer",
         }
+        if (rank := self._ranks.get(task)) is not None:
+            values |= {
+                "rank": str(rank.rank),
+                "world_size": str(rank.world_size),
+                "local_rank": str(rank.local_rank),
+                "local_world_size": str(rank.local_world_size),
+                "node_rank": str(rank.node_rank),
+                "master_addr": bracketed(self._cluster.address(self._host_of(rank.master))),
+                "master_port": self._port_text(rank.master),
+            }
         return values | {"logdir": self._logdir(host, values)}
 
     def _gpu_shares(self) -> dict[TaskId, GpuShare]:
@@ -325,7 +326,9 @@ class _Planner:
             assigned = self._has_assigned_gpus(host)
             known = len(self._given(host)) if assigned else self._facts[host].gpus
             supply = known if given is None else given
-            shares |= environment.split_gpus(requests, supply)
+            split = environment.split_gpus(requests, supply)
+            ranked = [task for task in tasks if task in self._ranks]
+            shares |= frameworks.pooled(self._cluster.run.framework, split, ranked)
         return shares
 
     def _by_engine(self, host: str) -> bool:
@@ -350,12 +353,6 @@ class _Planner:
         if task == self._cluster.chief:
             return Role.CHIEF
         return Role.PS if task.job == "ps" else Role.WORKER
-
-    def _readiness(self, job: str) -> Readiness:
-        ready = self._cluster.jobs[job].ready or self._cluster.start.ready.get(job)
-        if ready is not None:
-            return ready
-        return Listening() if self._cluster.in_spec(job) else Started()
 
     def _python(self, host: str) -> str:
         local = self._cluster.is_local(host)

@@ -14,7 +14,7 @@ from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use
 from ..ids import TaskId
 from ..plan.plan import Plan, Role
-from ..quantities import age, size
+from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 
 DISK_FULL = 16 * 1024**2
@@ -154,6 +154,18 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
     kinds = ", ".join(dict.fromkeys(row[1] for row in rows))
     sentence = f"{len(rows)} × {kinds}, driver {rows[0][2]}"
     return passed(Check.GPUS, host, f"{len(rows)}, driver {rows[0][2]}", sentence)
+
+
+def ranks(host: str, wanting: int, had: int) -> Iterator[Finding]:
+    """Reports more ranks on a host than it has GPUs, unless it has none."""
+    if 0 < had < wanting:
+        sentence = (
+            f"{wanting} ranks on {host}, which has {counted(had, 'GPU')}: not every rank has "
+        )
+        sentence += "a GPU of its own, as programs of this framework expect"
+        todo = f"write {counted(had, 'task')} on {host}, or gpus = 0 in the job to use the CPU"
+        brief = f"{wanting} ranks"
+        yield warning(Check.GPUS, "gpus-fewer-than-ranks", host, brief, sentence, todo)
 
 
 def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:

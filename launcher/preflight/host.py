@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..cluster.ranks import has_ranks
 from ..cluster.spec import Cluster
 from ..errors import AgentError, HostError
 from ..ids import TaskId
@@ -189,6 +190,11 @@ class HostCheck:
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
         self._tell(evaluate.gpus(self.name, answer, promised))
+        if self._cluster.run.framework.meets and not answer["why"]:
+            had = len(answer["gpus"]) if self._host.gpus is None else self._host.gpus
+            jobs = [t.id.job for t in self._tasks if has_ranks(self._cluster, t.id.job)]
+            wanting = sum(self._cluster.jobs[job].gpus != 0 for job in jobs)
+            self._tell_all(evaluate.ranks(self.name, wanting, had))
 
     async def _room(self) -> None:
         answer = await self.session.ask("disk_space", QUICK, paths=self._task_paths())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..cluster.rules import OnFailure, Success
+from ..cluster.rules import AUTO_SECONDS, OnFailure, Success
 from ..ids import TaskId
-from ..plan.plan import After, Finished, Role, Started
+from ..plan.plan import After, Auto, Finished, Listening, LogMatches, Role, Started, TaskPlan
 from . import events as ev
 from .instructions import Instruction, KillHost, SetTimer, StartTask, WatchSilence
 from .shutdown import Shutdown
@@ -107,6 +107,8 @@ class Tasks:
             return self.on_ready(task, event.attempt)
         if isinstance(ready, After):
             return [SetTimer(ReadyDelay(task, event.attempt), ready.seconds)]
+        if isinstance(ready, Auto):
+            return [SetTimer(ReadyDelay(task, event.attempt), AUTO_SECONDS)]
         return []
 
     def on_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
@@ -120,12 +122,15 @@ class Tasks:
 
     def on_metrics(self, event: ev.MetricsSeen) -> list[Instruction]:
         """A line of its log had figures: it works."""
-        data = self._data
+        data, view = self._data, self._data.view(event.task)
+        out: list[Instruction] = []
         if event.total_steps is not None and data.plan.total_steps is None:
             data.total_steps = event.total_steps
+        if view.pid is not None and isinstance(data.plan.task(event.task).ready, Auto):
+            out = self.on_ready(event.task, view.attempt)
         if data.view(event.task).state is TaskState.READY:
             data.update_task(event.task, state=TaskState.RUNNING)
-        return []
+        return out
 
     def _next_stage(self) -> list[Instruction]:
         data = self._data
@@ -142,7 +147,8 @@ class Tasks:
         if not data.is_current(task, timer.attempt) or view.state is not TaskState.STARTING:
             return []
         held = f" ({view.reason})" if view.reason else ""
-        reason = f"not ready after {data.plan.start_timeout:g} s{held}"
+        waited = f"not ready after {data.plan.start_timeout:g} s{held}"
+        reason = f"{waited}: {_missing(data.plan.task(task))}"
         data.update_task(task, reason=reason)
         return self._failed(task, reason, ())
 
@@ -329,3 +335,19 @@ class Tasks:
         job = [record for record in data.tasks.values() if record.view.id.job == task.job]
         ended = sum(record.view.state.ended for record in job)
         return ended <= sum(record.intent is Intent.STOP for record in job)
+
+
+def _missing(task: TaskPlan) -> str:
+    """Says what a task has not done that was waited for, and which key of the file changes it."""
+    match task.ready:
+        case Listening():
+            return (
+                f"it does not listen on port {task.port}; for a program that opens no port write "
+                f'ready = "auto" ({task.ready_key})'
+            )
+        case LogMatches(pattern):
+            return f"no line of its log matches {pattern!r} ({task.ready_key})"
+        case After(seconds):
+            return f"it was to live for {seconds:g} s ({task.ready_key})"
+        case _:
+            return "its process was not started"

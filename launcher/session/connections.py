@@ -20,6 +20,7 @@ from ..agent.messages import (
     TaskFacts,
     Welcome,
 )
+from ..cluster import rules
 from ..errors import HostError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.handshake import link_settings
@@ -184,7 +185,9 @@ class Connections:
         self._feed(ev.TaskStarted(time.time(), *began, error, port_holder))
 
     def _listens(self, task: TaskId, attempt: int) -> None:
-        self._feed(ev.TaskReady(time.time(), task, attempt))
+        # A line of its log, or a time, may be what makes it ready.
+        if isinstance(self._run.plan.task(task).ready, rules.Listening | rules.Auto):
+            self._feed(ev.TaskReady(time.time(), task, attempt))
         self._listening(task)
 
     def _exited(self, facts: TaskFacts) -> None:

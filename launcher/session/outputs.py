@@ -17,7 +17,7 @@ from ..agent.messages import TaskFacts
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
-from ..plan.plan import LogMatches
+from ..plan.plan import Auto, LogMatches
 from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import TaskView
@@ -117,9 +117,14 @@ class Outputs:
             self._record(now, task, values, rate)
             total = count_of(values, "total")
             news = total is not None and total != self._total_told
-            if news or self._run.task(task).state is TaskState.READY:
+            if news or self._awaits_metrics(task):
                 self._total_told = total if news else self._total_told
                 self._feed(ev.MetricsSeen(now, task, total))
+
+    def _awaits_metrics(self, task: TaskId) -> bool:
+        """A metric line changes the state of a task."""
+        state, ready = self._run.task(task).state, self._run.plan.task(task).ready
+        return state is TaskState.READY or (state is TaskState.STARTING and isinstance(ready, Auto))
 
     def added_to(self, view: TaskView) -> TaskView:
         """The task with its latest metrics, the size of its log and when it last wrote."""

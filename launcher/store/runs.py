@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.folders import FolderError, private
+from ..cluster.file import with_file_name
 from ..cluster.spec import Cluster
 from ..errors import RunNotFoundError, TfmuxError
 from ..paths import runs_home
@@ -58,7 +59,7 @@ class RunFolder:
             raise TfmuxError(f"{path} cannot be made: {error.strerror}") from error
         if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
             # A file without a name has that of the file, and this copy is called otherwise.
-            text = f'name = "{cluster.name}"\n' + text.removeprefix("\ufeff")
+            text = with_file_name(text, cluster.name)
         try:
             folder = cls(path)
             folder.cluster_file.write_text(text)

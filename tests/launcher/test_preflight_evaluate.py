@@ -88,6 +88,14 @@ def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None
     assert evaluate.gpus("h1", {"gpus": rows, "why": why}, promised).code == code
 
 
+def test_more_ranks_than_gpus() -> None:
+    """A warning where a host has some; without any all train on the CPU."""
+    found = only(evaluate.ranks("h1", 3, 2))
+    assert (found.code, found.severity) == ("gpus-fewer-than-ranks", Severity.WARN)
+    assert "3 ranks on h1, which has 2 GPUs" in found.sentence
+    assert not [*evaluate.ranks("h1", 2, 2), *evaluate.ranks("h1", 3, 0)]
+
+
 @pytest.mark.parametrize(
     ("free", "code"),
     [(50 * GB, "ok"), (GB // 2, "disk-low"), (1000, "disk-full"), (0, "disk-full")],

@@ -247,7 +247,29 @@ def test_a_task_that_is_not_ready_in_time_has_failed() -> None:
         ("b", None, 5.0),
     ]
     assert driver.state("worker:0") is TaskState.FAILED
-    assert driver.failure.how == "not ready after 7 s"
+    assert driver.failure.how == (
+        "not ready after 7 s: it does not listen on port 2223; for a program that opens no port "
+        'write ready = "auto" (ready in [jobs.worker], line 9)'
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            "[start.ready]\nps = { log = 'up' }\n",
+            "no line of its log matches 'up' (ps in [start.ready], line 16)",
+        ),
+        ("[start.ready]\nps = { after = 900 }\n", "it was to live for 900 s (ps in [start.ready]"),
+        ("[start.ready]\nps = 'auto'\n", "its process was not started"),
+    ],
+)
+def test_a_timeout_says_what_was_waited_for(settings: str, said: str) -> None:
+    """And which line of the file says so."""
+    driver = RunDriver(settings=settings)
+    driver.staged()
+    driver.fired(ReadyTimeout(name("ps:0"), 1))
+    assert driver.failure.how.startswith("not ready after 120 s: ") and said in driver.failure.how
 
 
 def test_a_port_that_somebody_holds_is_the_reason() -> None:
@@ -267,6 +289,24 @@ def test_ready_by_time_and_by_start() -> None:
     assert timers(driver.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): 3.0}
     assert driver.fired(ReadyDelay(name("ps:0"), 1)) == driver.start("worker:0")
     assert driver.begun("worker:0") == driver.start("worker:1", "worker:2")
+
+
+def test_auto_is_ready_when_it_listens_prints_a_metric_line_or_has_lived() -> None:
+    """Whichever comes first, of the attempt that runs now."""
+    driver = RunDriver(settings="[start.ready]\nps = 'auto'\nworker = 'auto'\n")
+    driver.staged()
+    assert driver.tell(ev.MetricsSeen, name("ps:0")) == []  # of an earlier attempt: it is not begun
+    assert timers(driver.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): 5.0}
+    assert driver.tell(ev.TaskReady, name("ps:0"), 1) == driver.start("worker:0")
+    assert driver.fired(ReadyDelay(name("ps:0"), 1)) == []
+    driver.begun("worker:0")
+    assert driver.tell(ev.MetricsSeen, name("worker:0")) == driver.start("worker:1", "worker:2")
+    assert driver.state("worker:0") is TaskState.RUNNING
+    driver.begun("worker:1", "worker:2")
+    assert driver.fired(ReadyDelay(name("worker:1"), 1)) == []
+    assert driver.fired(ReadyDelay(name("worker:2"), 1)) == []
+    assert driver.phase() is RunPhase.RUNNING
+    assert driver.state("worker:2") is TaskState.READY
 
 
 def test_a_task_that_is_done_before_it_was_ready_does_not_hold_the_start_up() -> None:

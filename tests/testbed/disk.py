@@ -92,7 +92,8 @@ def make_environment(folder: Path) -> None:
     for name in ("python", "python3"):
         (folder / "bin" / name).symlink_to(home / version)
     (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
-    for entry in _entries("tensorflow", "tensorboard"):
+    jax = ("jax",) if importlib.util.find_spec("jax") else ()
+    for entry in _entries("tensorflow", "tensorboard", *jax):
         (site / entry).symlink_to(f"{_PACKAGES}/{entry}")
 
 

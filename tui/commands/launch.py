@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from launcher.cluster.spec import Cluster
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
@@ -22,9 +24,14 @@ if TYPE_CHECKING:
 
 def up(arguments: argparse.Namespace) -> int:
     """Launches a cluster file; returns the run's exit code."""
+    return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
+
+
+def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespace) -> int:
+    """Launches the cluster, with its text, that `read` returns; returns the run's exit code."""
     process = LauncherProcess()  # imports while we read the file
     try:
-        cluster, text = read_cluster(arguments, for_launch=True)
+        cluster, text = read()
     except BaseException:
         process.cancel()
         raise

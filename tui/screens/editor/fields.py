@@ -30,7 +30,7 @@ _BY_TYPE = {
     "array": WORDS,
     "object": ENV,
 }
-_READY_WORDS = ("listening", "started", "log ", "after ")
+_READY_WORDS = ("listening", "started", "auto", "log ", "after ")
 _COMPLETIONS = {"ssh": "ssh", "jump": "ssh", "tasks": "tasks"}
 
 

@@ -1,0 +1,52 @@
+"""Ranks of the tasks that train, as `torchrun` and `mpirun` number their processes.
+
+The tasks that train are those of the jobs in the cluster spec except `ps`: helpers, evaluators and
+parameter servers have no rank. Ranks follow the order of the file: jobs as they stand in it, and
+each job's list of tasks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..ids import TaskId
+from .spec import Cluster
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Place of one task among those that train. Nodes are hosts with such tasks."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    """Number among the tasks of its host."""
+    local_world_size: int
+    node_rank: int
+    master: TaskId
+    """Rank 0. The others meet at its port."""
+
+
+def has_ranks(cluster: Cluster, job: str) -> bool:
+    """Whether the tasks of a job have ranks."""
+    return job != "ps" and cluster.in_spec(job)
+
+
+def ranks(cluster: Cluster) -> dict[TaskId, Rank]:
+    """Numbers the tasks that train."""
+    hosts = {
+        TaskId(job, index): place.host
+        for job, entry in cluster.jobs.items()
+        if has_ranks(cluster, job)
+        for index, place in enumerate(entry.tasks)
+    }
+    sizes = Counter(hosts.values())
+    nodes = {host: number for number, host in enumerate(sizes)}
+    seen: Counter[str] = Counter()
+    found: dict[TaskId, Rank] = {}
+    for number, (task, host) in enumerate(hosts.items()):
+        local, master = seen[host], next(iter(hosts))
+        found[task] = Rank(number, len(hosts), local, sizes[host], nodes[host], master)
+        seen[host] += 1
+    return found

@@ -1,0 +1,28 @@
+"""When a task is ready: what the file says, or the default of its job."""
+
+from __future__ import annotations
+
+from ..cluster.rules import Auto, Framework, Listening, Readiness, Started
+from ..cluster.spec import Cluster
+
+_SERVERS = ("ps", "chief", "worker", "master")
+"""Jobs of TensorFlow whose tasks run a server."""
+
+
+def readiness(cluster: Cluster, job: str) -> Readiness:
+    """Returns when the tasks of a job are ready."""
+    ready = cluster.jobs[job].ready or cluster.start.ready.get(job)
+    if ready is not None:
+        return ready
+    if not cluster.in_spec(job):
+        return Started()
+    tensorflow = cluster.run.framework is Framework.TENSORFLOW
+    return Listening() if tensorflow and job in _SERVERS else Auto()
+
+
+def ready_key(cluster: Cluster, job: str) -> str:
+    """Names the key that says so, or would, and its line in the file."""
+    in_start = cluster.jobs[job].ready is None and job in cluster.start.ready
+    table, key = (("start", "ready"), job) if in_start else (("jobs", job), "ready")
+    line = cluster.line_of(*table, key)
+    return f"{key} in [{'.'.join(table)}]{'' if line is None else f', line {line}'}"

@@ -1,0 +1,136 @@
+"""The cluster file that `tfmux run` makes of hosts and a command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster import generated
+from launcher.cluster.file import loads
+from launcher.cluster.generated import Request, default_name, first_slots
+from launcher.cluster.host_list import ListedHost, parse, parse_option
+from launcher.cluster.rules import Framework
+from launcher.cluster.spec import Cluster
+from launcher.errors import ClusterFileError
+from launcher.plan.plan import make_plan, plan_json
+
+
+def made(
+    command: Sequence[str] = ("python", "train.py"),
+    framework: Framework = Framework.TENSORFLOW,
+    addresses: dict[str, str] | None = None,
+    **jobs: str,
+) -> Cluster:
+    """The cluster of the file for these lists of hosts."""
+    lists = {job: parse_option(text, "-H") for job, text in jobs.items()}
+    request = Request(command, lists, "made", "", framework, addresses or {})
+    return loads(generated.render(request), "made", Path("/srv"))
+
+
+def test_a_host_has_a_task_for_each_slot() -> None:
+    """By the names that ssh knows; the port of each task is picked at the launch."""
+    cluster = made(worker="tf1,me@tf2:2")
+    assert {name: str(host.ssh) for name, host in cluster.hosts.items()} == {
+        "tf1": "tf1",
+        "tf2": "me@tf2",
+    }
+    assert [str(place) for place in cluster.jobs["worker"].tasks] == [
+        "tf1:auto",
+        "tf2:auto",
+        "tf2:auto",
+    ]
+
+
+def test_equal_tasks_start_at_once_and_all_must_end_well() -> None:
+    """As with `mpirun` and `torchrun`; a script may open no port."""
+    for framework in Framework:
+        plan = plan_json(make_plan(made(framework=framework, worker="localhost:3"), "r"))
+        assert plan["stages"] == [["worker:0", "worker:1", "worker:2"]]
+        assert {task["ready"] for task in plan["tasks"]} == {"auto"}
+        assert made(framework=framework, worker="localhost").run.success == "all"
+
+
+def test_parameter_servers_come_first() -> None:
+    """With the order and the rules of TensorFlow, and a host in both lists is one host."""
+    cluster = made(ps="tf1", worker="tf1,tf2")
+    assert set(cluster.hosts) == {"tf1", "tf2"}
+    plan = plan_json(make_plan(cluster, "r"))
+    assert plan["stages"] == [["ps:0"], ["worker:0"], ["worker:1"]]
+    assert {task["ready"] for task in plan["tasks"]} == {"listening"}
+    assert '"cluster": {"ps": ["tf1:auto"]' in plan["tasks"][0]["env"]["TF_CONFIG"]
+
+
+def test_addresses_have_names() -> None:
+    """IPv6 with and without a number of slots; what an alias stands for is the address."""
+    cluster = made(worker="fd00::1,[fd00::2]:2,10.0.0.1,far", addresses={"far": "10.9.9.9"})
+    assert [str(host.ssh) for host in cluster.hosts.values()] == [
+        "[fd00::1]",
+        "[fd00::2]",
+        "10.0.0.1",
+        "far",
+    ]
+    assert list(cluster.hosts) == ["host1", "host2", "host3", "far"]
+    assert cluster.address("far") == "10.9.9.9" and cluster.address("host2") == "fd00::2"
+
+
+def test_any_command_is_kept_to_the_word() -> None:
+    """Quotes, line breaks, and what is no ASCII."""
+    words = ["sh", "-c", "echo \"$RANK\" 'x' \\ \n\t", "größe", "", "--lr=1", "{rank}"]
+    assert made(words, worker="localhost").run.command == tuple(words)
+
+
+def test_a_literal_brace_is_explained() -> None:
+    """Placeholders hold in the command, as in every file."""
+    with pytest.raises(ClusterFileError, match=r"write \{\{ and \}\} for literal braces"):
+        made(["x", '{"lr": 1}'], worker="localhost")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "/a/train net.py", "x.py"], "train-net"),
+        (["python", "-m", "package.train", "-m"], "train"),
+        (["/usr/bin/true"], "true"),
+        (["python", "-m"], "python"),
+        (["…"], "run"),
+        (["x" * 200], "x" * 32),
+    ],
+)
+def test_the_name_is_that_of_the_script(command: list[str], name: str) -> None:
+    assert default_name(command) == name
+
+
+def slots(hosts: Sequence[ListedHost]) -> list[tuple[str, int]]:
+    return [(host.login.host, host.slots) for host in hosts]
+
+
+def test_the_first_slots_are_taken_first() -> None:
+    """As `mpirun` does without options."""
+    hosts = parse("tf1 slots=2\ntf2 slots=2 # fast\ntf1\n", "hosts")
+    assert slots(first_slots(hosts, None)) == [("tf1", 3), ("tf2", 2)]
+    assert slots(first_slots(hosts, 4)) == [("tf1", 3), ("tf2", 1)]
+    assert slots(first_slots(hosts, 2)) == [("tf1", 2)]
+    with pytest.raises(ValueError, match="6 tasks need 6 slots, and the hosts have 5: write such"):
+        first_slots(hosts, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "there is no host in it"),
+        (",", "there is no host in it"),
+        ("tf1:0", "slots=0: write a whole number"),
+        ("tf1:x", "slots=x: write a whole number"),
+        ("tf1,-oProxyCommand=x", "is not a host name"),
+        ("[fd00::1", "brackets that are not closed"),
+        ("fd00::xyz", "is not an IPv6 address"),
+        ("tf1;tf2", "is not a host name"),
+    ],
+)
+def test_lists_that_cannot_be(text: str, said: str) -> None:
+    """The option and the entry are named."""
+    with pytest.raises(ClusterFileError) as failure:
+        parse_option(text, "-H")
+    assert said in str(failure.value) and str(failure.value).startswith("-H")

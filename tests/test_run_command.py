@@ -1,0 +1,132 @@
+"""`tfmux run`: a command on hosts, without a cluster file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster.file import load
+from tests.command import Up
+from tests.faults.scenario import confirmed
+from tests.testbed import disk
+from tests.testbed.namespaces import Testbed
+
+RANKS = 'echo "{rank} of {world_size}, $RANK $LOCAL_RANK, $MASTER_ADDR"'
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """The working directory of the commands."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def run(here: Path, *words: str) -> Up:
+    return Up("run", *words, cwd=here)
+
+
+@pytest.mark.processes
+def test_four_tasks_on_this_machine(here: Path) -> None:
+    """`-n`, as with `mpirun`; the exit code is that of a run."""
+    with run(here, "-n", "4", "--framework", "torch", "--json", "--", "sh", "-c", RANKS) as up:
+        assert up.wait() == 0, up.told()
+        for rank in range(4):
+            assert up.log(f"worker:{rank}", f"{rank} of 4, {rank} {rank}, localhost")
+    assert up.run_id.startswith("sh-") and confirmed(up)
+    with run(here, "-np", "2", "--json", "sh", "-c", "exit 3") as up:
+        assert up.wait() == 1, up.told()
+
+
+@pytest.mark.processes
+def test_the_file_is_kept_and_launched_again(here: Path) -> None:
+    """`--save` writes what was launched, wherever the file lies, and replaces nothing."""
+    (here / "train.sh").write_text("echo trained {rank}\n".replace("{rank}", "$1"))
+    words = ["--save", "made/two.toml", "-n", "2", "--", "sh", "train.sh", "{rank}"]
+    with run(here, "--json", *words) as up:
+        assert up.wait() == 0, up.told()
+    path = here / "made" / "two.toml"
+    assert len(load(path).jobs["worker"].tasks) == 2
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.told()
+        assert up.log("worker:1", "trained 1")
+    before = path.read_text()
+    with run(here, *words) as up:
+        assert up.wait() == 2
+    assert "exists: name another file" in up.said and path.read_text() == before
+
+
+@pytest.mark.testbed
+def test_hosts_as_ssh_knows_them(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
+    """Aliases of `ssh_config` with slots, from the option and from a hostfile; the script is
+    copied, and the ranks meet at what the alias stands for."""
+    testbed.give_access(tfmux_home)
+    (here / "who.sh").write_text('echo "rank $RANK, local $LOCAL_RANK, at $MASTER_ADDR"\n')
+    (here / "hosts").write_text("# ours\ntf1 slots=1\ntf2 slots=4  # fast\n")
+    address = testbed["tf1"].address
+    for words in (["-H", "tf1,tf2:2"], ["--hostfile", "hosts", "-n", "3"]):
+        words += ["--framework", "torch", "--json", "--", "sh", "who.sh"]
+        with run(here, *words) as up:
+            assert up.wait() == 0, up.told()
+            assert up.log("worker:0", f"rank 0, local 0, at {address}")
+            assert up.log("worker:2", f"rank 2, local 1, at {address}")
+        assert confirmed(up)
+    assert testbed["tf1"].leftovers() == [] and testbed["tf2"].leftovers() == []
+
+
+@pytest.mark.testbed
+def test_ps_and_workers(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
+    """With the order of TensorFlow; F9 and the receipt are those of any run."""
+    testbed.give_access(tfmux_home)
+    script = "import os, socket, sys, time; print(os.environ['TF_CONFIG'], flush=True)\n"
+    script += "s = socket.create_server(('', int(sys.argv[1])))\ntime.sleep(1000)"
+    (here / "serve.py").write_text(script)
+    words = ["--ps", "tf1", "--workers", "tf2,tf3", "--name", "mission", "--json", "--"]
+    with run(here, *words, disk.PYTHON, "serve.py", "{port}") as up:
+        for task in ("ps:0", "worker:0", "worker:1"):
+            up.state(task, "ready")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    assert up.run_id.startswith("mission-") and confirmed(up)
+
+
+@pytest.mark.processes
+def test_a_host_that_ssh_does_not_know(here: Path) -> None:
+    """What ssh would say, with the exit code of a preflight: nothing was started."""
+    with run(here, "-H", "no-such-host.invalid", "--headless", "--", "true") as up:
+        assert up.wait() == 3, up.said
+    assert "no-such-host.invalid" in up.said and "does not resolve" in up.said
+    assert "nothing was started" in up.said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is no command"),
+        (["--"], "there is no command"),
+        (["-n", "0", "--", "true"], "-n 0: write a number of tasks from 1 on"),
+        (["-n", "x", "--", "true"], "invalid int value"),
+        (["-n", "5000", "--", "true"], "5000 tasks are too many"),
+        (["-n", "3", "-H", "localhost:2", "--", "true"], "-n 3 tasks need 3 slots"),
+        (["-H", "a b", "--", "true"], "is not known behind a host"),
+        (["-H", "-x", "--", "true"], "expected one argument"),
+        (["-H", "tf1", "--hostfile", "x", "--", "true"], "remove one of them"),
+        (["--hostfile", "nothing", "--", "true"], "No such file"),
+        (["--ps", "tf1", "--", "true"], "--ps and --workers go together"),
+        (["--ps", "a", "--workers", "b", "-n", "2", "--", "x"], "-n does not go with --ps"),
+        (["--framework", "pytorch", "--", "true"], 'did you mean "torch"?'),
+        (["--name", "a b", "--", "true"], "write a name of letters"),
+        (["--", "echo", "{rnk}"], "unknown placeholder {rnk}: did you mean {rank}?"),
+        (["--", "echo", "{}"], "{} is not a placeholder"),
+        (["--workdir", "nothing", "--", "true"], "nothing"),
+        (["--save", "/proc/x/y.toml", "--", "true"], "cannot be saved"),
+    ],
+)
+@pytest.mark.processes
+def test_bad_usage_starts_nothing(here: Path, words: Sequence[str], said: str) -> None:
+    """Exit code 2, and what to write instead."""
+    with run(here, "--headless", *words) as up:
+        assert up.wait() == 2, up.said
+    assert said in up.said
