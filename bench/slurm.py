@@ -157,18 +157,31 @@ def main() -> None:
             bed.wait_empty()
     starts = {name: statistics.median(one for one, _ in them) for name, them in figures.items()}
     kills = {name: statistics.median(one for _, one in them) for name, them in figures.items()}
-    print(
-        f"{TASKS} tasks on {NODES} nodes, started: {starts['Slurm']:.2f} s after Slurm gave the "
-        f"nodes; over SSH {starts['SSH']:.2f} s: {starts['Slurm'] / starts['SSH']:.2f} ×; "
-        f"srun -n{TASKS} by hand {starts['by hand']:.2f} s"
-    )
-    print(
-        f"killed, confirmed by all agents: {kills['Slurm'] * 1000:.0f} ms; over SSH "
-        f"{kills['SSH'] * 1000:.0f} ms; scancel by hand until nothing lives "
-        f"{kills['by hand'] * 1000:.0f} ms"
-    )
     ours, raw = statistics.median(rates["tfmux"]), statistics.median(rates["srun"])
-    print(f"log of one node: {ours:.0f} MB/s; srun cat {raw:.0f} MB/s: {ours / raw:.2f} ×")
+    ratio = starts["Slurm"] / starts["SSH"]
+    rows = [
+        (f"medians of {rounds}", "tfmux on Slurm", "tfmux over SSH", "by hand", "bound"),
+        (
+            f"from the nodes to {TASKS} tasks started",
+            f"{starts['Slurm']:.2f} s",
+            f"{starts['SSH']:.2f} s",
+            f"srun -n{TASKS} {starts['by hand']:.2f} s",
+            f"1.1 × SSH, is {ratio:.2f} ×",
+        ),
+        (
+            "from the kill to the last agent's receipt",
+            f"{kills['Slurm'] * 1000:.0f} ms",
+            f"{kills['SSH'] * 1000:.0f} ms",
+            f"scancel {kills['by hand'] * 1000:.0f} ms",
+            "100 ms",
+        ),
+        ("log of one node", f"{ours:.0f} MB/s", "-", f"srun cat {raw:.0f} MB/s", ""),
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from tests.faults.tasks import Ledger
 from tests.launcher.agent_client import wait_until
 from tests.testbed import podman
 from tests.testbed.podman import PodmanBed
+from tests.training import training
 
 pytestmark = pytest.mark.testbed
 
@@ -243,6 +244,10 @@ def test_the_check_starts_a_container_and_leaves_none(bed: PodmanBed, tmp_path: 
     findings: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
     assert {finding["code"] for finding in findings} == {"ok"}
     assert any("Python 3." in json.dumps(finding) for finding in findings)
+    assert [finding["check"] for finding in findings] == ["queue", "python", "limits"]
+    told = command.run("check", str(file(tmp_path))).stdout
+    for words in ("3 nodes of podman", "node0  ps:0", "node2  worker:1", "✓ ready to launch"):
+        assert words in told, told
 
 
 def test_containers_with_addresses_of_their_own(bed: PodmanBed, tmp_path: Path) -> None:
@@ -267,21 +272,8 @@ def test_containers_with_addresses_of_their_own(bed: PodmanBed, tmp_path: Path) 
 def test_tensorflow_trains_in_containers(bed: PodmanBed, tmp_path: Path) -> None:
     """A ps and two workers of the bundled trainer, on the embedded data; the interpreter is the
     one that runs tfmux."""
-    text = f"""
-name = "training"
-[podman]
-nodes = 3
-python = {json.dumps(sys.executable)}
-[jobs.ps]
-tasks = ["node0:auto"]
-[jobs.worker]
-tasks = ["node1:auto", "node2:auto"]
-[run]
-command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
-           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--steps=60"]
-workdir = ""
-"""
+    table = f"[podman]\nnodes = 3\npython = {json.dumps(sys.executable)}\n"
+    text = training(table, ("node0", "node1", "node2"))
     with up(command.write(tmp_path, text)) as run:
         assert run.wait(300) == 0, run.told()
         assert run.of("metric") and confirmed(run)

@@ -88,3 +88,27 @@ def test_on_a_terminal_the_program_of_the_agents_is_cut() -> None:
     changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
     assert len(changed) == 1 and len(changed[0][0]) > 10_000
     assert re.fullmatch(r"agent='\S{33}… \([\d\s]+ characters\)", changed[0][1])
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts are given by Slurm, as node0"),
+        ("node1:auto", "node2:auto", "Slurm gives node0 … node1: use one of them, or ask for more"),
+        ('time = "04:00:00"', "", "the time limit is missing"),
+        ('time = "04:00:00"', 'time = "soon"', "write a time in quotes"),
+        ("nodes = 2", "nodes = 0", "nodes"),
+        ("[slurm]", "[podman]\nnodes = 2\n[slurm]", "remove one of the two tables"),
+        ('partition = "gpu"', 'job = "1"', "nothing is asked of Slurm with job"),
+        ('partition = "gpu"', 'job = "x; true"', "write the id of a job"),
+    ],
+)
+def test_files_that_contradict_themselves_start_nothing(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """Exit 2, from `up` and from `check`, before Slurm is asked."""
+    file = write(tmp_path, FILE.replace(old, new))
+    for words in (("up", str(file), "--headless"), ("check", str(file))):
+        done = run(*words)
+        assert done.returncode == 2 and said in done.stderr, (words, done.stdout, done.stderr)

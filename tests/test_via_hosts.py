@@ -33,6 +33,7 @@ from tests.testbed import containers, proc
 from tests.testbed.containers import Container
 from tests.testbed.namespaces import Testbed
 from tests.testbed.proc import Process
+from tests.training import training
 
 pytestmark = pytest.mark.testbed
 
@@ -252,19 +253,7 @@ def test_a_container_that_is_stopped(tmp_path: Path, two: tuple[Container, Conta
 
 def test_tensorflow_trains_in_containers(two: tuple[Container, Container], tmp_path: Path) -> None:
     """A ps and two workers of the bundled trainer, on the embedded data."""
-    text = f"""
-name = "training"
-{pair(two)}
-[jobs.ps]
-tasks = ["c1:auto"]
-[jobs.worker]
-tasks = ["c1:auto", "c2:auto"]
-[run]
-command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
-           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--steps=60"]
-workdir = ""
-"""
+    text = training(pair(two), ("c1", "c1", "c2"))
     with Up("up", str(command.write(tmp_path, text)), "--json") as up:
         assert up.wait(300) == 0, up.told()
         states = last_states(up)
@@ -325,28 +314,6 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
             whole(up.run_id, task, home / "ledger")
     finally:
         shutil.rmtree(home)
-
-
-def test_a_command_that_goes_on(tmp_path: Path) -> None:
-    """What the far process leaves behind in the command's session is ended with the run."""
-    require_testbed()
-    via = ["sh", "-c", '"$@"; exec sleep 4711', "sh"]
-    file = cluster(tmp_path, table(via, sys.executable), ["c1"] * 3)
-    file.write_text(file.read_text().replace("/tmp/ledger", str(tmp_path / "ledger")))
-    with Up("up", str(file), "--json") as up:
-        ready(up, *ALL)
-        up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
-        assert confirmed(up)
-    gone(lambda: commands(up.run_id), "no command is left")
-
-
-def test_a_command_that_is_not_there(tmp_path: Path) -> None:
-    """Nothing is started, and it is said why: exit 3."""
-    file = cluster(tmp_path, table(["no-such-program"]), ["c1"] * 3)
-    done = command.run("up", str(file), "--headless")
-    assert done.returncode == 3 and "there is no program no-such-program" in done.stderr
-    assert "install it, or correct via" in done.stderr
 
 
 def test_ssh_as_the_command(testbed: Testbed, tmp_path: Path, tfmux_home: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from launcher.cluster.spec import Cluster
 from launcher.preflight import CHECKS, Check, Finding, Reach, Reachability, Severity
 from launcher.quantities import counted
 from tui.cells import Cell, Row
@@ -33,6 +34,7 @@ class Results:
     hosts: Sequence[str]
     findings: Sequence[Finding]
     pairs: Sequence[Reachability]
+    checks: Sequence[Check] = CHECKS
 
     def count(self, severity: Severity) -> int:
         """Number of findings of a severity."""
@@ -51,12 +53,6 @@ class Results:
         """The connection from a host to a task, if the cluster needs it and it was tried."""
         found = (p for p in self.pairs if p.source == source and str(p.task) == task)
         return next(found, None)
-
-    @property
-    def checks(self) -> tuple[Check, ...]:
-        """The checks that are made: of an engine one, and no others while there are no hosts."""
-        asked = any(finding.check is Check.QUEUE for finding in self.findings)
-        return (Check.QUEUE,) if asked else CHECKS
 
     @property
     def sources(self) -> list[str]:
@@ -118,6 +114,21 @@ def verdict(results: Results, colours: Colours) -> Text:
         text.append("✓ ready to launch", f"bold {colours[StatusColor.GOOD]}")
         text.append(f"   {counted(warnings, 'warning')}" if warnings else "")
     return text
+
+
+def nodes_text(cluster: Cluster) -> str:
+    """The nodes of a cluster whose hosts an engine has yet to give, with their tasks."""
+    table = cluster.engine
+    assert table is not None
+    tasks: dict[str, list[str]] = {name: [] for name in table.node_names}
+    for job, entry in cluster.jobs.items():
+        for index, place in enumerate(entry.tasks):
+            tasks.setdefault(place.host, []).append(f"{job}:{index}")
+    width = max(map(len, tasks))
+    lines = [f"{name:<{width}}  {', '.join(on) or 'no tasks'}" for name, on in tasks.items()]
+    count = counted(table.nodes, "node")
+    head = f"{count} of {table.label}; what is on them is checked when the run has them:"
+    return "\n".join([head, *lines]) + "\n"
 
 
 def in_order(pairs: Iterable[Reachability]) -> list[Reachability]:

@@ -33,6 +33,8 @@ ANSWER_SECONDS = 12.0
 """How long an agent may take to answer a bridge: longer than its watchdog needs to find out
 that it froze, so that only an agent that nobody guards any more is replaced."""
 
+HOME_FAILED = 73
+"""Exit status of a home that has no place for its files, as of `sysexits.h`."""
 _AGENTS_TRIED = 3
 _SLICE = 1.0
 _LOOK_AGAIN = 0.05
@@ -56,14 +58,18 @@ def main(sent: Json) -> None:
             _forget_step(os.environ)
         folders = Folders(config.run_id, config.host, config.logs, dict(os.environ))
         if config.home:
-            _guard_here(config, umask, folders)
+            _start_home(config, umask, folders)
             return
         link = _connected(config, umask, folders)
     except (FolderError, OSError) as error:
         os.write(1, Refusal(str(error)).encode())
+        if config.home:
+            sys.exit(HOME_FAILED)
         return
     if link is None:
-        os.write(1, Gone(by="", left=_left(config.run_id, folders)).encode())
+        failure = _take_failure(folders)
+        gone = Gone(by="", left=_left(config.run_id, folders))
+        os.write(1, (Refusal(failure) if failure else gone).encode())
         return
     # Our own 0 and 1 keep sshd's side open meanwhile.
     if not _let_go(link):
@@ -171,7 +177,7 @@ def _reach(config: AgentConfig, umask: int, folders: Folders) -> socket.socket |
             link = _connect(folders)
             if link is None and config.make:
                 return _make_agent(config, umask, folders)
-        if link is not None or time.monotonic() >= deadline:
+        if link is not None or time.monotonic() >= deadline or os.path.exists(folders.failure):
             return link
         time.sleep(_LOOK_AGAIN)
 
@@ -220,6 +226,28 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
         log_traceback()
     finally:
         os._exit(0)
+
+
+def _start_home(config: AgentConfig, umask: int, folders: Folders) -> None:
+    """Runs a home; the bridges that look for its agent are told why there is none."""
+    try:
+        _guard_here(config, umask, folders)
+    except (FolderError, OSError) as error:
+        with suppress(OSError):
+            with open(folders.failure, "w", errors="replace") as file:
+                file.write(str(error))
+        raise
+
+
+def _take_failure(folders: Folders) -> str:
+    """Why this host's home has no agent; empty where it has said nothing."""
+    try:
+        with open(folders.failure, errors="replace") as file:
+            text = file.read(1000)
+        os.unlink(folders.failure)
+    except OSError:
+        return ""
+    return text
 
 
 def _guard_here(config: AgentConfig, umask: int, folders: Folders) -> None:

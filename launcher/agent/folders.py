@@ -103,7 +103,8 @@ def _lock(descriptor: int) -> None:
 
 class Folders:
     """The places of one run on this host. `name` is the agent's second address, in the kernel's
-    own ("abstract") space of names, where no cleaner of `/tmp` comes."""
+    own ("abstract") space of names, where no cleaner of `/tmp` comes. `failure` says why a home
+    has no agent: nobody hears it but by its bridges."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -111,6 +112,7 @@ class Folders:
         digest = hashlib.sha256(name.encode()).hexdigest()[:24]
         self.socket = os.path.join(self.local, digest + ".sock")
         self.lock = os.path.join(self.local, digest + ".lock")
+        self.failure = os.path.join(self.local, digest + ".failed")
         self.name = f"\0tfmux-{os.getuid()}-{digest}"
         self.home = os.path.expanduser("~")
         state = environ.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")

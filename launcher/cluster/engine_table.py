@@ -34,8 +34,6 @@ class EngineTable(BaseModel):
     """Program that starts processes on a node; it expands no `~`."""
     assigns_gpus: ClassVar[bool] = True
     """It says which GPUs a node has; otherwise they are those that the host reports."""
-    required: ClassVar[Mapping[str, str]] = {}
-    """Messages for keys that are missing, besides `nodes`."""
 
     nodes: Annotated[
         Nodes, Key("number of nodes. The hosts of the file are then `node0`, `node1`, …")
@@ -84,8 +82,7 @@ class EngineTable(BaseModel):
     @classmethod
     def missing(cls, key: str) -> str:
         """What to write for a required key."""
-        nodes = {"nodes": "the number of nodes is missing: write such as nodes = 4"}
-        return {**nodes, **cls.required}[key]
+        return {"nodes": "the number of nodes is missing: write such as nodes = 4"}[key]
 
 
 def option_rule(program: str, example: str, ours: Mapping[str, str]) -> Rule:

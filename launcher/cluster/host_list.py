@@ -122,15 +122,15 @@ def with_hosts(text: str, source: str, hosts: Sequence[ListedHost]) -> str:
         ClusterFileError: the file has hosts of its own.
     """
     tables = (
-        f"ssh = {json.dumps(str(host.login))}\naddress = {json.dumps(host.login.host)}\n"
-        for host in hosts
+        f"[hosts.{node_name(number)}]\nssh = {json.dumps(str(host.login))}\n"
+        f"address = {json.dumps(host.login.host)}\n"
+        for number, host in enumerate(hosts)
     )
-    return with_tables(text, source, tables)
+    return with_table(text, source, "\n".join(tables))
 
 
-def with_tables(text: str, source: str, tables: Iterable[str]) -> str:
-    """Returns the text of a cluster file with `[hosts.node0]` and so on behind it; `tables` are
-    their lines.
+def with_table(text: str, source: str, table: str) -> str:
+    """Returns the text of a cluster file with a table that gives hosts behind it.
 
     Raises:
         ClusterFileError: the file has hosts of its own.
@@ -139,12 +139,11 @@ def with_tables(text: str, source: str, tables: Iterable[str]) -> str:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError):
         return text  # it is read again, and what is wrong is said with its line
-    for table in ("hosts", *(model.table for model in ENGINE_TABLES)):
-        if table in raw:
-            raise _error(source, None, f"the hosts come from --hosts-from: remove [{table}]")
+    for own in ("hosts", *(model.table for model in ENGINE_TABLES)):
+        if own in raw:
+            raise _error(source, None, f"the hosts come from --hosts-from: remove [{own}]")
     end = "" if text.endswith("\n") else "\n"
-    parts = (f"\n[hosts.{node_name(number)}]\n{lines}" for number, lines in enumerate(tables))
-    return text + end + "".join(parts)
+    return f"{text}{end}\n{table}"
 
 
 def _host(words: Sequence[str]) -> ListedHost:

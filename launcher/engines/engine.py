@@ -61,6 +61,14 @@ class Verdict(Enum):
     BLOCKING = auto()
 
 
+class Subject(Enum):
+    """What a remark is about."""
+
+    REQUEST = auto()
+    LIMITS = auto()
+    PYTHON = auto()
+
+
 @dataclass(frozen=True)
 class Remark:
     """What an engine says before a launch; see `preflight.findings.Finding`."""
@@ -70,12 +78,16 @@ class Remark:
     brief: str
     text: str
     todo: str = ""
+    about: Subject = Subject.REQUEST
 
 
 class Engine(Protocol):
     """One engine, for one run. Every method has a deadline of its own."""
 
     name: str
+    owns_job: bool
+    """Its jobs are made for the run. Otherwise the job was there, and stays: `release` ends what
+    the run has started in it."""
 
     async def connect(self) -> None:
         """Logs in where the engine's commands are; asks nothing of it yet.
@@ -121,6 +133,13 @@ class Engine(Protocol):
 
     async def words(self, job: str, nodes: Sequence[str]) -> dict[str, EngineWord]:
         """What the engine says of each node of a job that was released.
+
+        Raises:
+            EngineError: the engine did not answer.
+        """
+
+    async def cautions(self) -> Sequence[Remark]:
+        """Warnings that a run must have, too, not only `examine`: they become notes.
 
         Raises:
             EngineError: the engine did not answer.

@@ -1,25 +1,23 @@
-"""Nodes of the Slurm job in whose shell tfmux was started (`salloc`, `sbatch`).
-
-The job is the person's: its nodes are hosts that `srun` reaches, as with any other `via`, and
-nothing cancels it.
-"""
+"""Cluster files in the shell of a Slurm job (`salloc`, `sbatch`): they get that job's nodes, as
+`job` in `[slurm]`. The job is the person's: nothing cancels it."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import tomlkit
 
-from ..cluster.host_list import with_tables
+from ..cluster.host_list import with_table
 from ..cluster.slurm import Slurm
 from ..printable import printable
 from .engine import EngineError
 
 _SECONDS = 20.0
+_ASKED = ("time", "partition", "options")
+"""Keys of a request, which is not made."""
 _JOB = re.compile(r"\d{1,15}")
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
@@ -63,7 +61,7 @@ def with_job_nodes(
     names: Callable[[str], str] = expand,
 ) -> str:
     """Returns the text of a cluster file whose hosts are the nodes of this shell's job. `table` is
-    the file's `[slurm]`, in whose place they are.
+    the file's `[slurm]`, if there is one.
 
     Raises:
         EngineError: there is no job, it has fewer nodes, or Slurm did not name them.
@@ -75,26 +73,14 @@ def with_job_nodes(
     nodes = names(environ["SLURM_JOB_NODELIST"]).split()
     if not nodes or not all(map(_NODE.fullmatch, nodes)):
         raise EngineError("scontrol show hostnames printed what are not names of nodes")
-    if table is not None:
-        if len(nodes) < table.nodes:
-            what = f"Slurm {job} has {len(nodes)} nodes, [slurm] asks for {table.nodes}"
-            raise EngineError(what, "ask salloc for more, or write fewer")
-        nodes = nodes[: table.nodes]
-        document = tomlkit.parse(text)
-        document.remove(table.table)
-        text = document.as_string()
-    return with_tables(text, source, (_lines(job, node, table) for node in nodes))
-
-
-def _lines(job: str, node: str, table: Slurm | None) -> str:
-    via = ("srun", "-Q", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "-u")
-    lines = [f"via = {_toml((*via, '--mpi=none'))}", f"address = {json.dumps(node)}"]
-    if table is not None and table.python is not None:
-        lines.append(f"python = {json.dumps(table.python)}")
-    if table is not None and table.gpus is not None:
-        lines.append(f"gpus = {table.gpus}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(words: Sequence[str]) -> str:
-    return json.dumps(list(words))
+    if table is None:
+        return with_table(text, source, f'[{Slurm.table}]\nnodes = {len(nodes)}\njob = "{job}"\n')
+    if len(nodes) < table.nodes:
+        what = f"Slurm {job} has {len(nodes)} nodes, [slurm] asks for {table.nodes}"
+        raise EngineError(what, "ask salloc for more, or write fewer")
+    document = tomlkit.parse(text)
+    entry = document[table.table]
+    for key in _ASKED:
+        entry.pop(key, None)
+    entry["job"] = job
+    return document.as_string()

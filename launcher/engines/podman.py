@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import pwd
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +28,8 @@ from ..plan.plan import Plan
 from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, LocalCommands, Output
-from .engine import EngineError, JobState, MissingProgramError, Remark, Verdict
+from .engine import EngineError, JobState, MissingProgramError, Remark, Subject, Verdict
+from .podman_limits import rootless_remarks
 from .podman_run import build_root, run_command, volume
 
 LABEL = "tfmux.run"
@@ -46,7 +45,6 @@ _SHOWN = (
     "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
 )
 _ALIVE = frozenset({"running", "paused", "stopping"})
-_LINGER = Path("/var/lib/systemd/linger")
 _NUMBER = re.compile(r"-?\d{1,9}")
 _STATE = re.compile(r"[a-z]{1,20}")
 _ADDRESS = re.compile(r"[0-9a-fA-F.:]{2,45}")
@@ -55,7 +53,6 @@ _VERSION = re.compile(r"Python (\d+)\.(\d+)\.\d+")
 _OLDEST = (3, 8)
 _OLDEST_PODMAN = 4
 """It has a writable layer over a root without an image."""
-_LIMITS = ("--cpus", "--cpu-shares", "--memory", "--pids-limit")
 
 
 @dataclass(frozen=True)
@@ -78,6 +75,7 @@ class PodmanEngine:
     """Podman on this machine, for one run; implements `engine.Engine`."""
 
     name = Podman.label
+    owns_job = True
 
     def __init__(self, table: Podman, run_id: str, rules: Rules, commands: Commands) -> None:
         self._table = table
@@ -175,9 +173,7 @@ class PodmanEngine:
         Raises:
             EngineError: podman cannot be started, or refused.
         """
-        shown = "{{.Version.Version}}|{{.Host.Security.Rootless}}|{{.Host.CgroupsVersion}}"
-        version, _, rest = (await self._ask("info", "--format", shown)).strip().partition("|")
-        rootless, _, cgroups = rest.partition("|")
+        version = (await self._info()).partition("|")[0]
         said = f"podman {printable(version, 40)}"
         major = re.match(r"\d{1,4}", version)
         if major is None or int(major[0]) < _OLDEST_PODMAN:
@@ -187,9 +183,30 @@ class PodmanEngine:
         yield Remark(Verdict.PASSED, "", said, f"{said} answers")
         async for remark in self._try_container():
             yield remark
-        if rootless == "true":
-            for remark in self._rootless(cgroups):
-                yield remark
+        fine = Remark(Verdict.PASSED, "", "fine", "options and limits fit", about=Subject.LIMITS)
+        for remark in await self.cautions() or (fine,):
+            yield remark
+
+    async def cautions(self) -> tuple[Remark, ...]:
+        """What podman without root cannot do.
+
+        Raises:
+            EngineError: podman did not answer.
+        """
+        _, rootless, cgroups = (await self._info()).split("|")
+        return tuple(rootless_remarks(self._table, cgroups)) if rootless == "true" else ()
+
+    async def _info(self) -> str:
+        """Its version, whether it runs without root, and the version of cgroups.
+
+        Raises:
+            EngineError: podman did not answer, or not as was asked for.
+        """
+        shown = "{{.Version.Version}}|{{.Host.Security.Rootless}}|{{.Host.CgroupsVersion}}"
+        said = (await self._ask("info", "--format", shown)).strip()
+        if said.count("|") != 2:
+            raise EngineError(f"podman info printed {printable(said, 200)}")
+        return said
 
     # --- containers -----------------------------------------------------------------------
 
@@ -296,32 +313,10 @@ class PodmanEngine:
         if (int(found[1]), int(found[2])) < _OLDEST:
             sentence = f"{self._python} in {where} is {said}, hosts need 3.8 or newer"
             todo = "write another python or image in [podman]"
-            yield Remark(Verdict.BLOCKING, "podman-python", said, sentence, todo)
+            about = Subject.PYTHON
+            yield Remark(Verdict.BLOCKING, "podman-python", said, sentence, todo, about)
         else:
-            yield Remark(Verdict.PASSED, "", said, f"{said} in {where}")
-
-    def _rootless(self, cgroups: str) -> Iterator[Remark]:
-        limits = [o for o in self._table.options if o.partition("=")[0] in _LIMITS]
-        if limits and cgroups == "v1":
-            yield Remark(
-                Verdict.WARNING,
-                "podman-limits",
-                "no limits",
-                f"{', '.join(limits)}: podman without root limits nothing on cgroups v1",
-                "start this machine with cgroups v2, or remove them from options",
-            )
-        try:
-            user = pwd.getpwuid(os.getuid()).pw_name
-        except KeyError:
-            return
-        if Path("/run/systemd/system").exists() and not (_LINGER / user).exists():
-            yield Remark(
-                Verdict.WARNING,
-                "podman-linger",
-                "no lingering",
-                "podman runs without root: systemd ends the containers when you log out",
-                "loginctl enable-linger",
-            )
+            yield Remark(Verdict.PASSED, "", said, f"{said} in {where}", about=Subject.PYTHON)
 
     # --- podman ---------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from ..hosts.ssh import SshConnector
 from ..plan.plan import Plan
 from .engine import Engine
 from .podman import podman_engine
-from .slurm import slurm_engine
+from .slurm_job import slurm_engine
 
 ENGINES: Mapping[type[EngineTable], Callable[[Cluster, Plan, SshConnector], Engine]] = {
     Slurm: slurm_engine,

@@ -8,23 +8,40 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
+from ..agent.bridge import HOME_FAILED
 from ..agent.config import Rules
 from ..cluster.slurm import Slurm
-from ..cluster.spec import Cluster
-from ..hosts.ssh import SshConnector
-from ..plan.model import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord
-from .commands import Commands, LocalCommands, LoginCommands, Output
-from .engine import EngineError, JobState, MissingProgramError, NoAnswerError, Remark, Verdict
-from .slurm_advice import HOPELESS, NO_COMMANDS, NO_COMMANDS_THERE, NO_PYTHON, advice_on
-from .slurm_script import job_name, job_request, rules_of
+from .commands import Commands, Output
+from .engine import (
+    EngineError,
+    JobState,
+    MissingProgramError,
+    NoAnswerError,
+    Remark,
+    Subject,
+    Verdict,
+)
+from .slurm_advice import (
+    NO_COMMANDS,
+    NO_COMMANDS_THERE,
+    NO_FOLDER,
+    NO_PYTHON,
+    advice_on,
+    advice_on_reason,
+)
+from .slurm_limits import CGROUP, Limits, check_time, limit_remarks, parse_config
+from .slurm_script import job_name, job_request
 
 _SUBMIT_SECONDS = 60.0
 _SECONDS = 20.0
+_LIMIT_SECONDS = 5.0
+"""For a question without whose answer sbatch is asked all the same."""
 _JOB = re.compile(r"([0-9]{1,15})(?:;[\w.-]+)?")
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime|Restarts|ExitCode)=(\S*)")
@@ -33,26 +50,16 @@ _WAITING = frozenset(
     "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 _AT_WORK = frozenset("RUNNING SUSPENDED RESIZING SIGNALING STAGE_OUT STOPPED".split())
-_CGROUP = "proctrack/cgroup"
 _NO_PROGRAM = 127
-_NOT_FOUND = ("126:0", "127:0")
-"""Exit codes of a shell whose command could not be started."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Parts of Slurm's configuration."""
-
-    contains: bool
-    """Slurm finds every process of a job, by cgroups."""
-    kill_wait: float | None
-    """Seconds between TERM and KILL when Slurm ends a job."""
+_ADVICE = {"126:0": NO_PYTHON, "127:0": NO_PYTHON, f"{HOME_FAILED}:0": NO_FOLDER}
+"""By the exit code of the batch script: a shell whose command could not be started, an agent."""
 
 
 class SlurmEngine:
     """Slurm, for one run; implements `engine.Engine`."""
 
     name = Slurm.label
+    owns_job = True
 
     def __init__(
         self,
@@ -83,8 +90,9 @@ class SlurmEngine:
 
         Raises:
             NoAnswerError: sbatch did not end, or gave no id.
-            EngineError: with sbatch's words.
+            EngineError: with sbatch's words, or `time` is longer than the partition allows.
         """
+        await self._check_time()
         try:
             output = await self._submit()
         except NoAnswerError as error:
@@ -138,8 +146,8 @@ class SlurmEngine:
         found = await self._job_state(
             state, reason, said.get("StartTime", ""), said.get("NodeList", "")
         )
-        failed = found.over and said.get("ExitCode") in _NOT_FOUND
-        return replace(found, advice=NO_PYTHON) if failed else found
+        todo = _ADVICE.get(said.get("ExitCode", "")) if found.over else None
+        return replace(found, advice=todo) if todo else found
 
     async def _job_state(self, state: str, reason: str, start: str, nodes: str) -> JobState:
         state, reason = printable(state, 60), printable(reason, 200)
@@ -148,7 +156,7 @@ class SlurmEngine:
         if state in _AT_WORK:
             return JobState(state, reason, nodes=await self._expand(nodes))
         if state in _WAITING:
-            advice = HOPELESS.get(reason.partition(",")[0].strip("()"), "")
+            advice = advice_on_reason(reason)
             return JobState(state, reason, expected=local_time(start), advice=advice)
         return JobState(state, reason, over=True)
 
@@ -171,7 +179,7 @@ class SlurmEngine:
         return (
             *(("env", *unset) if unset else ()),
             *("srun", "-Q", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", node, "-u"),
-            *("--mpi=none", "--gres=none"),
+            *("--mpi=none", "--gres=none", f"--job-name={job_name(self._run_id)}"),
         )
 
     async def release(self, job: str) -> None:
@@ -196,13 +204,7 @@ class SlurmEngine:
         Raises:
             EngineError: Slurm did not answer.
         """
-        output = await self._run("squeue", "-h", "-j", job, "-o", "%T|%N")
-        if output.status != 0 and "nvalid job id" not in output.stderr:
-            raise EngineError(_failed("squeue", output))
-        state, _, listed = output.stdout.strip().partition("\n")[0].partition("|")
-        held = await self._expand(listed.strip())
-        if state and state != "COMPLETING":
-            held = tuple(nodes)
+        held = await self._held(job, nodes)
         said = await self._ask("sinfo", "-h", "-N", "-n", ",".join(nodes), "-o", "%N|%T")
         states: dict[str, str] = {}
         for line in said.splitlines():
@@ -211,6 +213,15 @@ class SlurmEngine:
         contains = (await self.limits()).contains
         return {node: _word(states.get(node, ""), node in held, contains) for node in nodes}
 
+    async def _held(self, job: str, nodes: Sequence[str]) -> tuple[str, ...]:
+        """The nodes on which Slurm has not seen the end."""
+        output = await self._run("squeue", "-h", "-j", job, "-o", "%T|%N")
+        if output.status != 0 and "nvalid job id" not in output.stderr:
+            raise EngineError(_failed("squeue", output))
+        state, _, listed = output.stdout.strip().partition("\n")[0].partition("|")
+        held = await self._expand(listed.strip())
+        return held if state in ("", "COMPLETING") else tuple(nodes)
+
     async def examine(self) -> AsyncIterator[Remark]:
         """What sbatch says of the request when it need not carry it out, and what of Slurm's
         configuration matters to a kill.
@@ -218,46 +229,30 @@ class SlurmEngine:
         Raises:
             EngineError: it would refuse it.
         """
+        await self._check_time()
         output = await self._submit(test=True)
         if output.status != 0:
             raise _refusal(output)
         said = output.complaint or "sbatch accepts the request"
         yield Remark(Verdict.PASSED, "", "accepted", said)
         try:
-            limits = await self.limits()
+            for remark in await self._examine_limits():
+                yield remark
         except EngineError as error:
             yield Remark(Verdict.WARNING, "slurm-silent", "no answer", str(error))
-            return
-        for remark in self._remarks(limits):
-            yield remark
 
-    def _remarks(self, limits: Limits) -> Iterator[Remark]:
-        grace = self._rules.grace
-        if limits.kill_wait is not None and grace >= limits.kill_wait:
-            yield Remark(
-                Verdict.WARNING,
-                "slurm-killwait",
-                "short KillWait",
-                f"grace is {grace:g} s, but at its time limit or when somebody cancels the job "
-                f"Slurm kills {limits.kill_wait:g} s after TERM (KillWait)",
-                f"write a grace below {limits.kill_wait:g}",
-            )
-        if not limits.contains:
-            yield Remark(
-                Verdict.WARNING,
-                "slurm-proctrack",
-                "no cgroups",
-                "Slurm does not track processes by cgroups here (ProctrackType): its word does "
-                "not count in a receipt, and of a node whose agent is gone nothing is confirmed",
-            )
-        if self._secrets:
-            yield Remark(
-                Verdict.WARNING,
-                "slurm-plaintext",
-                "env_from",
-                f"the values of {', '.join(self._secrets)} (env_from) cross the cluster's network "
-                "unencrypted: srun has no encryption",
-            )
+    async def _examine_limits(self) -> tuple[Remark, ...]:
+        text = "grace fits below KillWait, and Slurm tracks processes by cgroups"
+        fine = Remark(Verdict.PASSED, "", "fine", text, about=Subject.LIMITS)
+        return await self.cautions() or (fine,)
+
+    async def cautions(self) -> tuple[Remark, ...]:
+        """What of Slurm's configuration spoils a kill.
+
+        Raises:
+            EngineError: Slurm did not answer.
+        """
+        return tuple(limit_remarks(await self.limits(), self._rules.grace, self._secrets))
 
     async def limits(self) -> Limits:
         """What of Slurm's configuration matters to a kill.
@@ -267,11 +262,15 @@ class SlurmEngine:
         """
         if self._limits is None:
             said = await self._ask("scontrol", "show", "config")
-            track = re.search(r"^ProctrackType\s*=\s*(\S+)", said, re.MULTILINE)
-            wait = re.search(r"^KillWait\s*=\s*(\d{1,9})\b", said, re.MULTILINE)
-            contains = track is not None and track[1] == _CGROUP
-            self._limits = Limits(contains, float(wait[1]) if wait else None)
+            self._limits = parse_config(said)
         return self._limits
+
+    async def _check_time(self) -> None:
+        """Raises `EngineError` when the job would wait for ever; Slurm's silence says nothing."""
+        asked = ("sinfo", "-h", "-a", "-o", "%P|%l")
+        with suppress(NoAnswerError, MissingProgramError):
+            output = await self._commands.run(asked, timeout=_LIMIT_SECONDS)
+            check_time(self._table, output.stdout if output.status == 0 else "")
 
     async def _submit(self, *, test: bool = False) -> Output:
         asked = job_request(self._table, self._run_id, self._rules)
@@ -312,7 +311,7 @@ def _word(state: str, held: bool, contains: bool) -> EngineWord:
         return EngineWord(False, "Slurm has not seen the end there yet", final=False)
     if not contains:
         return EngineWord(
-            False, f"Slurm's word does not count: it does not track processes by {_CGROUP}"
+            False, f"Slurm's word does not count: it does not track processes by {CGROUP}"
         )
     return EngineWord(True, "Slurm agrees")
 
@@ -323,14 +322,3 @@ def local_time(text: str) -> float | None:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):
         return None
-
-
-def slurm_engine(cluster: Cluster, plan: Plan, logins: SshConnector) -> SlurmEngine:
-    """Slurm as a cluster file describes it, for the run of a plan."""
-    table, rules = cluster.slurm, rules_of(plan)
-    assert table is not None
-    secrets = {name for task in plan.tasks for name in task.env_from}
-    if table.login is None:
-        return SlurmEngine(table, plan.run_id, rules, LocalCommands(secrets), secrets)
-    login = SshTarget(table.login.user, table.login.host, table.login.port)
-    return SlurmEngine(table, plan.run_id, rules, LoginCommands(logins, login), secrets)

@@ -12,7 +12,10 @@ HOPELESS = {
     "PartitionTimeLimit": "the partition's time limit is shorter: write a shorter time",
     "PartitionDown": "the partition is down: write another partition",
     "PartitionInactive": "the partition is inactive: write another partition",
-    "PartitionConfig": "no such nodes are in the partition: write other nodes, gpus or options",
+    "PartitionConfig": (
+        "the partition's limits do not allow it: write a shorter time, fewer nodes, or other gpus "
+        "or options (scontrol show partition lists the limits)"
+    ),
     "BadConstraints": "no node meets the constraints: correct --constraint, gpus or nodes",
     "AccountNotAllowed": "the account may not use the partition: write another --account",
     "InvalidAccount": "there is no such account: correct --account",
@@ -28,6 +31,21 @@ HOPELESS = {
     "QOSMaxGRESPerJob": "the QOS allows fewer GPUs a job: write a smaller gpus",
 }
 """Reasons of pending jobs that do not go away by waiting, and what to change."""
+_SENTENCES = tuple(
+    (re.compile(pattern, re.IGNORECASE), todo)
+    for pattern, todo in (
+        (
+            r"account not (known|permitted)",
+            "write an account that the partition allows (--account in options), or another "
+            "partition",
+        ),
+        (
+            r"qos not (known|permitted)",
+            "write a QOS that the partition allows (--qos in options), or another partition",
+        ),
+    )
+)
+"""The same, of reasons that are no words of Slurm's list."""
 
 NO_COMMANDS = (
     "start tfmux on a machine that has Slurm's commands, or write such a machine into [slurm]: "
@@ -36,6 +54,10 @@ NO_COMMANDS = (
 NO_COMMANDS_THERE = (
     "login in [slurm] must be a machine that has Slurm's commands, in the PATH of a shell without "
     "a terminal"
+)
+NO_FOLDER = (
+    "an agent cannot make its folder on a node: /tmp there, and the folder that XDG_STATE_HOME "
+    "names (~/.local/state), must be writable and not full"
 )
 NO_PYTHON = (
     "the interpreter was not found on a node: write where a Python 3.8 or newer is there: "
@@ -59,6 +81,13 @@ _REFUSALS = tuple(
         ("unable to contact|socket timed out", "Slurm's controller does not answer: try later"),
     )
 )
+
+
+def advice_on_reason(reason: str) -> str:
+    """What to change about a job that waits for this reason; empty where it may go away."""
+    if todo := HOPELESS.get(reason.partition(",")[0].strip("()")):
+        return todo
+    return next((todo for pattern, todo in _SENTENCES if pattern.search(reason)), "")
 
 
 def advice_on(refusal: str) -> str:

@@ -8,7 +8,7 @@ keeps Slurm from starting a run again that has ended. There is no secret in the 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +48,8 @@ def rules_of(plan: Plan) -> Rules:
 
 
 def request_of(cluster: Cluster, plan: Plan) -> JobRequest | None:
-    """The request that a launch makes; None where the hosts are not Slurm's."""
-    if cluster.slurm is None:
+    """The request that a launch makes; None where it makes none of Slurm."""
+    if cluster.slurm is None or cluster.slurm.job is not None:
         return None
     return job_request(cluster.slurm, plan.run_id, rules_of(plan))
 
@@ -61,8 +61,46 @@ def job_name(run_id: str) -> str:
 
 def batch_script(table: Slurm, run_id: str, rules: Rules) -> str:
     """The script for `sbatch`."""
+    return "\n".join(_lines(table, run_id, _payload(run_id, rules))) + "\n"
+
+
+def script_in_job(table: Slurm, run_id: str, rules: Rules, nodes: Iterable[str]) -> str:
+    """The script for a shell outside of the batch script: it starts the agents on nodes of
+    `table.job` and ends, and the agents stay."""
+    lines = [
+        "unset SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE",
+        *_agents(table, run_id, _payload(run_id, rules), shlex.join(nodes)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _payload(run_id: str, rules: Rules) -> str:
     config = AgentConfig(run_id, node_name(0), rules, local=False, home=True)
-    return "\n".join(_lines(table, run_id, bootstrap.home_payload(config))) + "\n"
+    return bootstrap.home_payload(config)
+
+
+def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str]:
+    """Lines that start the agents in the background; `nodes` are words of a shell."""
+    program = shlex.join(
+        [
+            *("env", f"TFMUX_AGENT={run_id};"),
+            *(table.python or "python3", "-IS", "-c", bootstrap.HOME_LINE),
+        ]
+    )
+    step = f"--job-name={job_name(run_id)}"
+    if table.job is not None:
+        step = f"--jobid={table.job} {step}"
+    unheard = " >/dev/null 2>&1" if table.job is not None else ""  # nobody waits for the steps
+    yield f"agent='{payload}'"
+    yield 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
+    yield "number=0 agents="
+    yield f"for node in {nodes}; do"
+    yield "    printf '%s\\n' \"$agent\" |"
+    yield '        srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap --mpi=none --quiet \\'
+    yield f"            {step} --cpu-bind=none $cores \\"
+    yield f'            {program} "node$number"{unheard} &'
+    yield '    agents="$agents $!" number=$((number + 1))'
+    yield "done"
 
 
 def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
@@ -76,22 +114,7 @@ def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
         yield f"#SBATCH --gpus-per-node={table.gpus}"
     yield "#SBATCH --no-requeue --no-kill"
     yield "#SBATCH --output=/dev/null"  # a folder that the node lacks would fail the job
-    program = shlex.join(
-        [
-            *("env", f"TFMUX_AGENT={run_id};"),
-            *(table.python or "python3", "-IS", "-c", bootstrap.HOME_LINE),
-        ]
-    )
-    yield f"agent='{payload}'"
-    yield 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
-    yield "number=0 agents="
-    yield 'for node in $(scontrol show hostnames "$SLURM_JOB_NODELIST"); do'
-    yield "    printf '%s\\n' \"$agent\" |"
-    yield '        srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap --mpi=none --quiet \\'
-    yield "            --cpu-bind=none $cores \\"
-    yield f'            {program} "node$number" &'
-    yield '    agents="$agents $!" number=$((number + 1))'
-    yield "done"
+    yield from _agents(table, run_id, payload, '$(scontrol show hostnames "$SLURM_JOB_NODELIST")')
     yield "status=0"
     yield 'for agent in $agents; do wait "$agent" || status=$?; done'
     yield 'exit "$status"'

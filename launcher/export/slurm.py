@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from ..cluster.addresses import SshDestination, TaskAddress
 from ..cluster.rules import AUTO_SECONDS, Success
 from ..cluster.spec import Cluster, Host
+from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import installed_trainer
 from ..plan.plan import (
@@ -110,7 +111,16 @@ class Shell:
 
 
 def script(cluster: Cluster) -> str:
-    """Renders the batch script."""
+    """Renders the batch script.
+
+    Raises:
+        TfmuxError: the hosts are containers.
+    """
+    if cluster.podman is not None:
+        raise TfmuxError(
+            "[podman] gives containers on one machine, which no Slurm script can start: "
+            "write [slurm], or [hosts], instead of it"
+        )
     names = {place.host: "" for job in cluster.jobs.values() for place in job.tasks}
     stand_ins = {host: f"tfmux-host-{number}-here" for number, host in enumerate(names)}
     workdir = str(cluster.local_path(cluster.run.workdir or "."))
@@ -159,7 +169,7 @@ def _options(cluster: Cluster, plan: Plan) -> Iterator[str]:
     yield f"#SBATCH --nodes={len(plan.hosts)}\n"
     yield f"#SBATCH --ntasks={len(plan.tasks)}\n"
     if table is not None:
-        yield f"#SBATCH --time={table.time}\n"
+        yield f"#SBATCH --time={table.time}\n" if table.time is not None else ""
         yield f"#SBATCH --partition={table.partition}\n" if table.partition is not None else ""
         yield from (f"#SBATCH {shlex.quote(option)}\n" for option in table.options)
     gpus = max((host.gpus or 0 for host in plan.hosts), default=0)

@@ -32,6 +32,7 @@ _MOST_NOISE = 1 << 20
 _EOF_STATUS = 9
 """Status of our line when its input ends early (`bootstrap`)."""
 _NOT_FOUND = (126, 127)
+_LONGEST = 100
 
 
 async def open_via(host: HostPlan, run_id: str, nonce: str) -> ViaTransport:
@@ -206,7 +207,7 @@ class CommandErrors:
     def __init__(self, host: HostPlan) -> None:
         self._host = host.name
         self._via = host.via
-        self._command = host.destination
+        self._command = printable(shlex.join(host.via), _LONGEST)
 
     def _error(self, code: str, what: str, todo: str) -> UnreachableError:
         return UnreachableError(self._host, f"via: {self._command} {what}", code=code, todo=todo)

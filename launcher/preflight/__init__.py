@@ -12,12 +12,22 @@ Nothing is started but tfmux's own agent, which is removed afterwards, its folde
 `docs/preflight.md` lists the codes.
 """
 
-from .findings import CHECKS, LOGIN_CHECKS, Check, Finding, Reach, Reachability, Severity
+from .findings import (
+    CHECKS,
+    ENGINE_CHECKS,
+    LOGIN_CHECKS,
+    Check,
+    Finding,
+    Reach,
+    Reachability,
+    Severity,
+)
 from .report import REPORT_SCHEMA, Report
 from .run import preflight
 
 __all__ = [
     "CHECKS",
+    "ENGINE_CHECKS",
     "LOGIN_CHECKS",
     "REPORT_SCHEMA",
     "Check",

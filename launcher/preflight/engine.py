@@ -5,11 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..engines.engine import Engine, EngineError, Remark, Verdict
+from ..engines.engine import Engine, EngineError, Remark, Subject, Verdict
 from ..engines.slurm_script import JobRequest
 from ..errors import TfmuxError
-from .findings import Check, Finding, Result, blocking, passed, warning
+from .findings import ENGINE_CHECKS, Check, Finding, Result, blocking, passed, warning
 from .report import Report
+
+_CHECKS = {
+    Subject.REQUEST: Check.QUEUE,
+    Subject.LIMITS: Check.LIMITS,
+    Subject.PYTHON: Check.PYTHON,
+}
 
 
 async def check_engine(
@@ -42,11 +48,13 @@ async def check_engine(
         accepted=(),
         seconds=time.monotonic() - began,
         request=request,
+        checks=ENGINE_CHECKS,
     )
 
 
 def _finding(name: str, remark: Remark) -> Finding:
+    check = _CHECKS[remark.about]
     if remark.verdict is Verdict.PASSED:
-        return passed(Check.QUEUE, name, remark.brief, remark.text)
+        return passed(check, name, remark.brief, remark.text)
     make = warning if remark.verdict is Verdict.WARNING else blocking
-    return make(Check.QUEUE, remark.code, name, remark.brief, remark.text, remark.todo)
+    return make(check, remark.code, name, remark.brief, remark.text, remark.todo)

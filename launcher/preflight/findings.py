@@ -30,6 +30,7 @@ class Check(StrEnum):
     """The checks, in the order in which they can be made; each is a row of the table."""
 
     QUEUE = "queue"
+    LIMITS = "limits"
     NAME = "name"
     TCP = "tcp"
     SSH = "ssh"
@@ -51,7 +52,9 @@ class Check(StrEnum):
     REACH = "reach"
 
 
-CHECKS = tuple(check for check in Check if check is not Check.QUEUE)
+ENGINE_CHECKS = (Check.QUEUE, Check.LIMITS, Check.PYTHON)
+"""The checks of an engine, before it has given any host."""
+CHECKS = tuple(check for check in Check if check not in (Check.QUEUE, Check.LIMITS))
 """The checks of a host."""
 LOGIN_CHECKS = (Check.NAME, Check.TCP, Check.SSH, Check.KEY, Check.LOGIN)
 """Checks of the way to a host, which this machine itself does not need."""

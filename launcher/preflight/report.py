@@ -7,7 +7,7 @@ from typing import Any
 
 from ..engines.slurm_script import JobRequest
 from ..hosts.host_keys import HostKey
-from .findings import Check, Finding, Reach, Reachability, Severity
+from .findings import CHECKS, Check, Finding, Reach, Reachability, Severity
 
 _TEXT = {"type": "string"}
 _SECONDS = {"type": "number", "minimum": 0}
@@ -76,6 +76,8 @@ class Report:
     seconds: float
     request: JobRequest | None = None
     """The request for nodes that was looked at."""
+    checks: tuple[Check, ...] = CHECKS
+    """The checks that were made."""
 
     @property
     def ok(self) -> bool:

@@ -23,10 +23,11 @@ class Allocations:
         self._shutdown = shutdown
 
     def on_queued(self, event: ev.Queued) -> list[Instruction]:
-        """The request stands elsewhere in the queue; what hinders it is said once."""
+        """The request stands elsewhere in the queue; what hinders it is said once. A run that is
+        being killed and waits there has started nothing."""
         data = self._data
         before = data.allocation
-        if before is None or data.phase is not RunPhase.QUEUED:
+        if before is None or not data.awaits_nodes:
             return []
         now = replace(
             before,
@@ -39,19 +40,24 @@ class Allocations:
         data.allocation = now
         if now.advice and now.advice != before.advice:
             data.note(f"{now.title}: {now.advice}")
-        return []
+        if data.phase is RunPhase.QUEUED or not event.state:
+            return []
+        for record in data.hosts.values():
+            record.contacted = False
+        return self._shutdown.check_receipts()
 
     def on_allocated(self, event: ev.Allocated) -> list[Instruction]:
         """The nodes are the hosts from now on."""
         data = self._data
-        if data.allocation is None or data.phase is not RunPhase.QUEUED:
+        if data.allocation is None or not data.awaits_nodes:
             return []
         data.allocation = replace(data.allocation, state="RUNNING", reason="", expected=None)
         data.nodes = dict(event.nodes)
         data.take_nodes()
         nodes = ", ".join(f"{host} = {node.name}" for host, node in event.nodes.items())
         data.note(f"{data.allocation.title}: {nodes}")
-        data.phase, data.stage_since = RunPhase.CONNECTING, event.time
+        if data.phase is RunPhase.QUEUED:
+            data.phase, data.stage_since = RunPhase.CONNECTING, event.time
         return [ConnectHosts()]
 
     def on_ended(self, event: ev.AllocationEnded) -> list[Instruction]:

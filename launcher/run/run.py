@@ -135,6 +135,11 @@ class Run:
         return any(one is not None and not one.confirmed for one in receipts)
 
     @property
+    def awaits_nodes(self) -> bool:
+        """An engine has not said yet which nodes the hosts are, and they are needed."""
+        return self._data.awaits_nodes
+
+    @property
     def releasing(self) -> bool:
         """All receipts are there, and the engine gets its nodes back."""
         allocation = self._data.allocation

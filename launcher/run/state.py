@@ -189,6 +189,15 @@ class RunData:
         return [host for host, record in self.hosts.items() if record.contacted]
 
     @property
+    def awaits_nodes(self) -> bool:
+        """An engine has not said which nodes the hosts are, and they are needed: to start the run,
+        or to end what a launcher that is not known here may have started."""
+        if self.allocation is None or self.nodes:
+            return False
+        killing = self.phase is RunPhase.KILLING and not self.allocation.releasing
+        return self.phase is RunPhase.QUEUED or (killing and bool(self.contacted_hosts))
+
+    @property
     def begun(self) -> bool:
         """An attempt of a task has been asked for."""
         return any(record.view.attempt for record in self.tasks.values())

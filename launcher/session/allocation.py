@@ -82,6 +82,8 @@ class Allocation:
             self._feed(ev.AllocationEnded(time.time(), f"{self._engine.name}: {error}", "REFUSED"))
             return False
         self._feed(ev.Queued(time.time(), self._job))
+        if self._request is not None:
+            await self._warn()
         pace, told = FIRST_PACE, None
         while True:
             state = await self._look()
@@ -105,6 +107,14 @@ class Allocation:
                 told = state
             await asyncio.sleep(pace)
             pace = min(LAST_PACE, pace * 1.25)
+
+    async def _warn(self) -> None:
+        """Notes what `tfmux check` would have warned of."""
+        with suppress(TfmuxError):
+            for remark in await self._engine.cautions():
+                todo = f"; {remark.todo}" if remark.todo else ""
+                text = f"{self._engine.name}: {remark.text}{todo}"
+                self._feed(ev.NoteAdded(time.time(), text))
 
     def _take(self, state: JobState) -> bool:
         """False when they are not enough: a node may fail before the job has started."""
@@ -140,11 +150,16 @@ class Allocation:
     def _title(self) -> str:
         return f"{self._engine.name} {self._job}".rstrip()
 
+    @property
+    def _share(self) -> str:
+        """What of the engine's is the run's."""
+        return self._title if self._engine.owns_job else f"this run's part of {self._title}"
+
     def _sentence(self, state: JobState) -> str:
         why = f" ({state.reason})" if state.reason else ""
         todo = f"; {state.advice}" if state.over and state.advice else ""
         how = "has ended" if state.over else "was put back into the queue"
-        return f"{self._title} {how}: {state.state}{why}{todo}"
+        return f"{self._share} {how}: {state.state}{why}{todo}"
 
     # --- ends from outside ----------------------------------------------------------------
 
@@ -182,7 +197,7 @@ class Allocation:
                     end = await self._look()  # only then does Slurm say how it has ended
         except (TfmuxError, TimeoutError) as error:
             said = str(error) or "no answer"
-            text = f"{self._title} could not be released: {said}; when {self._engine.name} "
+            text = f"{self._share} could not be released: {said}; when {self._engine.name} "
             text += f"answers again: {self._engine.cancel_command(self._job)}"
             words = self._all(f"{self._engine.name} did not answer") if self._run.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
@@ -202,12 +217,11 @@ class Allocation:
             if state is not None and state.over:
                 self._tell_end(state)
         await self._engine.release(self._job)
-        title = self._title
-        if not self._run.nodes and self._end is not None:
-            return f"{title} is released", {}
-        if not self._run.nodes:
-            return f"{title} was cancelled in the queue: nothing had started", {}
-        return f"{title} is released", await self._words()
+        stays = "" if self._engine.owns_job else f"; {self._title} is yours and stays"
+        released = f"{self._share} is released{stays}"
+        if not self._run.nodes and self._end is None and self._engine.owns_job:
+            return f"{self._title} was cancelled in the queue: nothing had started", {}
+        return released, await self._words() if self._run.nodes else {}
 
     async def _await_answer(self) -> None:
         """Waits for the answer to a request that is under way: given up, it may still be carried

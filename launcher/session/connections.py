@@ -75,7 +75,7 @@ class Connections:
         self._outputs = outputs
         self._listening = listening
         self._on_receipt = receipt
-        if self._run.phase is not RunPhase.QUEUED:
+        if not self._run.awaits_nodes:
             self.connect()
 
     def connect(self) -> None:

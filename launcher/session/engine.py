@@ -161,8 +161,7 @@ class Engine:
             start = "would be restarted without it" if past else "start without it"
             self.feed(ev.NoteAdded(now, f"{unset_note(name, tasks)} {start}"))
         self.connections.begin(self.outputs, self._on_listening, self._on_receipt)
-        waits = self.run.phase is RunPhase.QUEUED or self.run.nodes
-        if self._allocation is not None and waits:
+        if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
         if past is not None:
             self.outputs.await_lines()

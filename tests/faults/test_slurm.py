@@ -20,7 +20,9 @@ from tests.faults.scenario import confirmed, notes, ready, receipt
 from tests.faults.slurm_scenario import ALL, Scenario, waiting
 from tests.launcher.agent_client import wait_until
 from tests.testbed import slurm
+from tests.testbed.proc import Process
 from tests.testbed.slurm import SlurmBed
+from tests.training import STEPS, training
 
 pytestmark = pytest.mark.testbed
 
@@ -163,6 +165,36 @@ def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario)
     scenario.check_empty()
 
 
+def test_tasks_on_some_nodes_and_nodes_that_are_excluded(scenario: Scenario) -> None:
+    """The names of nodes are given in Slurm's order; a node without tasks is freed, too."""
+    file = scenario.file(nodes=3, slurm='options = ["--exclude=sl2"]')
+    file.write_text(file.read_text().replace('"node1:auto", ', ""))
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        tagged = {n for n in scenario.bed.names for p in scenario.bed.leftovers(n) if tag(p)}
+        assert tagged == {"sl1", "sl4"}
+        assert scenario.agents("sl3") and not scenario.agents("sl2")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    assert set(receipt(up)) == {"node0", "node2"} and confirmed(up)
+    scenario.check_empty()
+
+
+def tag(process: Process) -> bool:
+    """It belongs to a task."""
+    return "TFMUX_TASK" in process.environ
+
+
+def test_a_grace_that_slurm_cuts_short_is_said_at_the_launch(scenario: Scenario) -> None:
+    """As a note of the run, not only by `check`."""
+    with scenario.up(run="grace = 9.0", modes="") as up:
+        up.wait_for(lambda e: "write a grace below 5" in e.get("note", ""), "the note")
+        ready(up, *ALL)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    scenario.check_empty()
+
+
 def test_a_cut_node_comes_back_and_no_byte_is_lost(scenario: Scenario) -> None:
     """The bridge is a new job step; the agent and its tasks were there all the time."""
     with scenario.up() as up:
@@ -251,34 +283,22 @@ def test_the_check_asks_slurm_and_starts_nothing(scenario: Scenario, tmp_path: P
     assert done.returncode == 0, done.stdout + done.stderr
     codes = {finding["code"] for finding in json.loads(done.stdout)["findings"]}
     assert codes == {"ok", "slurm-killwait"}
+    told = command.run("check", str(scenario.file(nodes=3)))
+    assert "3 nodes of Slurm" in told.stdout and "node1  worker:0" in told.stdout, told.stdout
     refused = command.run("check", str(scenario.file(slurm='partition = "nowhere"')))
     assert refused.returncode == 3 and "invalid partition" in refused.stdout
     assert scenario.bed.jobs() == []
 
 
 @pytest.mark.slow
-def test_tensorflow_trains_on_nodes(scenario: Scenario, mnist: Path) -> None:
+def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
     """The bundled trainer, which comes with the run, on nodes that have TensorFlow."""
-    text = f"""
-name = "mnist"
-[slurm]
-nodes = 3
-time = "10"
-python = {json.dumps(sys.executable)}
-[jobs.ps]
-tasks = ["node0:auto"]
-[jobs.worker]
-tasks = ["node1:auto", "node2:auto"]
-[run]
-command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
-           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--data_dir={mnist}", "--train_steps=30"]
-workdir = ""
-logdir = "{scenario.bed.folder}/logs"
-"""
+    table = f'[slurm]\nnodes = 3\ntime = "10"\npython = {json.dumps(sys.executable)}\n'
+    logdir = f'logdir = "{scenario.bed.folder}/logs"'
+    text = training(table, ("node0", "node1", "node2"), logdir)
     with scenario.up(command.write(scenario.folder, text)) as up:
         assert up.wait(300) == 0, up.told()
-    assert max(e["step"] for e in up.of("metric") if "step" in e) >= 30
+    assert max(e["step"] for e in up.of("metric") if "step" in e) >= STEPS
     assert len(receipt(up)) == 3 and confirmed(up)
     scenario.check_empty()
 

@@ -143,6 +143,25 @@ def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+# --- other login nodes ----------------------------------------------------------------------------
+
+
+def test_a_run_is_killed_from_a_machine_that_did_not_launch_it(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the cluster file and no record of the run: the job's name leads to the nodes."""
+    file = scenario.file()
+    with scenario.up(file) as up:
+        ready(up, *ALL)
+        up.kill_launcher()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    done = command.run("kill", up.run_id, "--file", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert said.count("(agent; Slurm agrees)") == 4 and "Slurm 1 is released" in said, said
+    scenario.check_empty()
+
+
 # --- other users ----------------------------------------------------------------------------------
 
 

@@ -109,11 +109,27 @@ def test_what_sbatch_refuses_is_said_with_what_to_change(
 
 
 def test_a_time_that_the_partition_does_not_allow(scenario: Scenario) -> None:
-    """sbatch takes it, and it would wait for ever."""
-    with scenario.up(slurm='partition = "short"') as up:
-        up.wait_for(lambda e: "write a shorter time" in e.get("note", ""), "what to change")
+    """sbatch would take it, and it would wait for ever."""
+    file = scenario.file(slurm='partition = "short"')
+    said = ("short allows 1:00", "write a shorter time")
+    refused(file, *said)
+    blocked(file, *said)
+    scenario.check_empty()
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [("few", "fewer nodes"), ("members", "write an account that the partition allows")],
+)
+def test_what_a_partition_never_gives_is_said_in_the_queue(
+    scenario: Scenario, partition: str, said: str
+) -> None:
+    """sbatch takes it: more nodes than it allows, an account that it does not."""
+    with scenario.up(slurm=f'partition = "{partition}"') as up:
+        up.wait_for(lambda e: said in e.get("note", ""), "what to change")
         up.press_ctrl_c()
-        assert up.wait() == 130
+        assert up.wait() == 130, up.told()
+    assert "cancelled in the queue: nothing had started" in up.said
     scenario.check_empty()
 
 
@@ -137,7 +153,7 @@ def test_no_python_on_one_node(scenario: Scenario) -> None:
     for name in scenario.bed.names[:3]:
         scenario.bed.run_on(name, "ln", "-s", shutil.which("python3") or "", "/tmp/python")
     file = without_python(scenario.file(), "/tmp/python")
-    refused(file, "node3 (sl4)", "write where a Python 3.8 or newer is")
+    refused(file, "node3 (sl4)", "via: srun -Q", "write where a Python 3.8 or newer is")
     scenario.check_empty()
 
 
@@ -165,6 +181,36 @@ def test_homes_that_are_one_disk_and_homes_that_are_not(
     for name in scenario.bed.names:
         left = scenario.bed.run_on(name, "find", str(state), "-name", f"{up.run_id}*")
         assert left == "", name
+    scenario.check_empty()
+
+
+READ_ONLY = ("mount", "-o", "remount,ro", "/tmp")
+FULL = ("mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", "/var/lib")
+"""There is room for the user's folder, but not for the run's in it."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(READ_ONLY, "/tmp: Read-only file system"), (FULL, "No space left on device")],
+    ids=["read-only", "full"],
+)
+@pytest.mark.parametrize("names", [["sl3"], ["sl1", "sl2", "sl3", "sl4"]], ids=["one", "all"])
+def test_agents_that_cannot_make_their_folder(
+    scenario: Scenario,
+    monkeypatch: pytest.MonkeyPatch,
+    names: Sequence[str],
+    fault: Sequence[str],
+    said: str,
+) -> None:
+    """The node is named with the reason, and nothing is waited for. Where all have ended before
+    anybody looked, it is said what they lacked."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/lib")
+    for name in scenario.bed.names:
+        scenario.bed.run_on(name, "mount", "-t", "tmpfs", "none", "/var/lib")
+    for name in names:
+        scenario.bed.run_on(name, *fault)
+    words = ("node2 (sl3)", said) if len(names) == 1 else ("cannot make its folder on a node",)
+    refused(scenario.file(modes=""), *words)
     scenario.check_empty()
 
 

@@ -23,6 +23,7 @@ class FakeEngine:
     """An engine that answers as told; `asked` is what it was asked."""
 
     name = "Slurm"
+    owns_job = True
 
     def __init__(self, *states: JobState, found: Sequence[str] = ("",)) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -49,6 +50,9 @@ class FakeEngine:
         self.asked.append(f"look {job}")
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
 
+    async def cautions(self) -> tuple[Remark, ...]:
+        return (Remark(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
+
     async def examine(self) -> AsyncIterator[Remark]:
         yield Remark(Verdict.PASSED, "", "accepted", "accepted")
 
@@ -71,11 +75,13 @@ class Shell:
     def __init__(self, engine: FakeEngine, *, attached: bool = False) -> None:
         self.driver = QueueDriver()
         self.told: list[ev.Event] = []
+        self._news = asyncio.Event()
         self.allocation = Allocation(self.driver.run, engine, self._feed, attached=attached)
         self.supervising = asyncio.create_task(self.allocation.supervise())
 
     def _feed(self, event: ev.Event) -> None:
         self.told.append(event)
+        self._news.set()
         self.driver.run.handle(event)
 
     async def kill(self) -> ev.AllocationReleased:
@@ -83,6 +89,12 @@ class Shell:
         self.driver.run.handle(ev.KillAll(time.time()))
         await self.allocation.release()
         return self.released
+
+    async def until(self, kind: type[ev.Event]) -> None:
+        """Waits for an event."""
+        while not any(isinstance(event, kind) for event in self.told):
+            self._news.clear()
+            await self._news.wait()
 
     @property
     def released(self) -> ev.AllocationReleased:
@@ -230,3 +242,27 @@ async def test_a_run_that_is_taken_up_asks_for_no_new_nodes() -> None:
     assert "there is no job of this run" in shell.ended.reason
     await shell.allocation.release()
     assert not engine.under_way.is_set() and shell.released.text == ""
+
+
+async def test_what_a_check_would_warn_of_is_a_note_of_the_run() -> None:
+    """Once, before the nodes are there; not again for who takes the run up."""
+    engine = FakeEngine(RUNNING)
+    engine.answer.set_result("7")
+    shell = Shell(engine)
+    await shell.until(ev.Allocated)
+    notes = [event.text for event in shell.told if isinstance(event, ev.NoteAdded)]
+    assert notes == ["Slurm: KillWait is short; write less"]
+    again = Shell(FakeEngine(RUNNING, found=("7",)), attached=True)
+    await again.until(ev.Allocated)
+    assert not any(isinstance(event, ev.NoteAdded) for event in again.told)
+
+
+async def test_a_job_that_is_not_the_runs_stays() -> None:
+    """The texts speak of the run's part of it."""
+    engine = FakeEngine(RUNNING, JobState("ENDED", "no agent is left in it", over=True))
+    engine.owns_job = False
+    engine.answer.set_result("7")
+    shell = Shell(engine)
+    await shell.until(ev.Allocated)
+    text = "this run's part of Slurm 7 is released; Slurm 7 is yours and stays"
+    assert (await shell.kill()).text == text

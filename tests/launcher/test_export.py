@@ -141,6 +141,25 @@ def test_nodes_of_slurm_become_containers(tmp_path: Path) -> None:
     assert {host.python for host in made.hosts.values()} == {compose.PYTHON}
 
 
+def test_containers_of_podman_are_nothing_that_slurm_has(tmp_path: Path) -> None:
+    """It is an error that says what to write; a Compose file has containers for them."""
+    text = ON_SLURM[: ON_SLURM.index("[slurm]")] + "[podman]\nnodes = 3\n"
+    path = write(tmp_path, text + ON_SLURM[ON_SLURM.index("[jobs.ps]") :])
+    done = run("export", str(path), "slurm")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "[podman] gives containers on one machine" in done.stderr and "[slurm]" in done.stderr
+    made = compose.cluster_file(load(path), path.read_text(), tmp_path)
+    assert set(load(write(tmp_path, made, "made.toml")).hosts) == {"node0", "node1", "node2"}
+
+
+def test_a_job_that_is_there_asks_for_no_time(tmp_path: Path) -> None:
+    """The exported script asks for a job of its own."""
+    asked = ON_SLURM[: ON_SLURM.index("time")] + 'job = "8123"\n'
+    asked += ON_SLURM[ON_SLURM.index("gpus") :].replace("options", "#")
+    script = slurm.script(load(write(tmp_path, asked)))
+    assert "--time" not in script and "#SBATCH --nodes=3\n" in script
+
+
 def test_the_slurm_script_has_what_the_file_asks_slurm_for(tmp_path: Path) -> None:
     """Time, partition, GPUs and options; sbatch reads quotes as a shell does."""
     text = slurm.script(load(write(tmp_path, ON_SLURM)))

@@ -116,21 +116,18 @@ def test_the_list_is_named_by_the_scheduler(tmp_path: Path) -> None:
 
 
 def test_nodes_of_this_shells_job() -> None:
-    """srun reaches them, and no request is made: the file's `[slurm]` is gone."""
+    """The job is in `[slurm]`, which asks for nothing any more."""
     text = FILE + '\n[slurm]\nnodes = 2\ntime = "10"\npython = "/opt/python"\n'
+    text += 'partition = "gpu"\noptions = ["--account=a"]\n'
     table = loads(text, "c.toml", Path("/srv")).slurm
     inside = with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\nn2\nn3\n")
     cluster = loads(inside, "c.toml", Path("/srv"))
-    assert cluster.engine is None
-    plan = make_plan(cluster, "c-1")
-    assert [(h.name, h.address, h.python) for h in plan.hosts] == [
-        ("node0", "n1", "/opt/python"),
-        ("node1", "n2", "/opt/python"),
-    ]
-    assert {"--jobid=8123", "--overlap", "n1"} <= set(plan.hosts[0].via)
-    assert "--gres=none" not in plan.hosts[0].via
+    assert cluster.slurm is not None and table is not None
+    asked = {"time": None, "partition": None, "options": (), "job": "8123"}
+    assert cluster.slurm == table.model_copy(update=asked)
     bare = with_job_nodes(FILE, "c.toml", None, JOB, lambda nodes: "n1\nn2\nn3\n")
-    assert sorted(loads(bare, "c.toml", Path("/srv")).hosts) == ["node0", "node1", "node2"]
+    found = loads(bare, "c.toml", Path("/srv")).slurm
+    assert found is not None and (found.nodes, found.job) == (3, "8123")
 
 
 def test_shells_that_have_no_such_job() -> None:

@@ -11,6 +11,7 @@ from launcher.run.instructions import (
     ConnectHosts,
     End,
     Instruction,
+    KillHost,
     ReleaseAllocation,
     ReleaseHost,
     SetTimer,
@@ -210,6 +211,31 @@ def test_an_agent_that_is_back_has_said_nothing_yet() -> None:
     driver.released(node0=SILENT, node1=SILENT)
     receipt = driver.seen.receipt
     assert receipt is not None and not receipt.hosts[0].confirmed
+
+
+def test_a_kill_by_who_has_no_record_of_the_run_finds_its_nodes_first() -> None:
+    """Any host may hold something of it, until the engine has said which nodes they are."""
+    driver = QueueDriver()
+    driver.tell(ev.Attached, False)
+    driver.tell(ev.KillAll)
+    assert driver.phase() is RunPhase.KILLING and driver.run.awaits_nodes
+    driver.queue("")
+    assert ConnectHosts() in driver.tell(ev.Allocated, NODES)
+    assert driver.phase() is RunPhase.KILLING and driver.run.nodes == NODES
+    assert any(isinstance(told, KillHost) for told in driver.up("node0"))
+    driver.up("node1")
+    assert ReleaseAllocation() in driver.confirm("node0", "node1")
+
+
+def test_a_kill_by_who_has_no_record_of_a_run_that_is_in_the_queue() -> None:
+    """Nothing has started: no host is waited for."""
+    driver = QueueDriver()
+    driver.tell(ev.Attached, False)
+    driver.tell(ev.KillAll)
+    assert driver.queue("") == []
+    assert driver.queue() == [ReleaseAllocation()]
+    driver.released()
+    assert driver.seen.exit_code == 130
 
 
 def test_a_launcher_takes_a_run_up_in_the_queue_and_on_its_nodes() -> None:

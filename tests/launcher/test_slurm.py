@@ -50,6 +50,7 @@ class Scripted:
         self.asked.append(tuple(argv))
         self.stdin = stdin or self.stdin
         key = "hostnames" if "hostnames" in argv else "config" if "config" in argv else argv[0]
+        key = "steps" if argv[:2] == ("squeue", "-s") else key
         answer = self._answers.get(key, Output(1, "", f"{argv[0]}: not scripted"))
         return Output(0, answer, "") if isinstance(answer, str) else answer
 
@@ -74,7 +75,7 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
     commands = Scripted(sbatch="8123;main\n")
     asking = engine(commands, slurm='options = ["--account=p 1"]')
     assert await asking.request() == "8123"
-    assert commands.asked == [("sbatch", "--parsable", "--account=p 1")]
+    assert commands.asked[-1] == ("sbatch", "--parsable", "--account=p 1")
     assert commands.stdin.startswith("#!/bin/sh\n#SBATCH --job-name=tfmux-c-1\n")
 
 

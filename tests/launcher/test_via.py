@@ -161,6 +161,15 @@ async def test_a_command_that_does_not(
     assert not left(mark)
 
 
+async def test_an_error_names_the_command_that_reaches_a_node() -> None:
+    """Not only the node, by which people know the host."""
+    line = shell("exit 127")
+    host = HostPlan("node3", None, "python3", "sl4", {}, None, via=line, has_agent=True)
+    settings = LinkSettings("via-1", "node3", 60.0, 1.0, "stop", local=False, has_agent=True)
+    with pytest.raises(HostError, match=r"node3: via: sh -c 'exit 127' sh ended with status 127"):
+        await query_agent(settings, transport_factory(host, SshConnector()))
+
+
 async def test_cancelled_while_it_waits(mark: str) -> None:
     """A launch that is given up ends the command."""
     task = asyncio.create_task(answer(shell("echo here; sleep 4711")))

@@ -142,6 +142,8 @@ class SlurmBed:
             conf += " CPUs=8 RealMemory=16000 Gres=gpu:2 State=UNKNOWN\n"
         conf += "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
         conf += "PartitionName=short Nodes=ALL MaxTime=1 State=UP\n"
+        conf += "PartitionName=few Nodes=ALL MaxNodes=2 State=UP\n"
+        conf += "PartitionName=members Nodes=ALL AllowAccounts=members State=UP\n"
         conf += "PartitionName=urgent Nodes=ALL PriorityTier=10 State=UP\n"
         conf += "PartitionName=closed Nodes=ALL DisableRootJobs=YES State=UP\n"
         (self.folder / "slurm.conf").write_text(conf)

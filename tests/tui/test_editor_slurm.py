@@ -120,7 +120,7 @@ async def test_a_task_is_added_on_the_next_node() -> None:
         await until(pilot, lambda: 'tasks = ["node0:auto"]' in text_of(pilot))
 
 
-@pytest.mark.parametrize("row", range(7))
+@pytest.mark.parametrize("row", range(8))
 @pytest.mark.parametrize("line", BAD.values(), ids=BAD)
 def test_any_line_in_any_field(row: int, line: str) -> None:
     """It is refused with a sentence, or stands in a file that can be read, with what is wrong at
@@ -150,6 +150,17 @@ def test_what_hosts_have_in_common_goes_to_the_nodes_and_back() -> None:
     assert "hosts" not in back.data
     uneven = hosts.put(("hosts", "node1", "gpus"), 2)
     assert use_slurm(uneven).table("slurm") == {"nodes": 2, "time": "04:00:00", "python": "/p"}
+
+
+def test_ports_are_not_forwarded_from_nodes() -> None:
+    """Only SSH does that: the key would be an error that the person has not made."""
+    text = (
+        '[hosts.a]\nssh = "a"\n[jobs.worker]\ntasks = ["a:auto"]\ncommand = ["x"]\n'
+        '[jobs.tb]\ntasks = ["a:6006"]\nin_cluster = false\ncommand = ["x"]\nforward = true\n'
+    )
+    assert parse(text, PATH).problems == ()
+    made = use_slurm(ClusterDocument(text))
+    assert "forward" not in made.text and parse(made.text, PATH).problems == ()
 
 
 def test_tables_of_any_kind_are_exchanged() -> None:

@@ -19,7 +19,15 @@ from launcher.engines.slurm_script import request_of
 from launcher.hosts import dial
 from launcher.ids import TaskId
 from launcher.plan.plan import TaskPlan, make_plan
-from launcher.preflight import CHECKS, Check, Finding, Reachability, Report, reachability
+from launcher.preflight import (
+    CHECKS,
+    ENGINE_CHECKS,
+    Check,
+    Finding,
+    Reachability,
+    Report,
+    reachability,
+)
 from launcher.preflight.findings import Result, passed
 from tests.testbed.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
@@ -232,7 +240,7 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
         finding = passed(Check.QUEUE, "Slurm", "accepted", "sbatch accepts the request")
         on_result(finding)
         request = request_of(cluster, make_plan(cluster, "c-1"))
-        return Report(cluster.name, ("Slurm",), (finding,), (), (), 0.1, request)
+        return Report(cluster.name, ("Slurm",), (finding,), (), (), 0.1, request, ENGINE_CHECKS)
 
     monkeypatch.setattr("tui.screens.preflight.preflight", checked)
     library.create("c", render(SLURM, "c", {}, Path("/srv")))
@@ -241,8 +249,38 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
         await shows(pilot, "✓ accepted")
         await shows(pilot, "sbatch --parsable")
         await shows(pilot, "#SBATCH --nodes=3 --ntasks-per-node=1")
-        await shows(pilot, "Tab batch script")
+        await shows(pilot, "3 nodes of Slurm")
+        await shows(pilot, "Tab nodes")
         await pilot.press("tab", "end")
         await shows(pilot, "wait")
         await pilot.press("tab", "up")
         await shows(pilot, "sbatch accepts the request")
+        await pilot.press("down", "down")
+        await shows(pilot, "not checked: it takes a node")
+
+
+async def test_the_containers_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before there are any: which tasks are in which; no matrix of hosts that are not there."""
+
+    async def checked(cluster: Cluster, ask: object, on_result: Callable[[Result], None]) -> Report:
+        findings = (
+            passed(Check.QUEUE, "podman", "podman 4.3", "podman 4.3 answers"),
+            passed(Check.PYTHON, "podman", "Python 3.11.2", "Python 3.11.2 in the containers"),
+        )
+        for finding in findings:
+            on_result(finding)
+        return Report(cluster.name, ("podman",), findings, (), (), 0.1, checks=ENGINE_CHECKS)
+
+    monkeypatch.setattr("tui.screens.preflight.preflight", checked)
+    text = '[podman]\nnodes = 3\n[jobs.worker]\ntasks = ["node0:auto", "node2:auto"]\n'
+    library.create("c", text + 'command = ["train"]\n')
+    async with home() as pilot:
+        await pilot.press("t")
+        await shows(pilot, "✓ podman 4.3")
+        await shows(pilot, "✓ Python 3.11.2")
+        await shows(pilot, "3 nodes of podman")
+        await shows(pilot, "node1  no tasks")
+        await shows(pilot, "node2  worker:1")
+        app = pilot.app
+        assert isinstance(app, TfmuxApp)
+        assert not any("connections between hosts" in row for row in screen_text(app))

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cluster.spec import Cluster
-from launcher.engines.slurm import SlurmEngine
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
 from launcher.quantities import counted
@@ -23,7 +22,15 @@ from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
 from tui.outcome import TERMINAL
-from tui.preflight_view import MARKS, Results, checks_table, finding_text, reach_table, verdict
+from tui.preflight_view import (
+    MARKS,
+    Results,
+    checks_table,
+    finding_text,
+    nodes_text,
+    reach_table,
+    verdict,
+)
 
 _CELL = 22
 _ROWS = 24
@@ -45,7 +52,8 @@ def check(arguments: argparse.Namespace) -> int:
     else:
         console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
         with console.capture() as capture:  # of a broken pipe Rich would make exit code 1
-            render(report, console, whole=not sys.stdout.isatty())
+            given = cluster if cluster.engine is not None else None
+            render(report, console, given, whole=not sys.stdout.isatty())
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
@@ -59,10 +67,13 @@ async def _preflight(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Repo
         progress.clear()
 
 
-def render(report: Report, console: Console, *, whole: bool = True) -> None:
+def render(
+    report: Report, console: Console, cluster: Cluster | None = None, *, whole: bool = True
+) -> None:
     """Prints the report: accepted keys, checks, connections, findings, the request for nodes,
-    verdict. `whole`: the longest lines of a batch script, too."""
-    results = Results(report.hosts, report.findings, report.reachability)
+    verdict. `cluster`: its hosts are an engine's. `whole`: the longest lines of a batch script,
+    too."""
+    results = Results(report.hosts, report.findings, report.reachability, report.checks)
 
     def line(text: str | Text) -> None:
         console.print(text, markup=False, soft_wrap=True)
@@ -83,10 +94,13 @@ def render(report: Report, console: Console, *, whole: bool = True) -> None:
             if finding.severity is severity:
                 console.print()
                 console.print(finding_text(finding, TERMINAL), soft_wrap=True, end="")
+    if cluster is not None:
+        line("\n" + nodes_text(cluster).rstrip("\n"))
     if report.request is not None:
         line("\n" + request_text(report.request, whole=whole).rstrip("\n"))
     console.print()
-    time = f"   {counted(len(report.hosts), 'host')} in {report.seconds:.1f} s"
+    hosts = f"{counted(len(report.hosts), 'host')} in " if cluster is None else ""
+    time = f"   {hosts}{report.seconds:.1f} s"
     line(verdict(results, TERMINAL).append(time, "dim"))
 
 
@@ -105,7 +119,8 @@ class _Progress:
         self._silent = silent
         self._last: dict[str, str] = {}
         tasks = (place.host for job in cluster.jobs.values() for place in job.tasks)
-        self._hosts = [SlurmEngine.name] if cluster.slurm else list(dict.fromkeys(tasks))
+        engine = cluster.engine
+        self._hosts = list(dict.fromkeys(tasks)) if engine is None else [engine.label]
         self._draw()
 
     def show(self, result: Finding | Reachability) -> None:

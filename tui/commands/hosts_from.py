@@ -41,7 +41,7 @@ def read_cluster(arguments: argparse.Namespace, *, for_launch: bool = False) -> 
     table = None if cluster is None else cluster.slurm
     job = job_of(os.environ)
     if cluster is not None and chosen is None:
-        if table is None or table.login is not None or not job:
+        if table is None or table.login is not None or table.job is not None or not job:
             return cluster, text
         message(f"the nodes are those of Slurm {job}, in whose shell this is")
     text = with_job_nodes(text, source, table, os.environ)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,6 +19,8 @@ from textual.widgets import Static
 from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
 from launcher.preflight import (
+    CHECKS,
+    ENGINE_CHECKS,
     LOGIN_CHECKS,
     Check,
     Finding,
@@ -37,6 +40,7 @@ from tui.preflight_view import (
     checks_table,
     finding_text,
     in_order,
+    nodes_text,
     reach_table,
     verdict,
 )
@@ -58,7 +62,7 @@ class PreflightScreen(Page):
 
     CSS_PATH = "preflight.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "other_table", "Checks, or reachability or batch script", id="check.other"),
+        Binding("tab", "other_table", "Checks, or reachability or nodes", id="check.other"),
         Binding("e", "finding(1)", "Next finding", id="check.next"),
         Binding("E", "finding(-1)", "Previous finding", id="check.previous"),
         Binding("x", "end_leftovers", "Kill leftovers of a dead run", id="check.leftovers"),
@@ -82,7 +86,7 @@ class PreflightScreen(Page):
         self._request = VerticalScroll(Static(id="script", markup=False), id="request")
         self._found: list[Finding | Reachability] = []
         """Results so far; appended to by the preflight's own thread."""
-        self._results = Results(self._hosts, (), ())
+        self._results = Results(self._hosts, (), (), self._kinds)
         self._shown = -1
         """Number of results on the screen."""
         self._report: Report | None = None
@@ -101,11 +105,17 @@ class PreflightScreen(Page):
 
     @property
     def _other(self) -> Widget:
-        """Below the checks: the connections between hosts, or the request for the nodes."""
-        return self._matrix if self._cluster.slurm is None else self._request
+        """Below the checks: the connections between hosts, or the nodes and their request."""
+        return self._matrix if self._cluster.engine is None else self._request
+
+    @property
+    def _kinds(self) -> Sequence[Check]:
+        return CHECKS if self._cluster.engine is None else ENGINE_CHECKS
 
     def on_mount(self) -> None:
-        self.set_class(self._cluster.slurm is not None, "-engine")
+        if self._cluster.engine is not None:
+            self.add_class("-engine")
+            self.query_one("#script", Static).update(nodes_text(self._cluster))
         self.set_focus(self._checks)
         self.set_interval(FRAME, self._frame)
         self.action_again()
@@ -159,8 +169,9 @@ class PreflightScreen(Page):
         if self._report is not None and not self._over:
             self._over = True
             if self._report.request is not None:
-                script = Text(request_text(self._report.request, whole=False), no_wrap=True)
-                self.query_one("#script", Static).update(script)
+                script = request_text(self._report.request, whole=False)
+                text = Text(f"{nodes_text(self._cluster)}\n{script}", no_wrap=True)
+                self.query_one("#script", Static).update(text)
             at_rest = self._checks.has_focus and (self._checks.row, self._checks.column) == (0, 1)
             if at_rest and (bad := self._bad()):
                 self._checks.go_to(*bad[0])  # what to do about it is read at once
@@ -185,9 +196,9 @@ class PreflightScreen(Page):
         found = list(self._found)
         pairs = {(p.source, p.task): p for p in found if isinstance(p, Reachability)}
         findings = [each for each in found if isinstance(each, Finding)]
-        self._results = Results(self._hosts, findings, in_order(pairs.values()))
+        self._results = Results(self._hosts, findings, in_order(pairs.values()), self._kinds)
         self._checks.show(*checks_table(self._results))
-        if self._cluster.slurm is None:
+        if self._cluster.engine is None:
             self._matrix.show(*reach_table(self._results))
 
     def _place(self) -> tuple[str, str]:
@@ -217,6 +228,8 @@ class PreflightScreen(Page):
             entry = self._cluster.hosts.get(host)
             if what in LOGIN_CHECKS[:-1] and entry is not None and entry.via is not None:
                 return f"{host} is reached by via: no SSH needed"
+            if self._report is not None and self._cluster.engine is not None:
+                return "not checked: it takes a node"
             return "not checked" if self._report else "not checked yet"
         pair = self._results.pair(host, what)
         if pair is None:
@@ -236,7 +249,7 @@ class PreflightScreen(Page):
             text.append_text(finding_text(each, colours))
         text.rstrip()
         self.query_one("#findings", Static).update(text or Text(self._nothing_here(), "dim"))
-        other = "other table" if self._cluster.slurm is None else "batch script"
+        other = "other table" if self._cluster.engine is None else "nodes"
         hints = [("check.next", "next finding"), ("check.other", other)]
         if any(each.run for each in self._here()):
             hints.insert(0, ("check.leftovers", "kill leftovers"))

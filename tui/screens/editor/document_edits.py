@@ -57,7 +57,7 @@ def use_slurm(document: ClusterDocument) -> ClusterDocument:
         values = [entry.get(key) for entry in entries]
         if values and values[0] is not None and values.count(values[0]) == len(nodes):
             table[key] = values[0]
-    document = _with_task_hosts(document, nodes)
+    document = _without_forwards(_with_task_hosts(document, nodes))
     return document.put(("hosts",), None).put(("slurm",), table)
 
 
@@ -85,6 +85,14 @@ def _with_task_hosts(document: ClusterDocument, names: dict[str, str]) -> Cluste
                 for task in tasks
             ]
             document = document.put(("jobs", job, "tasks"), moved)
+    return document
+
+
+def _without_forwards(document: ClusterDocument) -> ClusterDocument:
+    """Takes `forward` out of the jobs: only SSH forwards ports, and nothing logs in at a node."""
+    for job, entry in document.table("jobs").items():
+        if isinstance(entry, dict) and entry.get("forward"):
+            document = document.put(("jobs", job, "forward"), None)
     return document
 
 

@@ -60,7 +60,7 @@ class PlanPreview(Vertical):
             return
         order.update(self._order(plan))
         names = [f"{task.id}  on {task.host}  {task.address}" for task in plan.tasks]
-        if cluster is not None and cluster.slurm is not None:
+        if cluster is not None and request_of(cluster, plan) is not None:
             names.append("batch script for Slurm")
         if names != self._names:
             self._names = names

@@ -1,0 +1,111 @@
+"""Limits of a Slurm cluster that matter to a run, and remarks on them before a launch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..cluster.slurm import Slurm
+from ..printable import printable
+from .engine import EngineError, Remark, Subject, Verdict
+
+CGROUP = "proctrack/cgroup"
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
+_UNLIMITED = ("infinite", "n/a", "unlimited")
+_OVERRIDING = ("--qos", "--clusters")
+"""Options under which other limits hold than those of the partition here."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Parts of Slurm's configuration."""
+
+    contains: bool
+    """Slurm finds every process of a job, by cgroups."""
+    kill_wait: float | None
+    """Seconds between TERM and KILL when Slurm ends a job."""
+
+
+def parse_config(said: str) -> Limits:
+    """The limits in the output of `scontrol show config`."""
+    track = re.search(r"^ProctrackType\s*=\s*(\S+)", said, re.MULTILINE)
+    wait = re.search(r"^KillWait\s*=\s*(\d{1,9})\b", said, re.MULTILINE)
+    return Limits(track is not None and track[1] == CGROUP, float(wait[1]) if wait else None)
+
+
+def limit_remarks(limits: Limits, grace: float, secrets: Sequence[str]) -> Iterator[Remark]:
+    """Warnings of limits that spoil a kill, and of secrets that others on the network can read."""
+    if limits.kill_wait is not None and grace >= limits.kill_wait:
+        yield Remark(
+            Verdict.WARNING,
+            "slurm-killwait",
+            "short KillWait",
+            f"grace is {grace:g} s, but at its time limit or when somebody cancels the job "
+            f"Slurm kills {limits.kill_wait:g} s after TERM (KillWait)",
+            f"write a grace below {limits.kill_wait:g}",
+            Subject.LIMITS,
+        )
+    if not limits.contains:
+        yield Remark(
+            Verdict.WARNING,
+            "slurm-proctrack",
+            "no cgroups",
+            "Slurm does not track processes by cgroups here (ProctrackType): its word does "
+            "not count in a receipt, and of a node whose agent is gone nothing is confirmed",
+            about=Subject.LIMITS,
+        )
+    if secrets:
+        yield Remark(
+            Verdict.WARNING,
+            "slurm-plaintext",
+            "env_from",
+            f"the values of {', '.join(secrets)} (env_from) cross the cluster's network "
+            "unencrypted: srun has no encryption",
+            about=Subject.LIMITS,
+        )
+
+
+def check_time(table: Slurm, partitions: str) -> None:
+    """Compares `time` with the limits of the partitions that the job may be in. sbatch accepts a
+    longer one, and the job would wait for ever. `partitions` is the output of `sinfo -o '%P|%l'`.
+
+    Raises:
+        EngineError: it is too long for all of them.
+    """
+    wanted = seconds_of(table.time or "")
+    if wanted is None or any(option.partition("=")[0] in _OVERRIDING for option in table.options):
+        return
+    limits: dict[str, str] = {}
+    default = ""
+    for line in partitions.splitlines():
+        name, _, limit = line.strip().partition("|")
+        default = name[:-1] if name.endswith("*") else default
+        limits[name.removesuffix("*")] = limit.strip()
+    names = (table.partition or default).split(",")
+    found = {name: seconds_of(limits.get(name, "")) for name in names}
+    if any(limit is None or limit >= wanted for limit in found.values()):
+        return
+    said = ", ".join(f"{name} allows {printable(limits[name], 40)}" for name in names)
+    raise EngineError(
+        f"time is {table.time}, but the partition {said}",
+        "write a shorter time or another partition in [slurm] (sinfo -o '%P %l' lists them)",
+    )
+
+
+def seconds_of(text: str) -> float | None:
+    """Seconds of a time limit as Slurm writes it; None where it is none."""
+    if text.lower() in _UNLIMITED:
+        return math.inf
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    parts = [int(part) for part in found["rest"].split(":")]
+    if found["days"] is not None:  # days-hours:minutes:seconds
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+        return float(((int(found["days"]) * 24 + hours) * 60 + minutes) * 60 + seconds)
+    if len(parts) == 1:
+        parts = [0, parts[0], 0]
+    hours, minutes, seconds = parts if len(parts) == 3 else (0, *parts)
+    return float((hours * 60 + minutes) * 60 + seconds) or math.inf  # 0: no limit
