@@ -10,7 +10,6 @@ import socket
 import threading
 import time
 from contextlib import AsyncExitStack, suppress
-from typing import Any
 
 from ..cluster.spec import Cluster
 from ..run import events as ev
@@ -18,6 +17,7 @@ from ..run.snapshot import Snapshot
 from ..store import launcher_lock
 from ..store.disk import OtherProcess
 from ..store.logs import LogStore
+from ..store.public_events import PublicEvent
 from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from .attach import StoredRun
@@ -100,7 +100,7 @@ class Launcher:
             self._engine.fail("snapshot", error)
             return None
 
-    def _record(self, event: dict[str, Any]) -> None:
+    def _record(self, event: PublicEvent) -> None:
         self._socket.record(event)
         self._writer.public(event)
 
