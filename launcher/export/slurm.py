@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..cluster.addresses import SshDestination, TaskAddress
+from ..cluster.host import Host
 from ..cluster.rules import AUTO_SECONDS, Success
-from ..cluster.spec import Cluster, Host
+from ..cluster.spec import Cluster
 from ..ids import TaskId
 from ..paths import installed_trainer
 from ..plan.plan import (

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from ..cluster.addresses import bracketed, join
 from ..cluster.checks import PREPARE
+from ..cluster.host import Host
 from ..cluster.placeholders import expand
 from ..cluster.ranks import ranks
 from ..cluster.rules import (
@@ -29,7 +30,7 @@ from ..cluster.rules import (
     Readiness,
     Started,
 )
-from ..cluster.spec import Cluster, Host, Job, RunSettings
+from ..cluster.spec import Cluster, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment, frameworks

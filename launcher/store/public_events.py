@@ -183,6 +183,10 @@ def receipt_record(receipt: Receipt, now: float) -> ReceiptEvent:
     return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
 
 
+def failure_record(failure: Failure) -> FailureRecord:
+    return cast(FailureRecord, _FAILURE.dump_python(failure, mode="json"))
+
+
 def metric_record(
     now: float, task: TaskId, host: str, values: Mapping[str, float], rate: float | None
 ) -> MetricEvent:
@@ -253,7 +257,7 @@ def _run(after: Snapshot, now: float) -> RunEvent:
     if after.outcome is not None:
         record["outcome"], record["exit_code"] = str(after.outcome), after.exit_code
         if after.first_failure is not None:
-            record["first_failure"] = _FAILURE.dump_python(after.first_failure, mode="json")
+            record["first_failure"] = failure_record(after.first_failure)
     return record
 
 
