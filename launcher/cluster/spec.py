@@ -41,7 +41,7 @@ from .host import Host
 from .key_lines import UNKNOWN_LINES, FileLines
 from .metrics_table import Metrics
 from .podman import Podman
-from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Success
+from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Shell, Success
 from .slurm import Slurm
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
@@ -96,7 +96,11 @@ class Job(_Table):
     ] = False
     max_restarts: Annotated[Count | None, Key("restarts of each task", _AS_RUN)] = None
     setup: Annotated[
-        Text | None, Key("shell line before each task, such as `conda activate tf`", _AS_RUN)
+        Text | None, Key("shell lines before each task, such as `conda activate tf`", _AS_RUN)
+    ] = None
+    shell: Annotated[
+        Annotated[Shell, one_of(Shell)] | None,
+        Key("shell through which its tasks are started", _AS_RUN),
     ] = None
     data: Annotated[
         WordList, Key("directories for its hosts, copied whole. In addition to those of `[run]`")
@@ -184,7 +188,18 @@ class RunSettings(_Table):
     prepare: Annotated[
         WordList, Key("shell lines that run once for each host and content. See *`prepare`*")
     ] = ()
-    setup: Annotated[Text, Key("shell line before each task, such as `conda activate tf`")] = ""
+    setup: Annotated[
+        Text,
+        Key("shell lines before each task, such as `conda activate tf`. One that fails ends it"),
+    ] = ""
+    shell: Annotated[
+        Shell,
+        one_of(Shell),
+        Key(
+            "shell through which tasks are started. `login` is the account's own, with "
+            "`/etc/profile` and what conda and modules put there. See `docs/environment.md`"
+        ),
+    ] = Shell.NONE
     env_from: Annotated[
         EnvNames,
         Key(

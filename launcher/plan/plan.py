@@ -141,6 +141,7 @@ class _Planner:
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
             setup=run.setup if job.setup is None else job.setup,
+            shell=run.shell if job.shell is None else job.shell,
             pty=run.pty if job.pty is None else job.pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
         )
@@ -163,6 +164,7 @@ class _Planner:
             argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
             env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
             ready=Finished(),
+            shell=run.shell,
             cwd=values["workdir"],
             logdir=values["logdir"],
             log_limit=run.log_limit,

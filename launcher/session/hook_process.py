@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import selectors
-import shutil
 import signal
 import subprocess
 import threading
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from ..agent.programs import program_problem
 from ..store.public_events import tail_lines
 
 HOOK_SECONDS = 10.0
@@ -33,15 +33,7 @@ class HookProgram:
 
     def problem(self) -> str:
         """Why the program cannot be run, or nothing."""
-        name = os.path.expanduser(self.argv[0])
-        if "/" not in name:
-            return "" if shutil.which(name) else f"{name} is not on PATH"
-        path = self.base / name
-        if path.is_dir():
-            return f"{path} is a directory"
-        if not path.exists():
-            return f"{path}: no such file"
-        return "" if os.access(path, os.X_OK) else f"{path} is not executable"
+        return program_problem(os.path.expanduser(self.argv[0]), None, str(self.base))
 
     def run(self, text: bytes, environ: Mapping[str, str], stopped: threading.Event) -> str:
         """Runs it to its end; returns what is to be noted, or nothing. Blocks.

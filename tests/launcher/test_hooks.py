@@ -216,8 +216,8 @@ def test_programs_that_cannot_be_run_are_named(tmp_path: Path) -> None:
     """Missing, no program, a directory, of a format that the kernel does not know."""
     (tmp_path / "plain.sh").write_text("echo hi\n")
     assert outcome("nowhere-to-be-found", base=tmp_path) == "nowhere-to-be-found is not on PATH"
-    assert outcome("./nowhere", base=tmp_path) == f"{tmp_path}/nowhere: no such file"
-    assert outcome("./plain.sh", base=tmp_path) == f"{tmp_path}/plain.sh is not executable"
+    assert outcome("./nowhere", base=tmp_path) == f"{tmp_path}/./nowhere: no such file"
+    assert outcome("./plain.sh", base=tmp_path) == f"{tmp_path}/./plain.sh is not executable"
     assert outcome(str(tmp_path), base=tmp_path) == f"{tmp_path} is a directory"
     (tmp_path / "plain.sh").chmod(0o700)
     assert "./plain.sh: Exec format error" in outcome("./plain.sh", base=tmp_path)
