@@ -33,6 +33,7 @@ from ..store.metrics_file import MetricsFile
 from ..store.public_events import PublicEvent
 from ..store.runs import RunFolder
 from .attach import StoredRun
+from .control_connection import FLUSH_SECONDS
 from .control_socket import PROMPTS
 from .launcher_link import HEARD_SECONDS, LauncherLink
 from .launcher_process import LauncherProcess
@@ -227,7 +228,7 @@ class RunClient:
             self._done.wait(2 * HEARD_SECONDS)
         self._closed.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join(1.0)
+            self._thread.join(FLUSH_SECONDS if self.detached else 1.0)
 
     # --- what only clients have -----------------------------------------------------------
 
@@ -281,7 +282,7 @@ class RunClient:
         finally:
             if self._responder is not None:
                 self._responder.close()
-            self._launcher.close()
+            self._launcher.close(flush=True)
             if self._on_event is not None:
                 self._on_event(None)
 
