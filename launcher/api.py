@@ -93,12 +93,15 @@ class Cluster:
         """
 
         def start(on_event: OnEvent) -> RunClient:
-            client = RunClient.launch(
-                self.model, self.text, resume=resume, process=process, ask=ask, on_event=on_event
+            return RunClient.launch(
+                self.model,
+                self.text,
+                resume=resume,
+                process=process,
+                on_close="nothing" if detach else None,
+                ask=ask,
+                on_event=on_event,
             )
-            if detach:
-                client.stay_alive()
-            return client
 
         return opened(start, detach=detach)
 
@@ -316,7 +319,8 @@ class Run:
                     await self._inbox.ended.wait()
                 except asyncio.CancelledError:
                     cancelled = True
-                    client.kill_all(by_person=False)
+                    if not detach:
+                        client.kill_all(by_person=False)
         client.close()
         if cancelled:
             raise asyncio.CancelledError

@@ -80,7 +80,11 @@ class Follower:
 
 def run_headless(opening: AbstractAsyncContextManager[Run], *, as_json: bool) -> int:
     """Follows a run until it has ended; returns the exit code."""
-    return asyncio.run(_follow(opening, as_json))
+    try:
+        return asyncio.run(_follow(opening, as_json))
+    except KeyboardInterrupt:  # while the run was being made: it has been ended since
+        message("interrupted during the launch")
+        return Exit.KILLED
 
 
 async def _follow(opening: AbstractAsyncContextManager[Run], as_json: bool) -> int:
