@@ -7,11 +7,9 @@ its thread and are handed over to the loop. The headless command line is written
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,13 +22,12 @@ from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
 from .session.attach import stored
 from .session.client import OnEvent, RunClient
+from .session.event_inbox import EventInbox
 from .session.launcher_process import LauncherProcess
 from .store.public_events import PublicEvent
 
 _MOST_LAUNCHERS = 4
 """Launcher processes of one run that may die before this is given up."""
-_MOST_EVENTS = 100_000
-"""Events that are kept until they are read."""
 _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
 
 
@@ -109,7 +106,7 @@ class Cluster:
 class Run:
     """A run, while its `async with` block is open. Everything belongs to the block's loop."""
 
-    def __init__(self, client: RunClient, inbox: _Inbox) -> None:
+    def __init__(self, client: RunClient, inbox: EventInbox) -> None:
         """Use `Cluster.launch` or `Run.attach`."""
         self.client = client
         """The client below, whose methods return at once and are safe in any thread."""
@@ -117,7 +114,6 @@ class Run:
         self.folder = client.folder.path
         """The folder of the run on this machine (`cluster.toml`, `events.jsonl`, logs)."""
         self._inbox = inbox
-        self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._error: LauncherError | None = None
         client.subscribe(lambda _: self._inbox.call(self._on_change))
@@ -326,62 +322,10 @@ class Run:
             raise asyncio.CancelledError
 
 
-class _Inbox:
-    """Events on their way from the client's thread to a loop."""
-
-    def __init__(self) -> None:
-        self.ended = asyncio.Event()
-        """Nothing follows any more."""
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._events: deque[PublicEvent] = deque()
-        self._news = asyncio.Event()
-        self._over = False
-        self._lost = 0
-
-    def call(self, function: Callable[[], object]) -> None:
-        """Calls a function on the loop, unless that has ended; from any thread."""
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(function)
-
-    def put(self, event: PublicEvent | None) -> None:
-        """Adds an event; None: it was the last. From any thread."""
-        with self._lock:
-            wake = not self._events
-            if event is None:
-                self._over = wake = True
-                self.call(self.ended.set)
-            elif len(self._events) < _MOST_EVENTS:
-                self._events.append(event)
-            else:
-                self._lost += 1
-        if wake:
-            self.call(self._news.set)
-
-    async def get(self) -> PublicEvent | None:
-        """The next event; None at the end."""
-        while True:
-            with self._lock:
-                if self._events:
-                    return self._events.popleft()
-                if self._over:
-                    return None
-                self._news.clear()
-            await self._news.wait()
-
-    def take_lost(self) -> int:
-        """The number of events that found no room, once all before them have been read."""
-        with self._lock:
-            if self._events:
-                return 0
-            lost, self._lost = self._lost, 0
-            return lost
-
-
 @asynccontextmanager
 async def opened(start: Callable[[OnEvent], RunClient], *, detach: bool) -> AsyncIterator[Run]:
     """Opens the run of a client that `start` makes, in a thread since files are read there."""
-    inbox, cancelled = _Inbox(), False
+    inbox, cancelled = EventInbox(), False
     starting = asyncio.ensure_future(asyncio.to_thread(start, inbox.put))
     while not starting.done():
         try:

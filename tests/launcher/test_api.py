@@ -27,7 +27,7 @@ from launcher import (
     TaskNotFoundError,
     TaskState,
 )
-from launcher.api import _Inbox
+from launcher.session.event_inbox import EventInbox
 from launcher.store.runs import RunFolder
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
@@ -277,8 +277,8 @@ async def test_errors_are_those_of_the_command_line(tmp_path: Path) -> None:
 
 async def test_events_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """They do not fill the memory."""
-    monkeypatch.setattr("launcher.api._MOST_EVENTS", 2)
-    inbox = _Inbox()
+    monkeypatch.setattr("launcher.session.event_inbox._MOST_EVENTS", 2)
+    inbox = EventInbox()
     event: PublicEvent = {"event": "receipt", "time": 1.0, "hosts": [], "clean": True}
     for _ in range(5):
         inbox.put(event)
