@@ -4,4 +4,64 @@ The data goes one way: a cluster file becomes a `Cluster` (`spec`), a `Plan` (`p
 pure `Run` (`run`), which is fed events by the links to each host's agent and answers with
 instructions. Log bytes go beside it: agent → link → `logs` (disk first) → whoever shows them.
 The terminal and TensorFlow are unknown here.
+
+Programs use what is listed in `__all__` (`docs/python-api.md`). It is imported when it is asked
+for: `tfmux --help` and the first frame of the UI need none of it.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .api import Cluster, Run
+    from .errors import (
+        ClusterFileError,
+        LauncherError,
+        RunEndedError,
+        RunNotFoundError,
+        TaskNotFoundError,
+        TfmuxError,
+    )
+    from .ids import TaskId
+    from .run.snapshot import HostView, Receipt, Snapshot, TaskView
+    from .run.states import HostState, Outcome, RunPhase, TaskState
+    from .store.public_events import PublicEvent
+
+__all__ = [
+    "Cluster",
+    "ClusterFileError",
+    "HostState",
+    "HostView",
+    "LauncherError",
+    "Outcome",
+    "PublicEvent",
+    "Receipt",
+    "Run",
+    "RunEndedError",
+    "RunNotFoundError",
+    "RunPhase",
+    "Snapshot",
+    "TaskId",
+    "TaskNotFoundError",
+    "TaskState",
+    "TaskView",
+    "TfmuxError",
+]
+
+_MODULES = {
+    "api": ("Cluster", "Run"),
+    "ids": ("TaskId",),
+    "run.snapshot": ("HostView", "Receipt", "Snapshot", "TaskView"),
+    "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),
+    "store.public_events": ("PublicEvent",),
+}
+"""Modules of the names above; the others are errors."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "errors")
+    return getattr(import_module(f".{module}", __name__), name)

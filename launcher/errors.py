@@ -3,6 +3,9 @@
 TfmuxError                 str() is ready to be shown
 ├── ClusterFileError       the cluster file is wrong (exit 2); holds all its problems
 ├── RunNotFoundError       no run of that name
+├── TaskNotFoundError      the run has no such task
+├── RunEndedError          the run has ended, or is being ended
+├── LauncherError          the run's launcher process could not begin, or none stays alive
 └── HostError              one host failed; names it and says why
     ├── UnreachableError   no answer, no route, no such name
     ├── HostKeyError       the host's key is unknown or has changed
@@ -14,7 +17,7 @@ TfmuxError                 str() is ready to be shown
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from .printable import printable
@@ -59,6 +62,22 @@ class ClusterFileError(TfmuxError):
 
 class RunNotFoundError(TfmuxError):
     """No run has that id."""
+
+
+class TaskNotFoundError(TfmuxError):
+    """The run has no such task."""
+
+    def __init__(self, task: str, tasks: Iterable[object]) -> None:
+        """`tasks` are those that it has."""
+        super().__init__(f"the run has no task {task!r}; it has {', '.join(map(str, tasks))}")
+
+
+class RunEndedError(TfmuxError):
+    """The run has ended, or is being ended: its tasks take no commands any more."""
+
+
+class LauncherError(TfmuxError):
+    """The launcher process of a run could not begin, or none stays alive."""
 
 
 class HostError(TfmuxError):

@@ -142,6 +142,48 @@ grace = 1.0
         assert up.wait() == 130, up.told()
 
 
+def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """The new address is told; whoever has the old port keeps it."""
+    text = f"""
+name = "page"
+{ssh_server.host_toml("far", sys.executable)}
+[jobs.page]
+tasks = ["far:auto"]
+in_cluster = false
+forward = true
+command = {json.dumps([*python_task(PAGE), "{port}"])}
+[run]
+workdir = ""
+grace = 1.0
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        url = page_of(up, "page:0")
+        ssh_server.login_delay = 3.0  # time to take the port before the host is back
+        ssh_server.drop_connections()
+        with _taken(int(url.rstrip("/").rpartition(":")[2])):
+            up.wait_for(lambda e: "far is back" in e.get("note", ""), "the host back")
+            note = up.wait_for(
+                lambda e: "page:0 is at " in e.get("note", "") and url not in e["note"],
+                "another address",
+            )["note"]
+            assert fetch(note.rpartition(" ")[2]) == b"a page"
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+
+
+def _taken(port: int) -> socket.socket:
+    """A listener on a port, as soon as that is free."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_server(("127.0.0.1", port))
+        except OSError:
+            assert time.monotonic() < deadline, f"port {port} is never free"
+            time.sleep(0.02)
+
+
 def test_the_demo_has_four_tasks_and_tensorboard_is_no_part_of_the_cluster() -> None:
     """ps, two workers, TensorBoard on the chief's host, bound to the loopback, forwarded."""
     cluster = load(demos.find("async"))

@@ -23,10 +23,12 @@ from textual.widgets import Input
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
 from tui.keys import key_of
+from tui.notification import RunNews
 from tui.palette import Palette, commands
 from tui.repairs import repair
 from tui.screens.page import OpenRun, Page
 from tui.terminal import KeysFirst, TerminalDriver
+from tui.widgets.colours import status_defaults
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ class TfmuxApp(App[int]):
         self._config = config if config is not None else load_config()
         self._first = control
         self._pages = list(pages)
+        self._news = RunNews(self._config.notify)
         self._leaving = False
         self._asked = False
         self._no_controls = NoControls()
@@ -194,16 +197,8 @@ class TfmuxApp(App[int]):
         yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
-        """Colours of the status colours, for themes that do not name them."""
-        dark = self.current_theme.dark
-        return {
-            "status-waiting": "#8a8f98" if dark else "#5f6670",
-            "status-busy": "#d7a13b" if dark else "#8a5a00",
-            "status-good": "#4fae68" if dark else "#1a7a36",
-            "status-off": "#8a8f98" if dark else "#5f6670",
-            "status-bad": "#f0645c" if dark else "#b3201a",
-            "accent-text": "#6aa5e8" if dark else "#0b57b0",
-        }
+        """Colours for themes that do not name them."""
+        return status_defaults(dark=self.current_theme.dark)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the one that takes out what a terminal would act on."""
@@ -353,6 +348,9 @@ class TfmuxApp(App[int]):
         if control is None:
             return
         snapshot = control.snapshot()
+        news = self._news.sequence(snapshot, focused=self.app_focus or self.is_web)
+        if news and self._driver is not None:
+            self._driver.write(news)
         if snapshot.state is not RunPhase.ENDED:
             self._living = control
             if control.unsupervised:

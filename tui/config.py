@@ -1,6 +1,7 @@
 """A person's own settings: `$XDG_CONFIG_HOME/tfmux/config.toml`.
 
 theme = "nord"
+notify = "desktop"      # or "bell"; by default "off": see `notification`
 
 [keys]                  # ids stand in the command palette; several keys with commas
 kill_all = "f9,f12"
@@ -14,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from launcher.paths import config_home
+from tui.notification import Notify
+
+_KEYS = ("theme", "notify", "keys")
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Config:
     """Settings of the file. Problems are shown, and the other settings still hold."""
 
     theme: str | None = None
+    notify: Notify = Notify.OFF
     keys: dict[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
 
@@ -39,15 +44,19 @@ def load_config(path: Path | None = None) -> Config:
         return Config()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Config(problems=(f"{path}: {error}",))
-    problems = [f"{path}: unknown key {key!r}" for key in raw if key not in ("theme", "keys")]
+    problems = [f"{path}: unknown key {key!r}" for key in raw if key not in _KEYS]
     theme = raw.get("theme")
     if theme is not None and not isinstance(theme, str):
         problems.append(f"{path}: theme must be a name in quotes, not {theme!r}")
         theme = None
+    notify = raw.get("notify", Notify.OFF)
+    if notify not in list(Notify):
+        problems.append(f'{path}: notify must be "off", "bell" or "desktop", not {notify!r}')
+        notify = Notify.OFF
     keys = raw.get("keys", {})
     if not isinstance(keys, dict):
         problems.append(f"{path}: keys must be a table: [keys]")
         keys = {}
     good = {name: key for name, key in keys.items() if isinstance(key, str) and key}
     problems += [f"{path}: keys.{name} must be a key in quotes" for name in keys.keys() - good]
-    return Config(theme, good, tuple(problems))
+    return Config(theme, Notify(notify), good, tuple(problems))

@@ -1,19 +1,12 @@
-"""Curves of metrics over time: resampling, smoothing, the value at a moment, and stalls."""
+"""Curves of metrics over time: resampling, smoothing, the value at a moment."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
 from itertools import pairwise
-from statistics import median
 
 from launcher.store.metrics import Point
-
-LATE = 10
-"""Times the usual distance of two metric lines."""
-AT_LEAST = 10.0
-"""Seconds: a line a second is no reason for alarm when one takes ten."""
-_LOOK = 50
 
 Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""
@@ -76,13 +69,3 @@ def value_at(of: Curve, x: float) -> float | None:
     """The last value at or before a moment."""
     at = bisect_right(of[0], x) - 1
     return of[1][at] if at >= 0 else None
-
-
-def stalled_for(points: list[Point], now: float) -> float | None:
-    """Seconds since the last metric line of a task, when that is ten times as long as usual."""
-    recent = points[-_LOOK:]
-    if len(recent) < 3:
-        return None
-    usual = median(b.time - a.time for a, b in pairwise(recent))
-    silent = now - recent[-1].time
-    return silent if silent > max(AT_LEAST, LATE * usual) else None

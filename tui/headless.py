@@ -6,22 +6,26 @@ thread only, never the launcher's.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-import queue
 import signal
 import sys
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
+from launcher.api import Run
+from launcher.errors import LauncherError
 from launcher.ids import TaskId
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
 from launcher.run.snapshot import Allocation
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
+from launcher.store.public_events import HostEvent, LogEvent, PublicEvent, RunEvent
 from tui.exits import Exit, exit_code
 from tui.outcome import queue_text, receipt_lines, report
 from tui.stderr import message
@@ -31,8 +35,6 @@ _LONGEST = 1 << 20
 _PACE = 0.05
 _PROGRESS_SECONDS = 2.0
 _RECEIPT_SECONDS = 0.5
-_MOST_LAUNCHERS = 4
-"""Launcher processes of one run that may die before this is given up."""
 
 
 class Follower:
@@ -76,59 +78,62 @@ class Follower:
         return bool(self._rest) or (self._fd >= 0 and self._offset < os.fstat(self._fd).st_size)
 
 
-def run_headless(client: RunClient, *, as_json: bool) -> int:
+def run_headless(opening: AbstractAsyncContextManager[Run], *, as_json: bool) -> int:
     """Follows a run until it has ended; returns the exit code."""
-    _catch_signals(client)
-    events = client.events()
-    out = _Output(client, as_json)
-    ended = told = False
-    launchers = 1
-    while not ended:
-        told = told or _tell_receipt(client)
-        if client.unsupervised:
-            launchers += 1
-            if launchers > _MOST_LAUNCHERS:
-                break
-            message(f"{client.snapshot().notes[-1]}; starting another")
-            client.resume()
-        out.logs()
+    try:
+        return asyncio.run(_follow(opening, as_json))
+    except KeyboardInterrupt:  # while the run was being made: it has been ended since
+        message("interrupted during the launch")
+        return Exit.KILLED
+
+
+async def _follow(opening: AbstractAsyncContextManager[Run], as_json: bool) -> int:
+    async with opening as run:
+        _catch_signals(run.client)
+        out, lost = _Output(run, as_json), ""
         try:
-            event = events.get(timeout=_PACE)
-            while event is not None:
-                out.record(event)
-                event = events.get_nowait()
-            ended = True
-        except queue.Empty:
+            await _print(run, out)
+        except LauncherError as error:
+            lost = str(error)
+        while out.logs(last=True):
             continue
-    while out.logs(last=True):
-        continue
-    if not ended:
-        message(
-            f"no launcher process stays alive; what is left is ended by: tfmux kill {client.run_id}"
-        )
-        return Exit.UNCONFIRMED
-    snapshot = client.snapshot()
-    print(
-        report(snapshot, client.folder.path, detached=client.detached), file=sys.stderr, flush=True
-    )
-    return exit_code(snapshot.exit_code, detached=client.detached)
+        if lost:
+            message(lost)
+            return Exit.UNCONFIRMED
+        snapshot, detached = run.snapshot(), run.client.detached
+        print(report(snapshot, run.folder, detached=detached), file=sys.stderr, flush=True)
+        return exit_code(snapshot.exit_code, detached=detached)
+
+
+async def _print(run: Run, out: _Output) -> None:
+    """Prints events, and log lines as they come, until the run has ended."""
+    events, told = run.events(), False
+    coming = asyncio.ensure_future(anext(events, None))
+    while True:
+        told = told or _tell_receipt(run)
+        out.logs()
+        await asyncio.wait([coming], timeout=_PACE)
+        if not coming.done():
+            continue
+        if (event := coming.result()) is None:
+            return
+        out.record(event)
+        coming = asyncio.ensure_future(anext(events, None))
 
 
 class _Output:
     """Prints records and log lines in the form that was asked for."""
 
-    def __init__(self, client: RunClient, as_json: bool) -> None:
+    def __init__(self, run: Run, as_json: bool) -> None:
         self._json = as_json
         self._stdout: TextIO | None = sys.stdout
         self._unwritten = bytearray()
         self._pictures = sys.stdout.isatty() and not as_json
-        self._client = client
+        self._run = run
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, float] = {}
-        self._tasks = {view.id: view.host for view in client.snapshot().tasks}
-        self._followers = {
-            task: Follower.from_end(client.folder.path / f"{task.stem}.log") for task in self._tasks
-        }
+        self._tasks = {view.id: view.host for view in run.snapshot().tasks}
+        self._followers = {task: Follower.from_end(run.log(task)) for task in self._tasks}
 
     def logs(self, *, last: bool = False) -> bool:
         """Prints what has come; True when there may be more."""
@@ -140,7 +145,7 @@ class _Output:
             more = more or (last and follower.behind)
         return more
 
-    def record(self, record: dict[str, Any]) -> None:
+    def record(self, record: PublicEvent) -> None:
         """Prints an event: on stdout as JSON, or in words on stderr."""
         if self._json:
             self._write(json.dumps(record, ensure_ascii=True))
@@ -156,12 +161,12 @@ class _Output:
         elif record["event"] == "run" and record["state"] == RunPhase.QUEUED:
             self._queue(record)
 
-    def _queue(self, record: dict[str, Any]) -> None:
+    def _queue(self, record: RunEvent) -> None:
         """How the request for nodes stands in its engine's queue."""
-        since = self._client.snapshot().started or record["time"]
+        since = self._run.snapshot().started or record["time"]
         message(queue_text(Allocation(**record["allocation"]), since, record["time"]))
 
-    def _host(self, record: dict[str, Any]) -> None:
+    def _host(self, record: HostEvent) -> None:
         """A host's state when it is another one, and every two seconds how far its files are."""
         host, state = record["host"], (record["state"], record["reason"])
         if self._hosts.get(host) != state:
@@ -182,8 +187,14 @@ class _Output:
 
     def _line(self, task: TaskId, line: str) -> None:
         if self._json:
-            body = {"time": time.time(), "event": "log", "task": str(task), "text": line}
-            self._write(json.dumps({**body, "host": self._tasks[task]}))
+            event: LogEvent = {
+                "time": time.time(),
+                "event": "log",
+                "task": str(task),
+                "text": line,
+                "host": self._tasks[task],
+            }
+            self._write(json.dumps(event))
         else:
             self._write(f"{task} | {line}")
 
@@ -205,7 +216,7 @@ class _Output:
         """`tfmux up … | head`: whoever read has gone, so the run is ended like on TERM."""
         self._stdout = None
         message("nobody reads stdout any more; ending the run")
-        self._client.kill_all(by_person=False)
+        self._run.client.kill_all(by_person=False)
 
 
 def shown(line: bytes, *, pictures: bool) -> str:
@@ -215,9 +226,9 @@ def shown(line: bytes, *, pictures: bool) -> str:
     return pictured(text) if pictures else without_escapes(text)
 
 
-def _tell_receipt(client: RunClient) -> bool:
+def _tell_receipt(run: Run) -> bool:
     """The receipt at once, where a disk or results hold up the end of the launcher."""
-    snapshot = client.snapshot()
+    snapshot = run.snapshot()
     if snapshot.receipt is None or snapshot.ended is None:
         return False
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:

@@ -27,6 +27,8 @@ from .probes import (
     AccountProbe,
     ClockAnswer,
     ClockProbe,
+    CommandAnswer,
+    CommandProbe,
     ConnectProbe,
     DiskSpaceAnswer,
     DiskSpaceProbe,
@@ -43,6 +45,7 @@ from .probes import (
     PythonAnswer,
     PythonProbe,
 )
+from .programs import program_problem
 from .requests import Question
 from .stats import memory
 
@@ -73,6 +76,14 @@ print(json.dumps({"version": sys.version.split()[0], "executable": sys.executabl
 """
 
 
+_MODULE = """
+import sys
+from importlib import util
+print()
+print(util.find_spec(sys.argv[1]) is not None)
+"""
+
+
 class Prober:
     """Answers probes; keeps the listeners and the files that it has made until `close`."""
 
@@ -83,7 +94,8 @@ class Prober:
         self._answers: dict[type, Callable[[Any], Answer]] = {
             ClockProbe: lambda _: ClockAnswer(time.time()),
             AccountProbe: lambda _: account(),
-            PythonProbe: lambda asked: python(asked.python, asked.env, asked.setup),
+            PythonProbe: lambda asked: python(asked.python, asked.env, asked.shell),
+            CommandProbe: lambda asked: CommandAnswer(command(asked)),
             GpusProbe: lambda _: gpus(),
             DiskSpaceProbe: lambda asked: disk_space(self._folders, asked.paths),
             LogdirProbe: self._logdir,
@@ -152,12 +164,34 @@ def account() -> AccountAnswer:
     )
 
 
-def python(interpreter: str, env: Mapping[str, str], setup: str) -> PythonAnswer:
+def python(interpreter: str, env: Mapping[str, str], shell: Sequence[str]) -> PythonAnswer:
     """An interpreter's version and TensorFlow's, from the packages' metadata: an import would
     take seconds and a GPU's memory."""
-    argv = [os.path.expanduser(interpreter), "-c", _PYTHON]
-    if setup:
-        argv = ["/bin/sh", "-c", setup + '\nexec "$@"', "tfmux", *argv]
+    last, why = _last_line((*shell, os.path.expanduser(interpreter), "-c", _PYTHON), env)
+    try:
+        return PythonAnswer(why) if why else PythonAnswer.from_json(json.loads(last))
+    except (ValueError, FieldError):
+        return PythonAnswer(last[:300] or "it printed nothing")
+
+
+def command(asked: CommandProbe) -> str:
+    """Why a task's command cannot run, with the `PATH` that its shells set; nothing where it
+    can."""
+    path = asked.env.get("PATH", os.environ.get("PATH", ""))
+    if asked.shell:
+        path, why = _last_line((*asked.shell, "/bin/sh", "-c", 'echo; echo "$PATH"'), asked.env)
+        if why:
+            return why
+    why = program_problem(asked.program, path)
+    if why or not asked.module:
+        return why
+    last, why = _last_line((*asked.shell, asked.program, "-c", _MODULE, asked.module), asked.env)
+    missing = f"{asked.program} has no module {asked.module}" if last == "False" else ""
+    return why or missing
+
+
+def _last_line(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
+    """The last line that a program prints, and why there is none."""
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(env)
     try:
@@ -170,15 +204,14 @@ def python(interpreter: str, env: Mapping[str, str], setup: str) -> PythonAnswer
             timeout=30,
         )
     except OSError as error:
-        return PythonAnswer(f"{argv[0]}: {error.strerror}")
+        return "", f"{argv[0]}: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return PythonAnswer("it did not answer in 30 s")
+        return "", "it did not answer in 30 s"
     lines = done.stdout.decode(errors="replace").strip().splitlines()
-    try:
-        return PythonAnswer.from_json(json.loads(lines[-1]))
-    except (IndexError, ValueError, FieldError):
-        errors = done.stderr.decode(errors="replace").strip().splitlines()
-        return PythonAnswer(errors[-1][:300] if errors else "it printed nothing")
+    if done.returncode == 0 and lines:
+        return lines[-1], ""
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    return "", errors[-1][:300] if errors else "it printed nothing"
 
 
 def gpus() -> GpusAnswer:

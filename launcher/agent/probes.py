@@ -116,7 +116,25 @@ class PythonProbe(Probe[PythonAnswer]):
     KIND = "python"
     python: RawText
     env: Variables
-    setup: RawText
+    shell: Paths
+    """Words of the shells through which tasks are started, before the program."""
+
+
+class CommandAnswer(Answer):
+    """Why a task's command cannot run; empty where it can."""
+
+    why: Text = ""
+
+
+class CommandProbe(Probe[CommandAnswer]):
+    """Whether a program is there, and for Python whether it has a module."""
+
+    KIND = "command"
+    program: RawText
+    module: RawText
+    """Of `python -m`; empty: none."""
+    env: Variables
+    shell: Paths
 
 
 class GpusAnswer(Answer):

@@ -18,11 +18,12 @@ from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .engine_table import PENDING
 from .fields import COMMAND, nearest
+from .host import Host
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
 from .ranks import has_ranks
 from .rules import Framework
-from .spec import Cluster, Host, Job, RunSettings
+from .spec import Cluster, Job, RunSettings
 
 UNKNOWN = ""
 """The host of a task or of an SSH destination that could not be parsed."""

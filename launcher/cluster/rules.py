@@ -57,6 +57,13 @@ class OnHangup(StrEnum):
     DETACH = "detach"
 
 
+class Shell(StrEnum):
+    """Shell through which a task is started."""
+
+    NONE = "none"
+    LOGIN = "login"
+
+
 @dataclass(frozen=True)
 class Listening:
     """Ready when the task's own process tree listens on its port."""

@@ -18,33 +18,30 @@ from ..ids import TaskId
 from .addresses import LOCALHOST
 from .engine_table import PENDING, EngineTable
 from .fields import (
-    Address,
     Bytes,
     Command,
     Count,
-    Destination,
     Env,
     EnvNames,
     Flag,
     Gpus,
-    Jump,
     Key,
     Lease,
     Name,
     Order,
-    Python,
     Seconds,
     Tasks,
     Text,
-    Via,
     WordList,
     Words,
     one_of,
 )
+from .hooks import Hooks
+from .host import Host
 from .key_lines import UNKNOWN_LINES, FileLines
 from .metrics_table import Metrics
 from .podman import Podman
-from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Success
+from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Shell, Success
 from .slurm import Slurm
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
@@ -56,70 +53,6 @@ class _Table(BaseModel):
 
 
 _AS_RUN = "as in `[run]`"
-_AS_SSH = "as `ssh` does"
-
-
-class Host(_Table):
-    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`.
-
-    A host is reached by `ssh` or by `via`.
-    """
-
-    ssh: Annotated[
-        Destination | None,
-        Key(
-            "`user@host:port`, `host`, or an alias of `~/.ssh/config`. "
-            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it, or `via`",
-        ),
-    ] = None
-    address: Annotated[
-        Address | None,
-        Key(
-            "name or IP address that the *other* hosts use for it, without a port. It is in the "
-            "cluster spec",
-            "the SSH host name",
-        ),
-    ] = None
-    python: Annotated[
-        Python | None,
-        Key(
-            "interpreter for `{python}` and for tfmux's agent. Python 3.8 or newer; the default "
-            "on this machine is the one that runs tfmux",
-            "`python3`",
-        ),
-    ] = None
-    gpus: Annotated[Gpus | None, Key("number of GPUs for this cluster", "as reported")] = None
-    identity: Annotated[
-        Words | None,
-        Key(
-            "file with the private key to log in with. "
-            "The default is `~/.ssh/config`, the agent, the usual keys",
-            _AS_SSH,
-        ),
-    ] = None
-    jump: Annotated[
-        Jump | None,
-        Key(
-            "`user@host:port` of a host to go through. Several with commas, the first one first",
-            _AS_SSH,
-        ),
-    ] = None
-    known_hosts: Annotated[
-        Words | None,
-        Key(
-            "file with the host's key. "
-            "The default is `~/.ssh/known_hosts` and the keys accepted in tfmux",
-            _AS_SSH,
-        ),
-    ] = None
-    via: Annotated[
-        Via | None,
-        Key(
-            'command that reaches the host instead of `ssh`, such as `["podman", "exec", "-i", '
-            '"tf1"]`. `address` is required with it; see `docs/hosts.md`'
-        ),
-    ] = None
-    env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
 
 
 class Job(_Table):
@@ -163,7 +96,11 @@ class Job(_Table):
     ] = False
     max_restarts: Annotated[Count | None, Key("restarts of each task", _AS_RUN)] = None
     setup: Annotated[
-        Text | None, Key("shell line before each task, such as `conda activate tf`", _AS_RUN)
+        Text | None, Key("shell lines before each task, such as `conda activate tf`", _AS_RUN)
+    ] = None
+    shell: Annotated[
+        Annotated[Shell, one_of(Shell)] | None,
+        Key("shell through which its tasks are started", _AS_RUN),
     ] = None
     data: Annotated[
         WordList, Key("directories for its hosts, copied whole. In addition to those of `[run]`")
@@ -251,7 +188,18 @@ class RunSettings(_Table):
     prepare: Annotated[
         WordList, Key("shell lines that run once for each host and content. See *`prepare`*")
     ] = ()
-    setup: Annotated[Text, Key("shell line before each task, such as `conda activate tf`")] = ""
+    setup: Annotated[
+        Text,
+        Key("shell lines before each task, such as `conda activate tf`. One that fails ends it"),
+    ] = ""
+    shell: Annotated[
+        Shell,
+        one_of(Shell),
+        Key(
+            "shell through which tasks are started. `login` is the account's own, with "
+            "`/etc/profile` and what conda and modules put there. See `docs/environment.md`"
+        ),
+    ] = Shell.NONE
     env_from: Annotated[
         EnvNames,
         Key(
@@ -304,6 +252,7 @@ class Cluster(_Table):
     run: RunSettings = field(default_factory=RunSettings)
     start: Start = field(default_factory=Start)
     metrics: Metrics = field(default_factory=Metrics)
+    hooks: Hooks = field(default_factory=Hooks)
     slurm: Slurm | None = None
     podman: Podman | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)

@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..cluster.addresses import SshDestination, TaskAddress
+from ..cluster.host import Host
 from ..cluster.rules import AUTO_SECONDS, Success
-from ..cluster.spec import Cluster, Host
+from ..cluster.spec import Cluster
 from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import installed_trainer
@@ -33,6 +34,7 @@ from ..plan.plan import (
     TaskPlan,
     make_plan,
 )
+from ..plan.shell import shell_prefix, with_exports
 
 _HOME = "/tfmux-home-here"
 _RUN = "tfmux-run-here"
@@ -103,11 +105,9 @@ class Shell:
 
     def command(self, task: TaskPlan) -> str:
         """A task's environment and command as one line; `setup` runs in a shell of its own."""
-        env = [f"{name}={value}" for name, value in task.env.items()]
-        argv = [*task.argv]
-        if task.setup:
-            argv = ["/bin/sh", "-c", f'{task.setup}\nexec "$@"', "tfmux", *argv]
-        return self.words("env", *env, *argv)
+        variables = with_exports(task.env, task.shell)
+        env = [f"{name}={value}" for name, value in variables.items()]
+        return self.words("env", *env, *shell_prefix(task.setup, task.shell), *task.argv)
 
 
 def script(cluster: Cluster) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.addresses import SshDestination
-from ..cluster.rules import Readiness, ready_value
+from ..cluster.rules import Readiness, Shell, ready_value
 from ..cluster.spec import RunSettings
 from ..ids import TaskId
 from ..printable import printable
@@ -83,6 +83,7 @@ class TaskPlan:
     forward: bool = False
     max_restarts: int = 0
     setup: str = ""
+    shell: Shell = Shell.NONE
     pty: bool = False
     ready_key: str = ""
     """Key of the cluster file that says when it is ready, and its line, for people."""

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from ..cluster.addresses import bracketed, join
 from ..cluster.checks import PREPARE
+from ..cluster.host import Host
 from ..cluster.placeholders import expand
 from ..cluster.ranks import ranks
 from ..cluster.rules import (
@@ -29,7 +30,7 @@ from ..cluster.rules import (
     Readiness,
     Started,
 )
-from ..cluster.spec import Cluster, Host, Job, RunSettings
+from ..cluster.spec import Cluster, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment, frameworks
@@ -140,6 +141,7 @@ class _Planner:
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
             setup=run.setup if job.setup is None else job.setup,
+            shell=run.shell if job.shell is None else job.shell,
             pty=run.pty if job.pty is None else job.pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
         )
@@ -162,6 +164,7 @@ class _Planner:
             argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
             env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
             ready=Finished(),
+            shell=run.shell,
             cwd=values["workdir"],
             logdir=values["logdir"],
             log_limit=run.log_limit,

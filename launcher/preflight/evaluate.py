@@ -137,6 +137,19 @@ def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool)
     return warning(Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
 
 
+def command(host: str, tasks: Sequence[TaskId], why: str, *, prepared: bool) -> Finding:
+    """Reports a command that cannot run; a `prepare` of the host may yet bring it."""
+    named = ", ".join(map(str, tasks[:4])) + (", …" if len(tasks) > 4 else "")
+    sentence = f"{named} cannot run on {host}: {why}"
+    todo = "correct command, python or setup, or install it there"
+    if prepared:
+        sentence += ", unless prepare brings it"
+        return warning(Check.COMMAND, "command-missing", host, "missing", sentence, task=tasks[0])
+    return blocking(
+        Check.COMMAND, "command-missing", host, "missing", sentence, todo, task=tasks[0]
+    )
+
+
 def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
     """Evaluates the GPUs; `promised` is their number by the cluster file."""
     rows = answer["gpus"]

@@ -40,6 +40,7 @@ class Check(StrEnum):
     AGENT = "agent"
     PYTHON = "python"
     TENSORFLOW = "tensorflow"
+    COMMAND = "command"
     GPUS = "gpus"
     DISK = "disk"
     MEMORY = "memory"

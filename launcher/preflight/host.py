@@ -10,12 +10,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..agent.programs import program_problem
 from ..cluster.ranks import has_ranks
 from ..cluster.spec import Cluster
 from ..errors import AgentError, HostError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED
-from ..plan.plan import HostPlan, Plan, TaskPlan
+from ..plan.plan import HostPlan, Plan, Role, TaskPlan
+from ..plan.shell import shell_prefix, with_exports
 from ..store.runs import RunFolder
 from . import evaluate, via
 from .findings import Check, Finding, Severity, passed
@@ -24,6 +26,9 @@ from .probe_session import ProbeSession
 QUICK = 10.0
 SLOW = 35.0
 """For checks that start a program there: longer than the agent's own timeout."""
+
+_MOST_COMMANDS = 20
+"""Different commands of one host that are looked for."""
 
 Tell = Callable[[Finding], None]
 
@@ -74,7 +79,8 @@ class HostCheck:
         self._cluster = cluster
         self._plan = plan
         self._host = host
-        self._tasks = plan.on_host(host.name)
+        everything = plan.on_host(host.name)
+        self._tasks = tuple(task for task in everything if task.role is not Role.PREPARE)
         self._tell = tell
         self._mark = mark
 
@@ -99,6 +105,7 @@ class HostCheck:
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
                 self._asked(Check.SHELL, Severity.WARN, self._account),
                 self._asked(Check.PYTHON, Severity.ERROR, self._python),
+                self._asked(Check.COMMAND, Severity.ERROR, self._commands),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
                 self._asked(Check.DISK, Severity.ERROR, self._room),
                 self._asked(Check.CLOCK, Severity.WARN, self._clock),
@@ -176,7 +183,7 @@ class HostCheck:
             SLOW,
             python=python,
             env=self._public_env(task),
-            setup="" if task is None else task.setup,
+            shell=() if task is None else shell_prefix(task.setup, task.shell),
         )
         self._tell(evaluate.interpreter(self.name, python, answer))
         if "failed" in answer:
@@ -184,6 +191,54 @@ class HostCheck:
         self.tensorflow = str(answer["tensorflow"])
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
         self._tell(evaluate.tensorflow(self.name, python, answer, needed=needed))
+
+    async def _commands(self) -> None:
+        """Looks for each program and module of the host's tasks, once for all that have it in
+        common."""
+        found: dict[tuple[str, str, tuple[str, ...]], list[TaskPlan]] = {}
+        for task in self._tasks:
+            if task.argv:
+                key = (task.argv[0], self._module(task), shell_prefix(task.setup, task.shell))
+                found.setdefault(key, []).append(task)
+        problems = 0
+        for (program, module, shell), tasks in list(found.items())[:_MOST_COMMANDS]:
+            why = self._here(program)
+            if why is None:
+                answer = await self.session.ask(
+                    "command",
+                    SLOW,
+                    program=program,
+                    module=module,
+                    env=self._public_env(tasks[0]),
+                    shell=shell,
+                )
+                why = str(answer["why"])
+            if why:
+                problems += 1
+                names = [task.id for task in tasks]
+                prepared = bool(self._host.prepare)
+                self._tell(evaluate.command(self.name, names, why, prepared=prepared))
+        if not problems:
+            sentence = "the commands of its tasks are there"
+            self._tell(passed(Check.COMMAND, self.name, "found", sentence))
+
+    def _here(self, program: str) -> str | None:
+        """Problem of a program that is copied to the host; None for one that must be there."""
+        if "/" not in program or program.startswith("/"):
+            return None
+        workdir = self._plan.workdir
+        return "" if workdir is None else program_problem(program, None, str(workdir))
+
+    def _module(self, task: TaskPlan) -> str:
+        """The module that a task runs and that its Python must have: no part of the workdir, and
+        not the bundled trainer."""
+        options = list(itertools.takewhile(lambda word: word.startswith("-"), task.argv[1:]))
+        if not _is_python(task) or options[-1:] != ["-m"]:
+            return ""
+        name = "".join(task.argv[len(options) + 1 :][:1]).partition(".")[0]
+        workdir = self._plan.workdir
+        files = () if workdir is None else (workdir / name, workdir / f"{name}.py")
+        return "" if name == "trainer" or any(file.exists() for file in files) else name
 
     async def _gpus(self) -> None:
         answer = await self.session.ask("gpus", SLOW)
@@ -232,7 +287,7 @@ class HostCheck:
     def _pythonic(self) -> TaskPlan | None:
         """The first task that runs Python, tasks of cluster jobs before others."""
         for task in sorted(self._tasks, key=lambda task: not task.in_cluster):
-            if task.argv and posixpath.basename(task.argv[0]).startswith("python"):
+            if _is_python(task):
                 return task
         return None
 
@@ -242,7 +297,8 @@ class HostCheck:
             return {}
         tables = (self._cluster.run.env, self._host.env, self._cluster.jobs[task.id.job].env)
         named = {name for table in tables for name in table}
-        return {k: v for k, v in task.env.items() if k not in EXTENDED or k in named}
+        env = {k: v for k, v in task.env.items() if k not in EXTENDED or k in named}
+        return with_exports(env, task.shell)
 
     def _own_proxies(self) -> dict[str, str]:
         names = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
@@ -256,6 +312,10 @@ class HostCheck:
     def _tell_all(self, findings: Any) -> None:
         for finding in findings:
             self._tell(finding)
+
+
+def _is_python(task: TaskPlan) -> bool:
+    return bool(task.argv) and posixpath.basename(task.argv[0]).startswith("python")
 
 
 def _runs_trainer(argv: tuple[str, ...]) -> bool:

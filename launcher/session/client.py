@@ -9,7 +9,6 @@ kill is still to be carried out.
 from __future__ import annotations
 
 import os
-import queue
 import socket
 import threading
 import time
@@ -31,8 +30,10 @@ from ..store.launcher_lock import acquire
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
+from ..store.public_events import PublicEvent
 from ..store.runs import RunFolder
 from .attach import StoredRun
+from .control_connection import FLUSH_SECONDS
 from .control_socket import PROMPTS
 from .launcher_link import HEARD_SECONDS, LauncherLink
 from .launcher_process import LauncherProcess
@@ -40,7 +41,8 @@ from .prompts import PromptResponder
 
 OnClose = Literal["kill", "nothing"]
 _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "nothing"}
-Events = queue.SimpleQueue[dict[str, Any] | None]
+OnEvent = Callable[[PublicEvent | None], None]
+"""Gets each public event on the client's thread, and None when no more follow."""
 
 _PACE = 0.1
 _UNSUPERVISED = "no launcher supervises this run"
@@ -62,7 +64,7 @@ class RunClient:
         process: LauncherProcess | None = None,
         on_close: OnClose = "nothing",
         ask: PromptHandler | None = None,
-        events: bool = False,
+        on_event: OnEvent | None = None,
     ) -> None:
         """Use `launch` or `attach`.
 
@@ -73,16 +75,18 @@ class RunClient:
             process: the launcher process, where it was started here.
             on_close: what it means when this process disappears without a word.
             ask: puts SSH prompts of the launcher to a person.
-            events: keep public events for `events()`.
+            on_event: gets the public events from the client's beginning on.
         """
         self.folder = folder
         self.run_id = folder.run_id
         self.logs = LogStore(folder.path, read_only=True)
         self.detached = False
         """The run has been left and goes on."""
+        self.lost_launchers = 0
+        """Launcher processes that have died, as far as this client has noticed."""
         self._metrics = MetricsFile(folder.metrics)
         self._responder = PromptResponder(ask, self._answer) if ask is not None else None
-        self._events: Events | None = queue.SimpleQueue() if events else None
+        self._on_event = on_event
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._told = snapshot
         """The run as the launcher said last."""
@@ -106,7 +110,7 @@ class RunClient:
             "command": "subscribe",
             "on_close": on_close,
             "prompts": ask is not None,
-            "events": events,
+            "events": on_event is not None,
         }
         self._launcher = LauncherLink(
             folder, subscription, self._note, self._withdraw_prompts, link, process
@@ -124,7 +128,7 @@ class RunClient:
         process: LauncherProcess | None = None,
         on_close: OnClose | None = None,
         ask: PromptHandler | None = None,
-        events: bool = False,
+        on_event: OnEvent | None = None,
     ) -> RunClient:
         """Launches a new run of a cluster; `text` is its file as it stands.
 
@@ -148,12 +152,16 @@ class RunClient:
         on_close = on_close or _ON_HANGUP[run.plan.settings.on_hangup]
         snapshot = run.snapshot()
         return cls(
-            folder, snapshot, link, process=process, on_close=on_close, ask=ask, events=events
+            folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_event=on_event
         )
 
     @classmethod
     def attach(
-        cls, folder: RunFolder, *, ask: PromptHandler | None = None, events: bool = False
+        cls,
+        folder: RunFolder,
+        *,
+        ask: PromptHandler | None = None,
+        on_event: OnEvent | None = None,
     ) -> RunClient:
         """Follows a run that goes on; one without a launcher process gets one.
 
@@ -162,7 +170,7 @@ class RunClient:
         """
         lock = acquire(folder.path)
         if lock is None:
-            client = cls(folder, _unknown(folder), None, ask=ask, events=events)
+            client = cls(folder, _unknown(folder), None, ask=ask, on_event=on_event)
             deadline = time.monotonic() + _FIRST_SECONDS
             while time.monotonic() < deadline:
                 if client._heard.wait(_PACE):
@@ -176,7 +184,7 @@ class RunClient:
                 os.close(lock)
             raise
         link = LauncherProcess().order({"attach": folder.run_id}, lock)
-        return cls(folder, snapshot, link, ask=ask, events=events)
+        return cls(folder, snapshot, link, ask=ask, on_event=on_event)
 
     # --- RunControl -----------------------------------------------------------------------
 
@@ -220,7 +228,7 @@ class RunClient:
             self._done.wait(2 * HEARD_SECONDS)
         self._closed.set()
         if threading.current_thread() is not self._thread:
-            self._thread.join(1.0)
+            self._thread.join(FLUSH_SECONDS if self.detached else 1.0)
 
     # --- what only clients have -----------------------------------------------------------
 
@@ -228,11 +236,6 @@ class RunClient:
     def closed(self) -> bool:
         """Nothing is followed any more."""
         return self._closed.is_set()
-
-    def events(self) -> Events:
-        """The public events from the client's beginning on, and None at the end."""
-        assert self._events is not None, "made without `events`"
-        return self._events
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the run has ended and its hosts are released; False after `timeout`."""
@@ -279,9 +282,9 @@ class RunClient:
         finally:
             if self._responder is not None:
                 self._responder.close()
-            self._launcher.close()
-            if self._events is not None:
-                self._events.put(None)
+            self._launcher.close(flush=True)
+            if self._on_event is not None:
+                self._on_event(None)
 
     def _read_files(self) -> None:
         self.logs.refresh()
@@ -300,8 +303,8 @@ class RunClient:
                 self._tell(snapshot_codec.apply(self._told, message["changes"]))
             elif "prompts" in message and self._responder is not None:
                 self._responder.show(PROMPTS.validate_python(message["prompts"]))
-            elif "event" in message and self._events is not None:
-                self._events.put(message["event"])
+            elif "event" in message and self._on_event is not None:
+                self._on_event(message["event"])
             elif "lost_events" in message:
                 self._note(f"{message['lost_events']} events were lost: they were not read in time")
             elif "disconnected" in message:
@@ -328,6 +331,7 @@ class RunClient:
             if stored.state is RunPhase.ENDED:
                 self._tell(stored, self._done)
                 return False
+        self.lost_launchers += 1
         self._alone = self._launcher.alone = True
         words = self._launcher.last_words()
         self._note(f"{_UNSUPERVISED}: its launcher process has ended{words}")

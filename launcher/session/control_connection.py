@@ -6,12 +6,16 @@ import json
 import select
 import socket
 import threading
+import time
+from contextlib import suppress
 from typing import Any
 
 from .control_socket import socket_path
 
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
+FLUSH_SECONDS = 3.0
+"""Longest wait for a launcher to read what was sent."""
 _CHUNK = 1 << 18
 LONGEST_LINE = 16 << 20
 """Bytes of a message: the whole snapshot of a run with thousands of tasks has a tenth of that."""
@@ -73,5 +77,17 @@ class ControlConnection:
             raise ValueError("not a JSON object")
         return messages
 
-    def close(self) -> None:
+    def close(self, *, flush: bool) -> None:
+        """Closes the connection; with `flush`, when the launcher has read all that was sent.
+
+        A launcher that writes to a socket which has been closed loses what it has not read yet,
+        such as that this client detaches.
+        """
+        deadline = time.monotonic() + FLUSH_SECONDS
+        with suppress(OSError):
+            if flush:
+                self._link.shutdown(socket.SHUT_WR)
+            while flush and (left := deadline - time.monotonic()) > 0:
+                self._link.settimeout(left)
+                flush = bool(self._link.recv(_CHUNK))
         self._link.close()

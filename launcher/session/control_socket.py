@@ -45,6 +45,7 @@ from ..ids import TaskId
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..store import snapshot_codec
+from ..store.public_events import PublicEvent
 from .prompts import PendingPrompt, PromptQueue
 
 PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
@@ -129,7 +130,7 @@ class ControlSocket:
             loop = asyncio.get_running_loop()
             loop.call_at(max(loop.time() + _MERGE_SECONDS, self._not_before), self._send_changes)
 
-    def record(self, event: dict[str, Any]) -> None:
+    def record(self, event: PublicEvent) -> None:
         wanting = [client for client in self._clients if client.events]
         if wanting or self._backlog is not None:
             line = _line({"event": event})

@@ -28,7 +28,7 @@ from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import as_stored
 from ..store.logs import LogStore
-from ..store.public_events import changes, metric_record
+from ..store.public_events import PublicEvent, changes, metric_record
 from ..store.run_writer import RunWriter
 from .allocation import Allocation
 from .attach import StoredRun
@@ -59,7 +59,7 @@ class Engine:
         logs: LogStore,
         *,
         publish: Callable[[], None],
-        record: Callable[[dict[str, Any]], None],
+        record: Callable[[PublicEvent], None],
         writer: RunWriter,
         ask: PromptHandler | None = None,
         resume: str | None = None,

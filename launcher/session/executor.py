@@ -13,6 +13,7 @@ from ..agent import requests
 from ..ids import tag
 from ..plan.environment import unset_names, unset_note
 from ..plan.plan import LogMatches, TaskPlan
+from ..plan.shell import shell_prefix, with_exports
 from ..run import events as ev
 from ..run import instructions as do
 from ..run.run import Run
@@ -97,14 +98,12 @@ class Executor:
             for name in unset_names([task], os.environ):
                 text = f"{unset_note(name, [task.id])} restarts without it"
                 self.feed(ev.NoteAdded(time.time(), text))
-        argv = list(task.argv)
-        if task.setup:
-            argv = ["/bin/sh", "-c", f'{task.setup}\nexec "$@"', "tfmux", *argv]
+        env = with_exports({**task.env, **secrets}, task.shell)
         start = requests.Start(
             task=task.id,
             attempt=attempt,
-            argv=tuple(argv),
-            env={**task.env, **secrets, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
+            argv=(*shell_prefix(task.setup, task.shell), *task.argv),
+            env={**env, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,
             port=task.port,

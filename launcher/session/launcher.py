@@ -10,19 +10,21 @@ import socket
 import threading
 import time
 from contextlib import AsyncExitStack, suppress
-from typing import Any
 
 from ..cluster.spec import Cluster
 from ..run import events as ev
 from ..run.snapshot import Snapshot
+from ..run.states import RunPhase
 from ..store import launcher_lock
 from ..store.disk import OtherProcess
 from ..store.logs import LogStore
+from ..store.public_events import PublicEvent
 from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .control_socket import ControlSocket
 from .engine import Engine
+from .hooks import Hooks
 from .prompts import PromptQueue
 
 WRITE_SECONDS = 3.0
@@ -59,6 +61,9 @@ class Launcher:
             resume=resume,
             past=past,
         )
+        self._hooks = Hooks(
+            cluster, self._engine.run.plan, folder.path, self._snapshot, self._add_note
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, first: socket.socket, lock: int | None) -> Snapshot:
@@ -83,13 +88,15 @@ class Launcher:
         """
         if isinstance(event, ev.Restart | ev.SignalTask):
             self._engine.run.task(event.task)
+        if isinstance(event, ev.KillAll) and self._engine.run.phase is RunPhase.ENDED:
+            self._hooks.stop()
         self._engine.feed(event)
 
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""
         if self._loop is not None:
             kill = ev.KillAll(time.time(), by_person=False)
-            self._loop.call_soon_threadsafe(self._engine.feed, kill)
+            self._loop.call_soon_threadsafe(self._command, kill)
 
     # --- its loop -------------------------------------------------------------------------
 
@@ -100,9 +107,13 @@ class Launcher:
             self._engine.fail("snapshot", error)
             return None
 
-    def _record(self, event: dict[str, Any]) -> None:
+    def _record(self, event: PublicEvent) -> None:
         self._socket.record(event)
         self._writer.public(event)
+        self._hooks.observe(event)
+
+    def _add_note(self, text: str) -> None:
+        self._engine.feed(ev.NoteAdded(time.time(), text))
 
     def _broken(self, error: BaseException) -> None:
         """Something in the thread that writes the journal failed."""
@@ -119,10 +130,13 @@ class Launcher:
                 adding = asyncio.create_task(self._socket.add(first), name="first client")
                 try:
                     await stack.enter_async_context(self._socket.listening())
+                    self._hooks.begin()
                     await self._engine.main()
+                    await self._hooks.finish(self._engine.final())
                     await self._finish_writing()
                 except Exception as caught:
                     error = caught
+                    await self._hooks.finish(self._engine.final(error))
                 await adding
                 snapshot = self._engine.final(error)
                 await self._socket.finish(snapshot)

@@ -156,10 +156,11 @@ class LauncherLink:
             text = self._process.errors
         return f"\n{text[-500:]}" if text else ""
 
-    def close(self) -> None:
+    def close(self, *, flush: bool = False) -> None:
+        """Closes the connection, with `flush` when the launcher has read all that was sent."""
         link, self._link = self._link, None
         if link is not None:
-            link.close()
+            link.close(flush=flush)
             self._lost()
 
     def _begin(self, link: socket.socket) -> None:

@@ -9,14 +9,22 @@ second the newest figures count, not all of them, and of a line only its first 4
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import median
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
 
 LOOK_BYTES = 32 * 1024
 MAX_POINTS = 4096
+RECENT = 50
+"""The last points of a task, by which its usual pace is known."""
+LATE = 10
+"""Times the usual distance of two metric lines."""
+AT_LEAST = 10.0
+"""Seconds: a line a second is no reason for alarm when one takes ten."""
 _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
 
 DEFAULT_PATTERNS: dict[bytes, bytes] = {
@@ -66,6 +74,16 @@ class Series:
         if len(self.points) > MAX_POINTS:
             self.points = self.points[::2]
             self._keep_every *= 2
+
+
+def stalled_for(times: Sequence[float], now: float) -> float | None:
+    """Seconds since the last of a task's metric lines, when that is ten times as long as usual."""
+    recent = times[-RECENT:]
+    if len(recent) < 3:
+        return None
+    usual = median(later - earlier for earlier, later in pairwise(recent))
+    silent = now - recent[-1]
+    return silent if silent > max(AT_LEAST, LATE * usual) else None
 
 
 class Extractor:

@@ -1,21 +1,7 @@
-"""Public events of a run: what `--json` prints and `events.jsonl` keeps.
+"""Public events of a run: what `--json` prints, `events.jsonl` keeps and programs iterate over.
 
-One JSON object a line. All have `time` (epoch seconds) and `event`:
-
-    run      run, state, and at the end outcome, exit_code and where there is one first_failure;
-             with note: something said once (a host lost, a takeover, a full disk); where an
-             engine gives the hosts allocation: {engine, job, state, reason, expected}
-    host     host, state, reason; while files go to it staged_bytes, staged_total, staged_files,
-             staged_total_files, and while results come back collected_bytes, collected_total
-    task     task, host, state, attempt, and where known pid, exit_code, signal, reason, address,
-             log_start (the byte of the log where this attempt begins)
-    metric   task, host, values: {name: number} (all that the line named), and where known step,
-             loss and rate (global steps a second). Runs of the 0.1 form have the values at the
-             top level
-    log      task, host, text (one line; only on stdout, never in the file)
-    receipt  hosts: [{host, signalled, survivors: [{pid, command, state}], confirmed,
-             unreachable_until, seconds, engine, by_engine}], clean; engine is what the engine
-             that gave the node says of it, by_engine that it alone has confirmed it
+One JSON object a line. Each has `time` (epoch seconds) and `event`, which says what it is about;
+the classes below are its kinds. `log` is only on stdout, never in the file.
 """
 
 from __future__ import annotations
@@ -23,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from pydantic import TypeAdapter
 
@@ -32,12 +18,146 @@ from ..printable import printable
 from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
 
+
+class AllocationRecord(TypedDict):
+    """The request for nodes, as its engine tells it."""
+
+    engine: str
+    job: str
+    state: str
+    reason: str
+    expected: float | None
+
+
+class FailureRecord(TypedDict):
+    """The first task that failed."""
+
+    task: str
+    host: str
+    how: str
+    time: float
+    others: list[str]
+    """Tasks that failed because of it."""
+    tail: list[str]
+    """The last lines of its log, printable."""
+
+
+class RunEvent(TypedDict):
+    """The run's state has changed, or something was said once."""
+
+    event: Literal["run"]
+    time: float
+    run: str
+    state: str
+    allocation: NotRequired[AllocationRecord]
+    """Where an engine gives the hosts."""
+    outcome: NotRequired[str]
+    """At the end, as `exit_code` and `first_failure` are."""
+    exit_code: NotRequired[int | None]
+    first_failure: NotRequired[FailureRecord]
+    note: NotRequired[str]
+    """Said once: a host lost, a takeover, a full disk."""
+
+
+class HostEvent(TypedDict):
+    """The link to a host, or the way of files to it and of results back."""
+
+    event: Literal["host"]
+    time: float
+    host: str
+    state: str
+    reason: str
+    staged_bytes: NotRequired[int]
+    staged_total: NotRequired[int]
+    staged_files: NotRequired[int]
+    staged_total_files: NotRequired[int]
+    collected_bytes: NotRequired[int]
+    collected_total: NotRequired[int]
+
+
+class TaskEvent(TypedDict):
+    """A task's state has changed."""
+
+    event: Literal["task"]
+    time: float
+    task: str
+    host: str
+    state: str
+    attempt: int
+    address: str
+    log_start: NotRequired[int]
+    """The byte of the log where this attempt begins."""
+    pid: NotRequired[int]
+    exit_code: NotRequired[int]
+    signal: NotRequired[str]
+    reason: NotRequired[str]
+
+
+class MetricEvent(TypedDict):
+    """A task has written a metric line. Runs of the 0.1 form have the values at the top level."""
+
+    event: Literal["metric"]
+    time: float
+    task: str
+    host: str
+    values: dict[str, float]
+    """All that the line named."""
+    step: NotRequired[float]
+    loss: NotRequired[float]
+    rate: NotRequired[float]
+    """Global steps a second."""
+
+
+class SurvivorRecord(TypedDict):
+    """A process that a kill did not end."""
+
+    pid: int
+    command: str
+    state: str
+
+
+class HostReceiptRecord(TypedDict):
+    """Receipt of one host."""
+
+    host: str
+    signalled: int
+    survivors: list[SurvivorRecord]
+    confirmed: bool
+    unreachable_until: float | None
+    seconds: float
+    engine: str
+    """What the engine that gave the node says of it."""
+    by_engine: bool
+    """The engine alone has confirmed it."""
+
+
+class ReceiptEvent(TypedDict):
+    """The proof at the end of a run."""
+
+    event: Literal["receipt"]
+    time: float
+    hosts: list[HostReceiptRecord]
+    clean: bool
+
+
+class LogEvent(TypedDict):
+    """One line of a task's log."""
+
+    event: Literal["log"]
+    time: float
+    task: str
+    host: str
+    text: str
+
+
+PublicEvent = RunEvent | HostEvent | TaskEvent | MetricEvent | ReceiptEvent
+
 _FAILURE = TypeAdapter(Failure)
 TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
 
 
-def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[dict[str, Any]]:
+def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[PublicEvent]:
     """The records of what differs between two snapshots."""
     if before is None or _run_key(before) != _run_key(after):
         yield _run(after, now)
@@ -58,26 +178,38 @@ def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[di
         yield receipt_record(after.receipt, now)
 
 
-def receipt_record(receipt: Receipt, now: float) -> dict[str, Any]:
-    hosts = [asdict(host) for host in receipt.hosts]
+def receipt_record(receipt: Receipt, now: float) -> ReceiptEvent:
+    hosts = [cast(HostReceiptRecord, asdict(host)) for host in receipt.hosts]
     return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
+
+
+def failure_record(failure: Failure) -> FailureRecord:
+    return cast(FailureRecord, _FAILURE.dump_python(failure, mode="json"))
 
 
 def metric_record(
     now: float, task: TaskId, host: str, values: Mapping[str, float], rate: float | None
-) -> dict[str, Any]:
+) -> MetricEvent:
     """A metric line as a record; what is no finite number (a loss of NaN) is no JSON and left out.
 
     Names that a cluster file gives its metrics stand in `values` alone: one called `task` must
     not take the place of the task.
     """
     finite = {name: value for name, value in values.items() if math.isfinite(value)}
-    known: dict[str, float] = {}
-    known |= {name: finite[name] for name in ("step", "loss") if name in finite}
+    record: MetricEvent = {
+        "time": now,
+        "event": "metric",
+        "task": str(task),
+        "host": host,
+        "values": finite,
+    }
+    if "step" in finite:
+        record["step"] = finite["step"]
+    if "loss" in finite:
+        record["loss"] = finite["loss"]
     if rate is not None and math.isfinite(rate):
-        known["rate"] = round(rate, 3)
-    head = {"time": now, "event": "metric", "task": str(task), "host": host}
-    return {**head, **known, "values": finite}
+        record["rate"] = round(rate, 3)
+    return record
 
 
 def log_tail(log: LogFile) -> tuple[str, ...]:
@@ -105,24 +237,27 @@ def _run_key(view: Snapshot) -> tuple[object, ...]:
     return (view.state, view.exit_code, _allocation(view))
 
 
-def _allocation(view: Snapshot) -> dict[str, Any] | None:
-    names = ("engine", "job", "state", "reason", "expected")
-    return {name: getattr(view.allocation, name) for name in names} if view.allocation else None
+def _allocation(view: Snapshot) -> AllocationRecord | None:
+    names = AllocationRecord.__annotations__
+    found = view.allocation
+    if found is None:
+        return None
+    return cast(AllocationRecord, {name: getattr(found, name) for name in names})
 
 
-def _run(after: Snapshot, now: float) -> dict[str, Any]:
-    record: dict[str, Any] = {
+def _run(after: Snapshot, now: float) -> RunEvent:
+    record: RunEvent = {
         "time": now,
         "event": "run",
         "run": after.run_id,
         "state": str(after.state),
     }
-    if after.allocation is not None:
-        record["allocation"] = _allocation(after)
+    if (allocation := _allocation(after)) is not None:
+        record["allocation"] = allocation
     if after.outcome is not None:
-        record |= {"outcome": str(after.outcome), "exit_code": after.exit_code}
+        record["outcome"], record["exit_code"] = str(after.outcome), after.exit_code
         if after.first_failure is not None:
-            record["first_failure"] = _FAILURE.dump_python(after.first_failure, mode="json")
+            record["first_failure"] = failure_record(after.first_failure)
     return record
 
 
@@ -131,22 +266,22 @@ def _host_key(view: HostView) -> tuple[object, ...]:
     return (view.state, view.reason, *staged, view.collected_bytes, view.collected_total)
 
 
-def _host(view: HostView, now: float) -> dict[str, Any]:
-    record = {"time": now, "event": "host", "host": view.name, "state": str(view.state)}
-    record["reason"] = view.reason
+def _host(view: HostView, now: float) -> HostEvent:
+    record: dict[str, Any] = {"time": now, "event": "host", "host": view.name}
+    record |= {"state": str(view.state), "reason": view.reason}
     shown: list[str] = []
     if view.staged_total:
         shown += ("staged_bytes", "staged_total", "staged_files", "staged_total_files")
     if view.collected_total:
         shown += ("collected_bytes", "collected_total")
-    return record | {name: getattr(view, name) for name in shown}
+    return cast(HostEvent, record | {name: getattr(view, name) for name in shown})
 
 
 def _task_key(view: TaskView) -> tuple[object, ...]:
     return (view.state, view.attempt, view.pid, view.exit_code, view.exit_signal, view.reason)
 
 
-def _task(view: TaskView, now: float) -> dict[str, Any]:
+def _task(view: TaskView, now: float) -> TaskEvent:
     record: dict[str, Any] = {
         "time": now,
         "event": "task",
@@ -164,4 +299,5 @@ def _task(view: TaskView, now: float) -> dict[str, Any]:
         "signal": view.exit_signal,
         "reason": view.reason or None,
     }
-    return record | {key: value for key, value in optional.items() if value is not None}
+    known = {key: value for key, value in optional.items() if value is not None}
+    return cast(TaskEvent, record | known)

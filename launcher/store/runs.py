@@ -75,7 +75,7 @@ class RunFolder:
         Raises:
             RunNotFoundError: no run, or several.
         """
-        if run_id and "/" not in run_id and not _problem(runs_home() / run_id):
+        if run_id and "/" not in run_id and _problem(runs_home() / run_id) is None:
             return cls(runs_home() / run_id)
         found = [folder for folder in cls.all() if run_id and folder.run_id.startswith(run_id)]
         if len(found) == 1:

@@ -28,6 +28,7 @@ from launcher.session import connections
 from launcher.session.engine import Engine
 from launcher.store.disk_writer import Files
 from launcher.store.logs import LogStore
+from launcher.store.public_events import PublicEvent
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from tests.patience import PATIENCE
@@ -209,7 +210,7 @@ class Bench:
         self.folder = folder / "run"
         self.folder.mkdir()
         self.logs = LogStore(self.folder)
-        self.records: list[Body] = []
+        self.records: list[PublicEvent] = []
 
         def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open

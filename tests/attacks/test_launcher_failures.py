@@ -171,6 +171,7 @@ def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) 
 HEADLESS = """
 import sys
 from pathlib import Path
+from launcher.api import opened
 from launcher.session.teardown import Teardown
 from tests.testbed.launcher_thread import launch_file
 from tui.headless import run_headless
@@ -180,7 +181,8 @@ async def boom(*_):
 
 Teardown.release = boom
 file = Path(sys.argv[1])
-sys.exit(run_headless(launch_file(file, events=True), as_json=False))
+opening = opened(lambda on_event: launch_file(file, on_event=on_event), detach=False)
+sys.exit(run_headless(opening, as_json=False))
 """
 
 

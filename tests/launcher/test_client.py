@@ -165,6 +165,34 @@ def test_a_client_that_detaches_ends_nothing(tmp_path: Path) -> None:
             assert second.wait(PATIENCE)
 
 
+def test_a_detach_is_read_although_the_launcher_writes_first() -> None:
+    """Its next write found a closed socket then, and lost what it had not read yet: a run that was
+    left under load was killed."""
+    ours, theirs = socket.socketpair()
+    connection = control_connection.ControlConnection(ours)
+    assert connection.send({"command": "detach"})
+    closing = threading.Thread(target=lambda: connection.close(flush=True))
+    closing.start()
+    with theirs:
+        for _ in range(20):
+            theirs.sendall(b"{}\n" * 1000)
+        assert theirs.recv(1000) == b'{"command": "detach"}\n'
+        assert theirs.recv(1000) == b""
+    closing.join(PATIENCE)
+    assert ours.fileno() == -1
+
+
+def test_a_launcher_that_stands_still_is_not_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A screen must close."""
+    monkeypatch.setattr(control_connection, "FLUSH_SECONDS", 0.2)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        control_connection.ControlConnection(ours).close(flush=True)
+        assert ours.fileno() == -1
+
+
 def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
     """The one that has launched it, without a word: as when its terminal was closed."""
     with launched(tmp_path) as first, attached(first.folder) as second:

@@ -189,7 +189,7 @@ async def test_what_only_shows_beside_other_hosts(
 async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> None:
     """A restart finds its checkpoint there, so nothing is to be warned of."""
     faults.share_home(testbed["tf3"], testbed["tf4"])
-    jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["x"]\n'
+    jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["true"]\n'
     text = testbed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
     report = await preflight(loads(text, "testbed.toml", Path("/")))
     assert codes(report, "tf4") == set()

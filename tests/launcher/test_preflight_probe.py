@@ -25,6 +25,8 @@ from launcher.agent.probes import (
     PathAnswer,
     PathProbe,
 )
+from launcher.cluster.rules import Shell
+from launcher.plan.shell import shell_prefix
 from tests.launcher.agent_client import wait_until
 from tests.testbed import proc
 
@@ -142,7 +144,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
 @pytest.mark.processes
 def test_tensorflow_is_found_without_an_import() -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
-    answer = prober.python(sys.executable, {}, "")
+    answer = prober.python(sys.executable, {}, ())
     assert answer.version == sys.version.split()[0]
     assert answer.tensorflow.startswith("2.") and answer.there
 
@@ -151,7 +153,8 @@ def test_tensorflow_is_found_without_an_import() -> None:
 def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
-    answer = prober.python("python", {}, f"echo activated; PATH={tmp_path}:$PATH")
+    setup = f"echo activated; PATH={tmp_path}:$PATH"
+    answer = prober.python("python", {}, shell_prefix(setup, Shell.NONE))
     assert answer.executable == str(tmp_path / "python")
 
 
@@ -162,7 +165,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
 )
 def test_an_interpreter_that_is_none_says_why(name: str, reason: str) -> None:
     """A wrong path, a program that fails, another program."""
-    assert reason in (prober.python(name, {}, "").failed or "")
+    assert reason in (prober.python(name, {}, ()).failed or "")
 
 
 @pytest.mark.processes

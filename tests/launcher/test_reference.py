@@ -66,7 +66,9 @@ def test_the_editor_has_every_documented_key() -> None:
     of their own; `[start.ready]` is the default of a job's `ready`."""
     assert [field.path for field in host_fields()[1:]] == [(key.name,) for key in keys("hosts")]
     assert [field.path for field in job_fields()[1:]] == [(key.name,) for key in keys("jobs")]
-    rest = [(table, key.name) for table in ("run", "start", "metrics") for key in keys(table)]
+    rest = [
+        (table, key.name) for table in ("run", "start", "metrics", "hooks") for key in keys(table)
+    ]
     rest.remove(("start", "ready"))
     assert [field.path for field in run_fields()] == [("name",), *rest]
     assert len({field.title for field in run_fields()}) == len(run_fields())

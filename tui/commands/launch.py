@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from launcher import api
 from launcher.cluster.spec import Cluster
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
@@ -42,8 +43,8 @@ def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespac
         message("no terminal on stdout, going on headless")
         headless = True
     if headless:
-        client = RunClient.launch(cluster, text, resume=resume, process=process, events=True)
-        return run_headless(client, as_json=as_json)
+        opening = api.Cluster(cluster, text).launch(resume=resume, process=process)
+        return run_headless(opening, as_json=as_json)
     prompts = _prompts()
     client = RunClient.launch(cluster, text, resume=resume, process=process, ask=prompts)
     return show(client, prompts)
@@ -52,8 +53,7 @@ def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespac
 def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
     """Follows a run that goes on; returns its exit code."""
     if arguments.headless or arguments.json or not sys.stdout.isatty():
-        client = RunClient.attach(folder, events=True)
-        return run_headless(client, as_json=arguments.json)
+        return run_headless(api.Run.attach(folder.run_id), as_json=arguments.json)
     prompts = _prompts()
     return show(RunClient.attach(folder, ask=prompts), prompts)
 

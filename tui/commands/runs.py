@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from launcher.errors import TfmuxError
+from launcher.errors import TaskNotFoundError, TfmuxError
 from launcher.ids import TaskId
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
@@ -133,15 +133,14 @@ def logs(arguments: argparse.Namespace) -> int:
     On a terminal, lines with pictures of what it would act on, unless `--raw` is given.
 
     Raises:
-        TfmuxError: the run has no such task.
+        TaskNotFoundError: the run has no such task.
     """
     run = stored(arguments.run)
     tasks = [view.id for view in run.snapshot().tasks]
     if arguments.task:
         wanted = TaskId.parse(arguments.task) if ":" in arguments.task else None
         if wanted not in tasks:
-            names = ", ".join(str(task) for task in tasks)
-            raise TfmuxError(f"the run has no task {arguments.task!r}; it has {names}")
+            raise TaskNotFoundError(arguments.task, tasks)
         tasks = [task for task in tasks if task == wanted]
     followers = [Follower(run.folder.path / f"{task.stem}.log") for task in tasks]
     pictures, out = sys.stdout.isatty() and not arguments.raw, sys.stdout.buffer

@@ -30,3 +30,15 @@ def theme_colour(app: App[Any], name: str) -> str:
 def status_colours(app: App[Any]) -> dict[StatusColor, str]:
     """The theme's colour of each status."""
     return {color: theme_colour(app, f"status-{color}") for color in StatusColor}
+
+
+def status_defaults(*, dark: bool) -> dict[str, str]:
+    """Colours of the status colours, for themes that do not name them."""
+    return {
+        "status-waiting": "#8a8f98" if dark else "#5f6670",
+        "status-busy": "#d7a13b" if dark else "#8a5a00",
+        "status-good": "#4fae68" if dark else "#1a7a36",
+        "status-off": "#8a8f98" if dark else "#5f6670",
+        "status-bad": "#f0645c" if dark else "#b3201a",
+        "accent-text": "#6aa5e8" if dark else "#0b57b0",
+    }

@@ -75,7 +75,8 @@ def job_fields() -> tuple[Field, ...]:
 def run_fields() -> tuple[Field, ...]:
     """Rows of the table of everything else."""
     top = (_field(key, (key.name,), key.name) for key in keys(""))
-    return (*top, *_rows("run"), *_rows("start", "start "), *_rows("metrics", "metrics "))
+    rest = (*_rows("start", "start "), *_rows("metrics", "metrics "), *_rows("hooks", "hooks "))
+    return (*top, *_rows("run"), *rest)
 
 
 @cache

@@ -60,7 +60,7 @@ class KeyModel(TableModel):
 
 
 class RunModel(KeyModel):
-    """`name`, `[run]`, `[start]` and `[metrics]`."""
+    """`name`, `[run]`, `[start]`, `[metrics]` and `[hooks]`."""
 
     def __init__(self) -> None:
         super().__init__("run", run_fields())

@@ -11,7 +11,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher.cluster.rules import ready_value
+from launcher.cluster.rules import Shell, ready_value
 from launcher.cluster.spec import Cluster
 from launcher.engines.slurm_script import request_of
 from launcher.errors import Problem
@@ -121,8 +121,8 @@ def _task(task: TaskPlan, plan: Plan) -> Text:
     text.append(line_of(list(task.argv)) + "\n")
     title("directories")
     text.append(f"works in {task.cwd or 'the copy of workdir'}, logs to {task.logdir}\n")
-    if task.setup:
-        title("setup")
+    if task.setup or task.shell is Shell.LOGIN:
+        title("setup" if task.shell is Shell.NONE else "setup, in the login shell")
         text.append(f"{task.setup}\n")
     title("environment")
     for name, value in task.env.items():

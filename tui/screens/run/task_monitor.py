@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.session.control import RunControl
-from tui.curves import stalled_for
+from launcher.store.metrics import RECENT, stalled_for
 from tui.log_alerts import LogAlerts
 from tui.task_context import TaskContexts, known_cause
 from tui.widgets.titles import sparkline
@@ -32,7 +32,8 @@ class TaskMonitor:
         self.stalled = {}
         for task in snapshot.tasks:
             if task.state.live and task.step is not None:
-                late = stalled_for(self._control.series(task.id).points, now)
+                recent = self._control.series(task.id).points[-RECENT:]
+                late = stalled_for([point.time for point in recent], now)
                 if late is not None:
                     self.stalled[task.id] = late
         for name in visible:

@@ -1,0 +1,341 @@
+"""Python interface: launch, follow and end runs from a program (`docs/python-api.md`).
+
+`Run` is an asyncio view of a `RunClient`, the client of all front ends: state and events come on
+its thread and are handed over to the loop. The headless command line is written with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .cluster import file
+from .cluster import spec as cluster_spec
+from .errors import LauncherError, RunEndedError, TaskNotFoundError
+from .hosts.auth_prompt import PromptHandler
+from .ids import TaskId
+from .run.snapshot import Receipt, Snapshot, TaskView
+from .run.states import RunPhase
+from .session.attach import stored
+from .session.client import OnEvent, RunClient
+from .session.event_inbox import EventInbox
+from .session.launcher_process import LauncherProcess
+from .store.public_events import PublicEvent
+
+_MOST_LAUNCHERS = 4
+"""Launcher processes of one run that may die before this is given up."""
+_ENDING = (RunPhase.KILLING, RunPhase.ENDED)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster file that has been read and checked."""
+
+    model: cluster_spec.Cluster
+    text: str
+    """The file as it stands: each run keeps a copy."""
+
+    @classmethod
+    def from_file(cls, path: Path | str) -> Cluster:
+        """Reads a cluster file; relative paths in it start from its directory.
+
+        Raises:
+            ClusterFileError: it cannot be read, or something in it is wrong; holds all problems.
+        """
+        path = Path(path)
+        model = file.load(path, for_launch=True)
+        return cls(model, file.read_text(path))
+
+    @classmethod
+    def from_text(cls, text: str, base: Path | str = ".") -> Cluster:
+        """Reads the text of a cluster file; relative paths in it start from `base`.
+
+        Raises:
+            ClusterFileError: something in it is wrong; holds all problems.
+        """
+        return cls(file.loads(text, "cluster", Path(base).absolute(), for_launch=True), text)
+
+    @property
+    def name(self) -> str:
+        """The cluster's name, with which the ids of its runs begin."""
+        return self.model.name
+
+    def launch(
+        self,
+        *,
+        resume: str | None = None,
+        detach: bool = False,
+        ask: PromptHandler | None = None,
+        process: LauncherProcess | None = None,
+    ) -> AbstractAsyncContextManager[Run]:
+        """Launches a run, which the end of the `async with` block ends.
+
+        However the block is left (at its end, by an exception, because the task was cancelled), a
+        run that goes on is killed, and its receipt waited for. Another cancellation meanwhile
+        kills at once.
+
+        Args:
+            resume: the id of a run in whose log directory this one goes on.
+            detach: lets the run go on when the block is left or this process ends.
+            ask: answers SSH prompts (passphrases, passwords, host keys), on a loop of its own;
+                without it they are refused.
+            process: a launcher process that was started beforehand.
+
+        Raises:
+            TfmuxError: on entering; the cluster cannot be planned, or the run's folder not be made.
+        """
+
+        def start(on_event: OnEvent) -> RunClient:
+            return RunClient.launch(
+                self.model,
+                self.text,
+                resume=resume,
+                process=process,
+                on_close="nothing" if detach else None,
+                ask=ask,
+                on_event=on_event,
+            )
+
+        return opened(start, detach=detach)
+
+
+class Run:
+    """A run, while its `async with` block is open. Everything belongs to the block's loop."""
+
+    def __init__(self, client: RunClient, inbox: EventInbox) -> None:
+        """Use `Cluster.launch` or `Run.attach`."""
+        self.client = client
+        """The client below, whose methods return at once and are safe in any thread."""
+        self.id = client.run_id
+        self.folder = client.folder.path
+        """The folder of the run on this machine (`cluster.toml`, `events.jsonl`, logs)."""
+        self._inbox = inbox
+        self._changed = asyncio.Event()
+        self._error: LauncherError | None = None
+        client.subscribe(lambda _: self._inbox.call(self._on_change))
+        self._on_change()
+
+    @classmethod
+    def attach(
+        cls,
+        run_id: str,
+        *,
+        file: Path | str | None = None,
+        detach: bool = True,
+        ask: PromptHandler | None = None,
+    ) -> AbstractAsyncContextManager[Run]:
+        """Follows a run that goes on; one whose launcher process has died gets another one.
+
+        Args:
+            run_id: the id, or a beginning that only one run has.
+            file: the cluster file, for a run that another machine has launched.
+            detach: lets the run go on when the block is left; False kills it then.
+            ask: as for `Cluster.launch`.
+
+        Raises:
+            RunNotFoundError: on entering; it is not known here.
+            TfmuxError: on entering; its files cannot be read.
+        """
+
+        def start(on_event: OnEvent) -> RunClient:
+            folder = stored(run_id, None if file is None else Path(file)).folder
+            return RunClient.attach(folder, ask=ask, on_event=on_event)
+
+        return opened(start, detach=detach)
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands: states, metrics, hosts, the first failure."""
+        return self.client.snapshot()
+
+    @property
+    def receipt(self) -> Receipt | None:
+        """The proof of what is left on each host; None before the end."""
+        return self.snapshot().receipt
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code that the command line would have; None before the end."""
+        return self.snapshot().exit_code
+
+    def log(self, task: str | TaskId) -> Path:
+        """The file that a task's output goes to, byte for byte; it need not exist yet.
+
+        Raises:
+            TaskNotFoundError: the run has no such task.
+        """
+        return self.folder / f"{self._find(task).stem}.log"
+
+    async def events(self) -> AsyncIterator[PublicEvent]:
+        """Yields the public events from the block's beginning to the run's end.
+
+        Each is yielded once. At most 100,000 that nobody reads are kept.
+
+        Raises:
+            LauncherError: no launcher process stays alive.
+        """
+        while (event := await self._inbox.get()) is not None:
+            yield event
+            if lost := self._inbox.take_lost():
+                yield self._note(f"{lost} events were lost: they were not read in time")
+        self._check()
+
+    async def wait(self) -> Snapshot:
+        """Waits until the run has ended and its hosts are released; returns its last state.
+
+        Raises:
+            LauncherError: no launcher process stays alive.
+        """
+        await self._inbox.ended.wait()
+        self._check()
+        return self.snapshot()
+
+    async def kill(self, *, by_person: bool = True) -> Receipt:
+        """Ends everything: TERM on all hosts at once, KILL after the grace. A second call kills at
+        once. Returns the receipt; logs and results may still be on their way (`wait`).
+
+        Args:
+            by_person: the run's outcome is `killed` (130) rather than `terminated` (143).
+
+        Raises:
+            RunEndedError: the run has been detached.
+            LauncherError: no launcher process stays alive to do it.
+        """
+        if self.snapshot().state is not RunPhase.ENDED:
+            if self.client.detached:
+                raise RunEndedError(f"kill: {self.id} has been detached")
+            self.client.kill_all(by_person=by_person)
+        await self._until(lambda now: now.receipt is not None)
+        self._check()
+        if self.receipt is None:
+            raise LauncherError(self.snapshot().launcher_error or "the run ended without a receipt")
+        return self.receipt
+
+    async def restart(self, task: str | TaskId, *, hard: bool = False) -> TaskView:
+        """Ends a task, with the grace or at once (`hard`), and starts it again; returns its state
+        when the next attempt has been started, or could not be.
+
+        Raises:
+            TaskNotFoundError: the run has no such task.
+            RunEndedError: the run has ended, or is being ended.
+        """
+        task = self._find(task)
+        before = self.snapshot().task(task).attempt
+        self._check_commands(f"restart {task}")
+        self.client.restart(task, hard=hard)
+
+        def started(now: Snapshot) -> bool:
+            view = now.task(task)
+            begun = any(attempt.number > before for attempt in view.attempts)
+            return begun or (view.attempt > before and view.state.ended)
+
+        await self._until(lambda now: started(now) or now.state in _ENDING)
+        self._check()
+        if not started(self.snapshot()):
+            raise RunEndedError(f"restart {task}: {self.id} has ended")
+        return self.snapshot().task(task)
+
+    def signal(self, task: str | TaskId, name: str) -> None:
+        """Sends a task `TERM` (KILL follows after the grace) or `KILL`.
+
+        Raises:
+            TaskNotFoundError: the run has no such task.
+            RunEndedError: the run has ended, or is being ended.
+        """
+        task = self._find(task)
+        if name not in ("TERM", "KILL"):
+            raise ValueError(f"{name!r} is neither TERM nor KILL")
+        self._check_commands(f"{name} to {task}")
+        self.client.signal(task, name)
+
+    async def detach(self) -> None:
+        """Leaves the run, which goes on; `Run.attach` and `tfmux attach` come back to it."""
+        await asyncio.to_thread(self.client.detach)
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _find(self, task: str | TaskId) -> TaskId:
+        tasks = [view.id for view in self.snapshot().tasks]
+        for known in tasks:
+            if str(known) == str(task):
+                return known
+        raise TaskNotFoundError(str(task), tasks)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _check_commands(self, what: str) -> None:
+        if self.client.closed or self.snapshot().state in _ENDING:
+            gone = "has been detached" if self.client.detached else "has ended"
+            raise RunEndedError(f"{what}: {self.id} {gone}")
+        if self.client.unsupervised:
+            raise LauncherError(f"{what}: not sent, no launcher supervises this run")
+
+    def _note(self, text: str) -> PublicEvent:
+        state = str(self.snapshot().state)
+        return {"event": "run", "time": time.time(), "run": self.id, "state": state, "note": text}
+
+    def _on_change(self) -> None:
+        """There is a new snapshot. A launcher process that has died is replaced."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+        if self.client.lost_launchers >= _MOST_LAUNCHERS:
+            text = "no launcher process stays alive; what is left is ended by: "
+            self._error = LauncherError(f"{text}tfmux kill {self.id}")
+            self._inbox.put(None)
+        elif self.client.unsupervised:
+            self._inbox.put(self._note(f"{self.snapshot().notes[-1]}; starting another"))
+            self.client.resume()
+
+    async def _until(self, condition: Callable[[Snapshot], bool]) -> None:
+        """Waits until a condition holds, or nothing follows any more."""
+        ended = asyncio.create_task(self._inbox.ended.wait())
+        try:
+            while not condition(self.snapshot()) and not ended.done():
+                changed = asyncio.create_task(self._changed.wait())
+                await asyncio.wait([ended, changed], return_when=asyncio.FIRST_COMPLETED)
+                changed.cancel()
+        finally:
+            ended.cancel()
+
+    async def leave(self, *, detach: bool) -> None:
+        """Ends the block: leaves the run, or kills it and waits until that is done."""
+        client, cancelled = self.client, False
+        if self._error is None and not client.closed and not self._inbox.ended.is_set():
+            if detach:
+                await self.detach()
+            elif client.snapshot().state is not RunPhase.ENDED:
+                client.kill_all(by_person=False)
+            while not self._inbox.ended.is_set():
+                try:
+                    await self._inbox.ended.wait()
+                except asyncio.CancelledError:
+                    cancelled = True
+                    if not detach:
+                        client.kill_all(by_person=False)
+        client.close()
+        if cancelled:
+            raise asyncio.CancelledError
+
+
+@asynccontextmanager
+async def opened(start: Callable[[OnEvent], RunClient], *, detach: bool) -> AsyncIterator[Run]:
+    """Opens the run of a client that `start` makes, in a thread since files are read there."""
+    inbox, cancelled = EventInbox(), False
+    starting = asyncio.ensure_future(asyncio.to_thread(start, inbox.put))
+    while not starting.done():
+        try:
+            await asyncio.wait([starting])
+        except asyncio.CancelledError:
+            cancelled = True
+    run = Run(starting.result(), inbox)
+    try:
+        if cancelled:
+            raise asyncio.CancelledError
+        yield run
+    finally:
+        await run.leave(detach=detach)

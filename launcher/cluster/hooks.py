@@ -1,0 +1,33 @@
+"""`[hooks]` table of a cluster file: programs of this machine that are told how a run goes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict
+
+from .fields import Command, Key
+
+
+class Hooks(BaseModel):
+    """`[hooks]`: programs that the launcher process runs on the launching machine."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    on_success: Annotated[
+        Command | None,
+        Key(
+            "program and arguments, run on this machine when the run has ended with exit code 0. "
+            "It gets the event as JSON on standard input. See `docs/hooks.md`"
+        ),
+    ] = None
+    on_failure: Annotated[
+        Command | None, Key("program for a run that has ended with exit code 1, 3 or 4")
+    ] = None
+    on_stall: Annotated[
+        Command | None, Key("program for tasks whose next metric line is long overdue")
+    ] = None
+    on_end: Annotated[
+        Command | None,
+        Key("program for a run that has ended, however. It runs beside the ones above"),
+    ] = None

@@ -1,0 +1,89 @@
+"""Shells between the agent and a task's program: `setup` lines, and the login shell.
+
+Each becomes the next one by `exec`, so that in the end the task is the process that the agent has
+started: nothing stays between them that a signal could end instead.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from ..cluster.rules import Shell
+from .environment import EXTENDED
+
+RESTORED = "TFMUX_EXPORTS"
+"""Variable with the assignments that are repeated behind the files of a login shell."""
+_OURS = ("TF_CONFIG", "TFMUX_RUN_ID", "TFMUX_RESUME", "TFMUX_TASK")
+"""Variables that no start-up file sets; their values may be long."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# Arguments: the lines of `setup`, then the task's words. In a function `setup` sees none of these:
+# a file that it sources would take them for its own (conda's `activate` does). `set -e` ends at
+# the line that fails; without the trap its reason would be an exit status alone.
+_SETUP = f"""\
+eval "${{{RESTORED}-}}"; unset {RESTORED}
+trap 'tfmux_status=$?
+  echo "tfmux: setup failed with exit status $tfmux_status: the task was not started" >&2
+  [ "$tfmux_status" -ne 0 ] || exit 1' EXIT
+set -e
+eval "tfmux_setup() {{ :
+$1
+}}"
+shift
+tfmux_setup
+set +e
+trap - EXIT
+unset -f tfmux_setup
+exec "$@"
+"""
+
+# Arguments: the script above, then its own. The name of the login shell says which language it
+# speaks. csh knows no -l beside -c, and drops empty words of $argv: its files are sourced as a
+# login does it, and the words cross it in a variable, quoted for the /bin/sh behind it.
+_LOGIN = r"""
+tfmux_shell=${SHELL:-$(getent passwd "$(id -u)" | cut -d: -f7)}
+tfmux_shell=${tfmux_shell:-/bin/sh}
+tfmux_quoted() {
+  for tfmux_word do
+    printf '%s\n' "$tfmux_word" | sed "s/'/'\\\\''/g; 1s/^/'/; \$s/\$/' \\\\/"
+  done
+  echo ' '
+}
+case ${tfmux_shell##*/} in
+  csh|tcsh)
+    TFMUX_WORDS=$(tfmux_quoted "$@")
+    TFMUX_BEHIND='eval "set -- $TFMUX_WORDS"; unset TFMUX_WORDS TFMUX_BEHIND; exec /bin/sh -c "$@"'
+    export TFMUX_WORDS TFMUX_BEHIND
+    exec "$tfmux_shell" -c '
+      if (-r /etc/csh.login) source /etc/csh.login
+      if (-r ~/.login) source ~/.login
+      exec /bin/sh -c $TFMUX_BEHIND:q' ;;
+  fish)
+    exec "$tfmux_shell" -l -c 'exec /bin/sh -c $argv' -- "$@" ;;
+  *)
+    tfmux_script=$1; shift
+    exec "$tfmux_shell" -l -c "$tfmux_script" "$@" ;;
+esac
+"""
+
+
+def shell_prefix(setup: str, shell: Shell) -> tuple[str, ...]:
+    """Words before a program that is started through shells; empty where it needs none."""
+    if shell is Shell.LOGIN:
+        return ("/bin/sh", "-c", _LOGIN, "tfmux", _SETUP, "tfmux", setup)
+    return ("/bin/sh", "-c", _SETUP, "tfmux", setup) if setup else ()
+
+
+def with_exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:
+    """Adds what makes the variables of the cluster file win over those that the files of a login
+    shell set. Variables to which those files may append (`PYTHONPATH`) are left to them."""
+    if shell is not Shell.LOGIN:
+        return dict(env)
+    lines = [
+        f"export {name}={shlex.quote(value)}"
+        for name, value in env.items()
+        if name not in (*EXTENDED, *_OURS) and _NAME.fullmatch(name)
+    ]
+    return {**env, RESTORED: "\n".join(lines)}

@@ -1,0 +1,252 @@
+"""Hooks of a run: programs of this machine that are told of its end and of tasks that stall.
+
+Those of the end run when logs and results are here and the exit code is final. Each has a thread of
+its own, so that neither a program that hangs nor the disk that it is on holds up the run; only the
+end of the launcher process waits for them, at most their ten seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from ..cluster.spec import Cluster
+from ..plan.plan import Plan
+from ..run.snapshot import Snapshot
+from ..run.states import Outcome, TaskState
+from ..store.metrics import RECENT, stalled_for
+from ..store.public_events import FailureRecord, MetricEvent, PublicEvent, TaskEvent, failure_record
+from .hook_process import HOOK_SECONDS, HookProgram
+
+_TICK = 1.0
+_LATE_SECONDS = 1.0
+"""Time beyond a hook's own for its thread to see that it was killed."""
+_EXIT_CODES_OF_FAILURE = (1, 3, 4)
+
+
+class StalledTask(TypedDict):
+    """A task whose next metric line is overdue."""
+
+    task: str
+    host: str
+    seconds: float
+    """Since its last metric line."""
+
+
+class ReceiptSummary(TypedDict):
+    """The receipt of a run in short; the whole is in `events.jsonl`."""
+
+    clean: bool
+    survivors: int
+    unconfirmed: list[str]
+    """Hosts that could not confirm that nothing is left."""
+
+
+class HookEvent(TypedDict):
+    """Standard input of a hook: one JSON object."""
+
+    event: str
+    """`success`, `failure`, `end` or `stall`."""
+    time: float
+    run: str
+    name: str
+    """The cluster's."""
+    folder: str
+    """The run's folder on this machine, with `events.jsonl` and the logs."""
+    outcome: str | None
+    """`success`, `failed`, `preflight`, `killed` or `terminated`; null while the run goes on."""
+    exit_code: int | None
+    first_failure: FailureRecord | None
+    receipt: ReceiptSummary | None
+    stalled: NotRequired[list[StalledTask]]
+    """With `stall`."""
+
+
+class Hooks:
+    """Hooks of one run. Everything belongs to the launcher's loop."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        folder: Path,
+        snapshot: Callable[[], Snapshot | None],
+        note: Callable[[str], None],
+    ) -> None:
+        """`note` gets what a hook printed, and why it failed."""
+        self._commands: dict[str, Sequence[str]] = {
+            name.removeprefix("on_"): command
+            for name, command in cluster.hooks
+            if command is not None
+        }
+        self._base = cluster.base
+        self._secrets = {name for task in plan.tasks for name in task.env_from}
+        self._folder = folder
+        self._snapshot = snapshot
+        self._note = note
+        self._running: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
+        self._stopped = threading.Event()
+        self._times: dict[str, deque[float]] = {}
+        """Times of the last metric lines of each live task."""
+        self._hosts: dict[str, str] = {}
+        self._stalled: set[str] = set()
+        """Tasks that have been told of, and have written no metric line since."""
+        self._finishing = False
+
+    def begin(self) -> None:
+        """Looks for the programs, and watches for stalls."""
+        for event in self._commands:
+            self._start(self._check(event))
+        if "stall" in self._commands:
+            self._watching = asyncio.create_task(self._watch(), name="stalls")
+
+    def observe(self, event: PublicEvent) -> None:
+        """Takes a public event; returns at once."""
+        if "stall" not in self._commands:
+            return
+        if event["event"] == "metric":
+            self._on_metric(event)
+        elif event["event"] == "task":
+            self._on_task(event)
+
+    def stalls(self, now: float) -> list[StalledTask]:
+        """The tasks that have stalled since this was asked last."""
+        found: list[StalledTask] = []
+        for task, times in self._times.items():
+            late = stalled_for(list(times), now)
+            if late is not None and task not in self._stalled:
+                self._stalled.add(task)
+                found.append({"task": task, "host": self._hosts[task], "seconds": round(late, 1)})
+        return found
+
+    def stop(self) -> None:
+        """Kills the hooks of the run's end: nobody waits for them any more."""
+        if self._finishing:
+            self._stopped.set()
+
+    async def finish(self, final: Snapshot) -> None:
+        """Runs the hooks of the run's end and waits for all that are under way."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if not self._finishing:
+            self._finishing = True
+            self._end(final)
+        if self._running:
+            await asyncio.wait(self._running, timeout=HOOK_SECONDS + _LATE_SECONDS)
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _on_metric(self, event: MetricEvent) -> None:
+        task = event["task"]
+        self._times.setdefault(task, deque(maxlen=RECENT)).append(event["time"])
+        self._hosts[task] = event["host"]
+        self._stalled.discard(task)
+
+    def _on_task(self, event: TaskEvent) -> None:
+        state = TaskState(event["state"])
+        if not state.live or state is TaskState.STARTING:
+            self._times.pop(event["task"], None)
+            self._stalled.discard(event["task"])
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            if stalled := self.stalls(time.time()):
+                snapshot = self._snapshot()
+                if snapshot is not None:
+                    await asyncio.wait([self._start(self._run("stall", snapshot, stalled))])
+
+    async def _check(self, event: str) -> None:
+        """Notes a program that is not there, long before it is needed."""
+        if problem := await _in_thread(self._program(event).problem):
+            self._note(f"hook on_{event}: {problem}; it will not run")
+
+    def _end(self, final: Snapshot) -> None:
+        if final.outcome is Outcome.DETACHED:
+            return  # the launcher that has taken the run over tells of its end
+        if final.exit_code == 0:
+            self._start(self._run("success", final))
+        elif final.exit_code in _EXIT_CODES_OF_FAILURE:
+            self._start(self._run("failure", final))
+        self._start(self._run("end", final))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name="hook")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+    def _program(self, event: str) -> HookProgram:
+        return HookProgram(self._commands[event], self._base)
+
+    async def _run(
+        self, event: str, snapshot: Snapshot, stalled: list[StalledTask] | None = None
+    ) -> None:
+        if event not in self._commands:
+            return
+        document = hook_event(event, snapshot, self._folder, time.time())
+        if stalled is not None:
+            document["stalled"] = stalled
+        environ = {name: text for name, text in os.environ.items() if name not in self._secrets}
+        environ |= {"TFMUX_EVENT": event, "TFMUX_RUN": snapshot.run_id}
+        environ["TFMUX_OUTCOME"] = document["outcome"] or ""
+        program, text = self._program(event), json.dumps(document).encode() + b"\n"
+        said = await _in_thread(lambda: program.run(text, environ, self._stopped))
+        if said:
+            self._note(f"hook on_{event}: {said}")
+
+
+def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> HookEvent:
+    """What a hook is told of a run."""
+    receipt, failure = snapshot.receipt, snapshot.first_failure
+    summary: ReceiptSummary | None = None
+    if receipt is not None:
+        summary = {
+            "clean": receipt.clean,
+            "survivors": sum(len(host.survivors) for host in receipt.hosts),
+            "unconfirmed": [host.host for host in receipt.hosts if not host.confirmed],
+        }
+    return {
+        "event": event,
+        "time": now,
+        "run": snapshot.run_id,
+        "name": snapshot.name,
+        "folder": str(folder),
+        "outcome": None if snapshot.outcome is None else str(snapshot.outcome),
+        "exit_code": snapshot.exit_code,
+        "first_failure": None if failure is None else failure_record(failure),
+        "receipt": summary,
+    }
+
+
+async def _in_thread(work: Callable[[], str]) -> str:
+    """Result of `work`, on a thread that is left behind when it does not come back: the program
+    may be on a disk that does not answer."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[str] = loop.create_future()
+
+    def run() -> None:
+        try:
+            text = work()
+        except Exception as error:  # a fault of ours must not end the launcher
+            text = f"{type(error).__name__}: {error}"
+
+        def tell() -> None:
+            if not done.done():
+                done.set_result(text)
+
+        try:
+            loop.call_soon_threadsafe(tell)
+        except RuntimeError:
+            return  # the loop has ended
+
+    threading.Thread(target=run, name="hook", daemon=True).start()
+    return await done
