@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Callable
 
 _CHUNK = 256 * 1024
-_CALL_SECONDS = 0.01
+_CALL_SECONDS = 0.03
 
 
 class Log:
@@ -87,9 +87,9 @@ class Log:
 class Drain(threading.Thread):
     """Reads all tasks' pipes until each has no writer left.
 
-    `on_change` is called from this thread when a log has grown or ended, at most a hundred
-    times a second while logs grow: the loop looks again by itself 20 ms after a call. Under a
-    flood a call a chunk would have the loop and this thread fight for the interpreter's lock.
+    `on_change` is called from this thread when a log has grown or ended, at most thirty times a
+    second while logs grow: the loop looks again by itself 40 ms after a call. Under a flood a
+    call a chunk would have the loop and this thread fight for the interpreter's lock.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:
