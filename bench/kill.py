@@ -78,13 +78,13 @@ def by_hand(tasks: int) -> float:
     return time.perf_counter() - began
 
 
-def until(condition: Callable[[], object], seconds: float = DEADLINE) -> None:
+def until(condition: Callable[[], object], seconds: float = DEADLINE, pace: float = 0.002) -> None:
     """Waits for a condition; ends the program when it does not come."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise SystemExit("it did not come to an end")
-        time.sleep(0.002)
+        time.sleep(pace)
 
 
 def main() -> None:

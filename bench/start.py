@@ -3,8 +3,8 @@
     python -m bench.start [--rounds 5]
 
 First paint of `tfmux` beside that of an empty Textual app, and when its list has been filled,
-`tfmux --help` beside `python -c pass`, and the processor time of the run screen (the UI and the
-agent) with 16 quiet tasks.
+`tfmux --help` beside `python -c pass`, and the processor time of UI, launcher process and agent
+with 16 quiet tasks.
 """
 
 # ruff: noqa: T201
@@ -24,6 +24,10 @@ import tempfile
 import termios
 import time
 from pathlib import Path
+
+from bench import processor
+from launcher.paths import runs_home
+from launcher.store.runs import RunFolder
 
 EMPTY = (
     "from textual.app import App\n"
@@ -64,12 +68,6 @@ class Screen:
         if select.select([self.fd], [], [], seconds)[0]:
             self._seen = (self._seen + os.read(self.fd, 1 << 16))[-(1 << 20) :]
 
-    def cpu(self) -> float:
-        """Processor seconds of the program so far."""
-        with open(f"/proc/{self.pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b") ")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
     def close(self, keys: bytes) -> None:
         """Presses keys until it has ended."""
         deadline = time.monotonic() + 20
@@ -101,8 +99,8 @@ def command(argv: list[str]) -> float:
     return time.perf_counter() - began
 
 
-def idle(folder: Path) -> float:
-    """The share of one core that the run screen takes with 16 quiet tasks."""
+def idle(folder: Path) -> dict[str, float]:
+    """The shares of one core that the processes of a run with 16 quiet tasks take."""
     places = ", ".join(['"localhost:auto"'] * 16)
     file = folder / "idle.toml"
     file.write_text(
@@ -115,12 +113,14 @@ def idle(folder: Path) -> float:
     settled = time.monotonic() + 5
     while time.monotonic() < settled:
         screen.read(0.5)
-    before, began = screen.cpu(), time.monotonic()
+    (path,) = runs_home().iterdir()
+    processes = processor.of_run(RunFolder(path), screen.pid)
+    before, began = processor.sample(processes), time.monotonic()
     while time.monotonic() - began < IDLE_SECONDS:
         screen.read(0.5)
-    share = (screen.cpu() - before) / (time.monotonic() - began)
+    passed, after = time.monotonic() - began, processor.sample(processes)
     screen.close(b"\x1b[20~q")  # F9, then q
-    return share
+    return {name: (after[name] - before[name]) / passed for name in processes}
 
 
 def main() -> None:
@@ -148,7 +148,8 @@ def main() -> None:
         print(f"its list of clusters, runs and demos: {statistics.median(lists):.2f} s")
         helped, started = statistics.median(helps), statistics.median(bare)
         print(f"tfmux --help: {helped:.3f} s, an interpreter alone {started:.3f} s")
-        print(f"16 quiet tasks: {idle(Path(name)) * 100:.1f} % of one core (the screen's process)")
+        shares = ", ".join(f"{who} {part:.2%}" for who, part in idle(Path(name)).items())
+        print(f"16 quiet tasks, of one core: {shares}")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ only when a reaper was killed by somebody and left orphans.
 
 from __future__ import annotations
 
+import math
 import os
 import queue
 import selectors
@@ -27,6 +28,10 @@ from .requests import Start
 from .tasks import Attempt, Program, open_output, start_error
 
 _WAIT_FOR_OUTPUT = 1.0
+_LISTENING_SECONDS = (0.03, 1.0)
+_LISTENING_SHARE = 0.02
+"""Of the time that an attempt has not listened for yet: so much later it may be seen to listen. A
+task that never does costs hardly anything after a while."""
 _BEING_ENDED = "the run is being ended"
 
 
@@ -60,6 +65,7 @@ class Attempts:
         self._requests: queue.SimpleQueue[tuple[Attempt, Program]] = queue.SimpleQueue()
         self._agent = os.getpid()
         self._killer: children.Killer | None = None
+        self._looked_at = 0.0
         self.reports_pending = False
         """A child has ended, or a reaper has sent a report."""
         self.has_orphans = False
@@ -210,15 +216,25 @@ class Attempts:
         if changed:
             self._on_change()
 
-    @property
-    def not_listening(self) -> list[Attempt]:
+    def _not_listening(self) -> list[Attempt]:
         """Those that live and are to listen on a port, and do not do so yet."""
         return [a for a in self.all if a.port and not a.ended and not a.listening]
 
+    @property
+    def next_look(self) -> float:
+        """Time at which it is to be looked next who listens; infinite where nobody is to."""
+        waiting = self._not_listening()
+        if not waiting:
+            return math.inf
+        least, most = _LISTENING_SECONDS
+        waited = self._looked_at - max(attempt.asked_at for attempt in waiting)
+        return self._looked_at + min(most, max(least, _LISTENING_SHARE * waited))
+
     def find_listeners(self) -> None:
         """Tells the launcher of those that listen by now."""
-        waiting = self.not_listening
-        sockets = ports.listeners() if waiting else {}
+        self._looked_at = time.monotonic()
+        waiting = self._not_listening()
+        sockets = ports.listeners()
         heard = [(attempt, sockets[attempt.port]) for attempt in waiting if attempt.port in sockets]
         members = self._tracker.scan() if heard else {}
         for attempt, inodes in heard:

@@ -7,7 +7,6 @@ between a task and its file because `> /dev/stderr` inside a task would cut the 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import select
@@ -15,12 +14,10 @@ import termios
 import threading
 import time
 from contextlib import suppress
-from typing import Any, Callable
+from typing import Callable
 
 _CHUNK = 256 * 1024
-_CALL_SECONDS = 0.01
-_splice: Any = getattr(os, "splice", None)
-"""Python 3.10 has it."""
+_CALL_SECONDS = 0.03
 
 
 class Log:
@@ -37,7 +34,6 @@ class Log:
         self.size = 0
         self.lost = 0
         self.cut = 0
-        self._splices = _splice is not None
         self._lock = threading.Lock()
 
     def open(self) -> None:
@@ -61,19 +57,11 @@ class Log:
         """Moves what stands in a pipe to the file's end; how many bytes left the pipe, 0 at its
         end. Never raises: whatever is wrong with the disk, the tasks' pipes are read on.
 
-        The kernel copies them once, where Python, file system and limit let it; else they are
-        read into `buffer` and written, and what finds no room is counted.
+        They are read into `buffer` and written; what finds no room is counted. `splice` would
+        copy them once less, but it holds the pipe until they are in the file: the task waits.
         """
         with suppress(OSError):  # tried again at each write; who must know why has called `open`
             self.open()
-        if self._splices and self.fd >= 0 and self.limit - self.size >= _CHUNK:
-            try:
-                moved = int(_splice(fd, self.fd, _CHUNK, offset_dst=self.size))
-            except OSError as error:
-                self._splices = error.errno != errno.EINVAL  # else this file system cannot
-            else:
-                self.size += moved
-                return moved
         try:
             count = os.readv(fd, [buffer])
         except OSError:  # a terminal whose last user has gone says EIO
@@ -99,9 +87,9 @@ class Log:
 class Drain(threading.Thread):
     """Reads all tasks' pipes until each has no writer left.
 
-    `on_change` is called from this thread when a log has grown or ended, at most a hundred
-    times a second while logs grow: the loop looks again by itself 20 ms after a call. Under a
-    flood a call a chunk would have the loop and this thread fight for the interpreter's lock.
+    `on_change` is called from this thread when a log has grown or ended, at most thirty times a
+    second while logs grow: the loop looks again by itself 40 ms after a call. Under a flood a
+    call a chunk would have the loop and this thread fight for the interpreter's lock.
     """
 
     def __init__(self, on_change: Callable[[], None]) -> None:

@@ -15,6 +15,10 @@ from .requests import ReadLog
 from .task_id import TaskId
 from .workers import Worker
 
+_SIZE_SECONDS = (0.03, 0.005)
+"""Between two messages of sizes: at least so much, and so much for each log that grows. Each size
+costs the launcher a millisecond."""
+
 
 class Outputs:
     """One log a task, whatever number of attempts writes to it.
@@ -40,6 +44,8 @@ class Outputs:
         self.drain = Drain(on_change)
         self._opener = Worker("log opener")
         self._sent_sizes: dict[str, int] = {}
+        self.next_sizes = 0.0
+        """Time before which no sizes are sent."""
         self._sent_losses: set[tuple[str, str]] = set()
 
     def log(self, task: str, limit: int) -> Log:
@@ -84,11 +90,14 @@ class Outputs:
         """There are sizes to be sent."""
         return bool(self._grown())
 
-    def send_sizes(self) -> None:
+    def send_sizes(self, now: float) -> None:
         """Sends how far logs have grown, unless the launcher has not read the last message yet."""
-        if self._channels.queued:
+        if now < self.next_sizes or self._channels.queued:
             return
-        for task, size in self._grown():
+        grown = self._grown()
+        least, each = _SIZE_SECONDS
+        self.next_sizes = now + max(least, each * len(grown))
+        for task, size in grown:
             self._sent_sizes[task] = size
             self._channels.send(LogSize(TaskId.parse(task), size))
 

@@ -35,11 +35,9 @@ from .workers import Wakeups, Worker
 if TYPE_CHECKING:
     from .prober import Prober
 
-_LOOK_LISTENING = 0.03
 _KNOWN_PROCESSES = 1.0
 _BEAT_WATCHDOG = 1.0
-_SIZE_PACE = 0.03
-_LOOK_AGAIN = 0.02
+_LOOK_AGAIN = 0.04
 _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
 _MOST_QUEUED = 4096
@@ -125,7 +123,7 @@ class Agent:
             requests.CollectEnd: self._files.collect_end,
         }
         self._woken = 0.0
-        names = ("listening", "processes", "watchdog", "sizes", "touch")
+        names = ("processes", "watchdog", "touch")
         self._next = dict.fromkeys(names, 0.0)
         self._saved_processes: set[proc.Key] = set()
         self._ending: AgentExit | None = None
@@ -178,7 +176,7 @@ class Agent:
         self._attempts.poll()
         self._kills.step()
         now = time.monotonic()
-        if self._due("listening", now, _LOOK_LISTENING):
+        if now >= self._attempts.next_look:
             self._attempts.find_listeners()
         if self._due("processes", now, _KNOWN_PROCESSES):
             self._scan_processes()
@@ -187,21 +185,19 @@ class Agent:
         self._check_lease(now)
         if self._due("touch", now, _TOUCH_SOCKET):
             self._keeper.do(self._folders.touch)
-        if self._due("sizes", now, _SIZE_PACE):
-            self._outputs.send_sizes()
+        self._outputs.send_sizes(now)
         self._outputs.send_losses()
         self._channels.write()
 
     def _patience(self) -> float:
         now = time.monotonic()
         waits = [self._next["watchdog"] - now, self._next["processes"] - now]
+        waits.append(self._attempts.next_look - now)
         waits += [kill.next_look - now for kill in self._kills]
-        if self._attempts.not_listening:
-            waits.append(self._next["listening"] - now)
         if any(a.ended and not a.end_sent for a in self._attempts.all) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._outputs.has_grown():
-            waits.append(self._next["sizes"] - now)
+            waits.append(self._outputs.next_sizes - now)
         if now - self._woken < _LOOK_AGAIN:
             waits.append(_LOOK_AGAIN)
         return max(0.0, min(waits))

@@ -71,6 +71,7 @@ class Attempt:
         self.log = log
         self.port = port
         self.began_at = log.size
+        self.asked_at = time.monotonic()
         self.port_owner: PortOwner | None = None
         """Who listened on its port before it was started."""
         self.pid = 0

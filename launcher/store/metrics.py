@@ -110,7 +110,7 @@ class Extractor:
         text = (self._rest + data)[-LOOK_BYTES:]
         cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         self._rest = text[cut:][:LINE_BYTES]
-        for match in self._matches(cut_lines(text[:cut])):
+        for match in self._matches(text[:cut]):
             values = _figures(match)
             if not values:
                 continue
@@ -129,10 +129,12 @@ class Extractor:
         return (last - first) / (ended - began) if ended > began else None
 
     def _matches(self, text: bytes) -> Iterator[Any]:
-        for within, pattern in self._patterns.items():
-            if within in text and pattern.search(text):
+        likely = {within: expr for within, expr in self._patterns.items() if within in text}
+        lines = cut_lines(text) if likely else b""
+        for within, pattern in likely.items():
+            if pattern.search(lines):
                 self._patterns = {within: pattern}
-                return iter(pattern.finditer(text))
+                return iter(pattern.finditer(lines))
         return iter(())
 
 

@@ -69,14 +69,16 @@ class Clients:
             argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
         )
 
-    async def ours(self, ask: Person | None = None, *, accept_new: bool = False) -> None:
-        """Logs in and out again."""
+    async def ours(self, ask: Person | None = None, *, accept_new: bool = False) -> str:
+        """Logs in and out again; returns the cipher of what was received."""
         logins = SshConnector(
             ask, accept_new=accept_new, on_note=lambda host, note: self.notes.append(note)
         )
         try:
             connection = await logins.connect("far", SshTarget(None, "far", None))
+            cipher = str(connection.get_extra_info("recv_cipher"))
             connection.abort()
             await connection.wait_closed()
         finally:
             await logins.aclose()
+        return cipher

@@ -323,6 +323,13 @@ async def test_algorithms_are_narrowed(clients: Clients, option: str) -> None:
     await both_log_in(clients)
 
 
+async def test_a_quick_cipher_comes_first_unless_the_file_names_one(clients: Clients) -> None:
+    """Log bytes cost half as much under AES-GCM as under ChaCha20."""
+    assert "gcm" in await clients.ours()
+    clients.configure("Ciphers chacha20-poly1305@openssh.com,aes256-gcm@openssh.com")
+    assert "chacha20" in await clients.ours()
+
+
 async def test_short_rsa_keys_are_not_trusted(clients: Clients) -> None:
     """`RequiredRSASize`."""
     server = clients.server

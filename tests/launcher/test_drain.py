@@ -1,4 +1,4 @@
-"""The drain: what tasks write stands in their logs, byte for byte, whichever way it got there."""
+"""The drain: what tasks write stands in their logs, byte for byte."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ from launcher.agent.drain import Drain, Log
 from tests.launcher.agent_client import wait_until
 
 PIECE = bytes(range(256)) * 1024
-
-
-@pytest.fixture(params=["spliced", "read and written"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python before 3.10 knows no splice, and not every file system does."""
-    if request.param != "spliced":
-        monkeypatch.setattr(drain, "_splice", None)
 
 
 def drained(log: Log, pieces: list[bytes], ends: tuple[int, int]) -> int:
@@ -75,7 +68,7 @@ def test_what_finds_no_room_is_counted() -> None:
 
 
 def test_a_terminal_is_drained_too(tmp_path: Path) -> None:
-    """The kernel cannot splice one into a file."""
+    """What it makes of line ends is in the log."""
     log = Log(str(tmp_path / "log"), 1 << 40)
     drained(log, [b"one\ntwo\n"], pty.openpty())
     assert Path(log.path).read_bytes() == b"one\r\ntwo\r\n"

@@ -95,6 +95,21 @@ def test_looking_only_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "worker-0.idx").exists()
 
 
+def test_whoever_looks_leaves_the_counting_to_the_writer(tmp_path: Path) -> None:
+    """What stands far behind new marks is about to be counted by the writer; a log whose marks do
+    not come any more, because its launcher has died, is counted all the same."""
+    data = body(20_000)
+    path = tmp_path / "worker-0.log"
+    writer, reader = LogFile(path), LogFile(path, read_only=True)
+    path.write_bytes(data)
+    writer.grown(len(data) // 2, 1.0)
+    reader.refresh()
+    assert len(data) // 2 - MARK_BYTES <= reader.size <= len(data) // 2
+    reader.refresh()
+    assert (reader.size, reader.newlines) == (len(data), data.count(b"\n"))
+    check_marks(reader, data)
+
+
 def test_reading_keeps_nothing_open_and_a_removed_log_reads_as_empty(tmp_path: Path) -> None:
     """A hundred logs that were read cost no descriptor; one that was removed under a screen that
     shows it costs no exception."""

@@ -1,0 +1,51 @@
+"""Processor seconds of processes: figures that hold on a busy machine, where clocks say little."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from launcher.agent import proc
+from launcher.store.runs import RunFolder
+
+
+def seconds(pid: int) -> float:
+    """Processor seconds of the threads of a process so far, to the nanosecond; 0 once it has
+    gone."""
+    total = 0
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except FileNotFoundError:
+        return 0.0
+    for thread in threads:
+        try:
+            total += int(Path(f"/proc/{pid}/task/{thread}/schedstat").read_text().split()[0])
+        except OSError:
+            continue  # the thread has just ended
+    return total / 1e9
+
+
+def of_run(folder: RunFolder, screen: int) -> dict[str, list[int]]:
+    """The processes of a run on this machine, by what they are; its tasks are not among them."""
+    launcher = folder.launcher_pid() or 0
+    found: dict[str, list[int]] = {"UI": [screen], "launcher": [launcher], "agent": []}
+    wanted = f"{folder.run_id};".encode()
+    for process in proc.table().values():
+        if proc.variable(process.pid, proc.AGENT_TAG) == wanted:
+            found["agent"].append(process.pid)
+        elif process.ppid == launcher and b"disk_writer" in _command_line(process.pid):
+            found["launcher"].append(process.pid)
+    return found
+
+
+def sample(processes: Mapping[str, list[int]]) -> dict[str, float]:
+    """Processor seconds so far of each group of processes."""
+    return {name: sum(map(seconds, pids)) for name, pids in processes.items()}
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
