@@ -34,9 +34,10 @@ from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment, frameworks
 from .environment import GpuRequest, GpuShare
-from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, plan_json
+from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, WarmStart, plan_json
 from .order import stages
 from .readiness import readiness, ready_key
+from .warm import warm_start
 
 __all__ = [
     "After",
@@ -123,13 +124,15 @@ class _Planner:
         host = self._host_of(task)
         values = self._values(task)
         command = job.command or run.command or ()
+        argv = tuple(expand(word, values, self._shared) for word in command)
+        pty = run.pty if job.pty is None else job.pty
         return TaskPlan(
             id=task,
             role=self._role(task),
             host=host,
             port=self._ports[task],
             address=self._place(task),
-            argv=tuple(expand(word, values, self._shared) for word in command),
+            argv=argv,
             env=self._env(task, values),
             ready=readiness(cluster, task.job),
             ready_key=ready_key(cluster, task.job),
@@ -140,9 +143,17 @@ class _Planner:
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
             setup=run.setup if job.setup is None else job.setup,
-            pty=run.pty if job.pty is None else job.pty,
+            pty=pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
+            warm=None if pty else self._warm_start(task, argv, values["python"]),
         )
+
+    def _warm_start(self, task: TaskId, argv: tuple[str, ...], python: str) -> WarmStart | None:
+        key = self._cluster.start.warm
+        helper = not isinstance(key, bool) and self._role(task) is Role.HELPER
+        if helper or task in self._stages[0]:  # another program, or nothing to wait for
+            return None
+        return warm_start(argv, python, key, self._facts[self._host_of(task)])
 
     def _prepare_task(self, task: TaskId) -> TaskPlan:
         """Makes a task of a host's `prepare` lines, so that it has a log and a pane, and can be

@@ -379,7 +379,7 @@ def test_the_json_of_a_plan_is_documented() -> None:
     assert list(answer) == ["name", "stages", "tasks"]
     assert answer["stages"][0] == ["ps:0"]
     assert [list(entry) for entry in answer["tasks"]] == [
-        ["task", "host", "address", "argv", "env", "ready", "cwd"]
+        ["task", "host", "address", "argv", "env", "ready", "cwd", "warm"]
     ] * 6
     assert answer["tasks"][0]["address"] == "tf1.lan:2222"
     assert answer["tasks"][0]["ready"] == {"log": "x"}

@@ -37,6 +37,8 @@ def plan(arguments: argparse.Namespace) -> int:
             sys.stdout.write(f"  {name} on {task['host']} ({task['address']})\n")
             sys.stdout.write(f"    ready:   {json.dumps(task['ready'])}\n")
             sys.stdout.write(f"    command: {shlex.join(task['argv'])}\n")
+            if task["warm"]:
+                sys.stdout.write(f"    warm:    {', '.join(task['warm'])}\n")
             sys.stdout.write(f"    in:      {task['cwd']}\n")
             for key, value in task["env"].items():
                 sys.stdout.write(f"    {key}={shlex.quote(value)}\n")
