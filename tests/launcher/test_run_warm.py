@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from launcher.cluster.rules import AUTO_SECONDS
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask
 from launcher.run.states import RunPhase, TaskState
@@ -228,3 +229,12 @@ def test_attempts_that_are_in_no_journal_are_taken_over_at_their_gates() -> None
     out = driver.tell(ev.HostsChecked, FACTS)
     assert not any(isinstance(one, StartTask | SetTimer) for one in out)
     assert released(driver.ready("ps:0")) == [("worker:0", 1)]
+
+
+def test_automatic_readiness_begins_with_the_release() -> None:
+    """Its seconds count from then."""
+    driver = RunDriver(text=WARM + '[start.ready]\nworker = "auto"\n')
+    driver.staged()
+    assert timers(driver.begun("worker:0")) == {}
+    out = driver.ready("ps:0")
+    assert timers(out)[ReadyDelay(name("worker:0"), 1)] == AUTO_SECONDS
