@@ -42,7 +42,9 @@ def imported(*folders: str) -> dict[str, str]:
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 names = [node.module]
-            found |= {name.partition(".")[0]: str(file) for name in names}
+            tops = {name.partition(".")[0] for name in names}
+            # Programs of the documentation import what lies beside them.
+            found |= {top: str(file) for top in tops if not (file.parent / f"{top}.py").exists()}
     return {n: f for n, f in found.items() if n not in OURS | sys.stdlib_module_names | set(APART)}
 
 

@@ -126,8 +126,7 @@ framework = "torch"
 
 def spread(testbed: Testbed, folder: Path, example: str, tasks: int = 2) -> Path:
     """An example of the documentation, on the hosts tf1, tf2, …"""
-    for path in EXAMPLES.iterdir():
-        shutil.copy(path, folder)
+    shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True)
     text = (folder / f"{example}.toml").read_text()
     places = json.dumps([f"tf{number}:auto" for number in range(1, tasks + 1)])
     begin, _, rest = text.partition('tasks = ["localhost:auto"')
@@ -196,8 +195,7 @@ success = "all"
 @pytest.mark.slow
 def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
     """`BackupAndRestore`: all workers start again and end; the evaluator tests the last epoch."""
-    for path in EXAMPLES.iterdir():
-        shutil.copy(path, tmp_path)
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     with Up("up", str(tmp_path / "keras-fit.toml"), "--json") as up:
         up.log("worker:1", "Epoch 2/")
         os.kill(up.state("worker:1", "ready")["pid"], signal.SIGKILL)
@@ -221,8 +219,7 @@ def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
 )
 def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path: Path) -> None:
     """Classic flags, a coordinator with workers and ps, equal workers: each trains to its end."""
-    for path in EXAMPLES.iterdir():
-        shutil.copy(path, tmp_path)
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     with Up("up", str(tmp_path / f"{example}.toml"), "--json") as up:
         assert up.wait() == 0, up.told()
         assert up.log(task, line)

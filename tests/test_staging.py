@@ -20,7 +20,7 @@ from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import A, Link, NoLogs
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
-from launcher.plan.plan import HostPlan, SshTarget
+from launcher.plan.model import HostPlan, SshTarget
 from tests.command import Up, python_task, write
 from tests.testbed.faults import full_home, read_only_home
 from tests.testbed.inprocess import SshServer

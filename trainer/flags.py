@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -10,6 +11,7 @@ from trainer.errors import UsageError
 from trainer.modes import MODES, Mode
 
 TOUR = "tour"
+TF1 = "tf1"
 
 
 def _number(kind: type[int] | type[float], accepts: Callable[[Any], bool], what: str) -> Any:
@@ -207,6 +209,12 @@ def parse(argv: Sequence[str]) -> tuple[Mode, argparse.Namespace]:
     if name not in MODES:
         raise UsageError(f"unknown mode {name!r}{_nearest(name, MODES)}")
     mode = MODES[name]
+    if mode.name == TF1:  # whatever follows the script is its own
+        if not rest or rest[0].startswith("-"):
+            raise UsageError("give a script: python -m trainer tf1 SCRIPT ARGUMENTS…")
+        if not os.path.isfile(rest[0]):
+            raise UsageError(f"{rest[0]}: no such file")
+        return mode, argparse.Namespace(mode=mode.name, words=rest)
     parser = _Parser(
         prog=f"python -m trainer {mode.name}",
         description=mode.summary[0].upper() + mode.summary[1:] + ".",

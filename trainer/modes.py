@@ -66,6 +66,7 @@ _MODES = (
     ),
     Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", MIRRORED, ("worker",)),
     Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following", "data")),
+    Mode("tf1", "tf1", "runs a program of TensorFlow 1 unchanged: tf1 SCRIPT ARGUMENTS…"),
     Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
     Mode("placement", "examples.placement", "on which device operations run", ("devices",)),
     Mode("tour hello", "examples.hello", "the smallest cluster: one server, one session"),

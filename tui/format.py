@@ -33,6 +33,7 @@ class StatusColor(StrEnum):
 STATE_COLORS: dict[TaskState, StatusColor] = {
     TaskState.PENDING: StatusColor.WAITING,
     TaskState.STAGING: StatusColor.WAITING,
+    TaskState.WARMING: StatusColor.WAITING,
     TaskState.STARTING: StatusColor.BUSY,
     TaskState.READY: StatusColor.BUSY,
     TaskState.RUNNING: StatusColor.GOOD,
@@ -47,6 +48,7 @@ STATE_COLORS: dict[TaskState, StatusColor] = {
 LETTERS: dict[TaskState, str] = {
     TaskState.PENDING: "·",
     TaskState.STAGING: "c",
+    TaskState.WARMING: "w",
     TaskState.STARTING: "s",
     TaskState.READY: "r",
     TaskState.RUNNING: "R",

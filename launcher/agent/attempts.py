@@ -24,7 +24,7 @@ from .messages import Exited, Listening, OutputEnded, Started
 from .outputs import Outputs
 from .process_tracker import ProcessTracker
 from .reaper import Report
-from .requests import Start
+from .requests import Release, Start
 from .tasks import Attempt, Program, open_output, start_error
 
 _WAIT_FOR_OUTPUT = 1.0
@@ -87,9 +87,11 @@ class Attempts:
             if attempt.task == task and attempt.attempt == number:  # asked again after a cut
                 if attempt.announced:
                     self._channels.send(attempt.facts(Started))
+                if not wanted.gated:
+                    self._open_gate(attempt)
                 return
         log = self._outputs.log(task, wanted.log_limit)
-        attempt = Attempt(task, number, log, wanted.port)
+        attempt = Attempt(task, number, log, wanted.port, wanted.gated)
         self.all.append(attempt)
         if refused:
             self._refuse(attempt, _BEING_ENDED)
@@ -97,8 +99,21 @@ class Attempts:
         attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
         env = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
         env.update(wanted.env)
-        program = Program(wanted.argv, env, wanted.cwd, wanted.pty, umask)
+        program = Program(wanted.argv, env, wanted.cwd, wanted.pty, umask, wanted.gated)
         self._requests.put((attempt, program))
+
+    def release(self, wanted: Release) -> None:
+        """Lets a gated attempt begin; a second time changes nothing."""
+        for attempt in self._of({str(wanted.task)}):
+            if attempt.attempt == wanted.attempt:
+                self._open_gate(attempt)
+
+    def _open_gate(self, attempt: Attempt) -> None:
+        if attempt.gated:
+            attempt.gated = False
+            if attempt.reaper is not None:
+                attempt.reaper.release()
+            self._on_change()
 
     def cancel_starts(self, tasks: set[str] | None) -> None:
         """Starts none of these that has not been started yet."""
@@ -133,6 +148,8 @@ class Attempts:
             self._outputs.drain.add(started.output, attempt.log)
             if attempt.cancelled:
                 started.reaper.kill()
+            elif not attempt.gated:
+                started.reaper.release()
             self._read_reports(attempt)
 
         return act
@@ -218,7 +235,7 @@ class Attempts:
 
     def _not_listening(self) -> list[Attempt]:
         """Those that live and are to listen on a port, and do not do so yet."""
-        return [a for a in self.all if a.port and not a.ended and not a.listening]
+        return [a for a in self.all if a.port and not a.ended and not a.listening and not a.gated]
 
     @property
     def next_look(self) -> float:

@@ -106,6 +106,7 @@ class TaskFacts(Message):
     lost: Number
     cut: Number
     port_owner: PortOwner | None = None
+    gated: bool = False
 
 
 class Started(TaskFacts):

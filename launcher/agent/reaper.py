@@ -26,6 +26,7 @@ from .tasks import Program, become_subreaper, set_parent_death_signal
 
 NONE_LEFT = 86
 _KILL = b"kill"
+_RELEASE = b"release"
 _ROUND = 0.005
 
 
@@ -65,6 +66,11 @@ class Reaper:
         with suppress(OSError):  # it has just gone
             os.kill(self.pid, signal.SIGCONT)  # the pid is its own until we have reaped it
             self.link.send(_KILL)
+
+    def release(self) -> None:
+        """Has it open the gate of its task."""
+        with suppress(OSError):  # it has just gone
+            self.link.send(_RELEASE)
 
     def poll(self) -> bool:
         """Whether it has exited."""
@@ -131,6 +137,10 @@ class _Process:
         self._fault, fault = os.pipe()
         self._start_reported = False
         me = os.getpid()
+        gate: int | None = None
+        self._gate: int | None = None
+        if program.gated:
+            gate, self._gate = os.pipe()
         wait, go = os.pipe()
         try:
             self._first = os.fork()
@@ -140,10 +150,12 @@ class _Process:
         if self._first == 0:
             os.close(go)
             os.read(wait, 1)  # until the agent knows our pid: we might kill the reaper
-            program.execute(output, fault, me)
+            program.execute(output, fault, me, gate)
         os.close(output)
         os.close(fault)
         os.close(wait)
+        if gate is not None:
+            os.close(gate)
         process = read_process(self._first)
         self._send(Report.FORKED, self._first, process.start if process else 0)
         os.close(go)
@@ -182,8 +194,16 @@ class _Process:
             self._send(Report.EXECUTED)
 
     def _handle_command(self) -> None:
-        if not self._link.recv(64):
+        command = self._link.recv(64)
+        if not command:
             os._exit(1)  # the agent has gone, and the kernel is about to say so
+        if command == _RELEASE:
+            if self._gate is not None:
+                with suppress(OSError):  # the task has just ended
+                    os.write(self._gate, b"\n")
+                os.close(self._gate)
+                self._gate = None
+            return
         if self._killer is None:
             self._killer = children.Killer()
             if children.is_child(self._first):

@@ -129,7 +129,8 @@ class Hello(Request):
 
 
 class Start(Request):
-    """Starts an attempt of a task."""
+    """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
+    byte when it is released; then its program begins (`remote_scripts/warm.py`)."""
 
     TYPE = wire.START
     task: TaskId
@@ -140,6 +141,18 @@ class Start(Request):
     log_limit: Size
     port: Port | None = None
     pty: bool = False
+    gated: bool = False
+
+    def problem(self) -> str:
+        return "a terminal has no gate" if self.pty and self.gated else ""
+
+
+class Release(Request):
+    """Lets a gated attempt begin."""
+
+    TYPE = wire.RELEASE
+    task: TaskId
+    attempt: AttemptNumber
 
 
 class Beat(Request):

@@ -109,6 +109,7 @@ class Agent:
             requests.Hello: self._hello,
             requests.Beat: lambda channel, _: channel.send(Pong()),
             requests.Start: self._start,
+            requests.Release: lambda _, wanted: self._attempts.release(wanted),
             requests.Kill: lambda _, wanted: self._kills.request(wanted),
             requests.Leave: self._leave,
             requests.ReadLog: self._outputs.open,

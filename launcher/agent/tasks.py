@@ -58,7 +58,9 @@ def become_subreaper() -> None:
 class Attempt:
     """Attempt of a task: its process while it lives, its end afterwards."""
 
-    def __init__(self, task: str, attempt: int, log: Log, port: int | None) -> None:
+    def __init__(
+        self, task: str, attempt: int, log: Log, port: int | None, gated: bool = False
+    ) -> None:
         self.announced = False
         """The launcher has been told that it has been started, or why not."""
         self.cancelled = False
@@ -70,6 +72,8 @@ class Attempt:
         self.attempt = attempt
         self.log = log
         self.port = port
+        self.gated = gated
+        """It waits at its gate, or will."""
         self.began_at = log.size
         self.asked_at = time.monotonic()
         self.port_owner: PortOwner | None = None
@@ -117,6 +121,7 @@ class Attempt:
             lost=self.log.lost,
             cut=self.log.cut,
             port_owner=port_owner,
+            gated=self.gated,
         )
 
 
@@ -148,10 +153,12 @@ class Program(NamedTuple):
     cwd: str
     terminal: bool
     umask: int
+    gated: bool = False
 
-    def execute(self, output: int, fault: int, parent: int) -> None:
+    def execute(self, output: int, fault: int, parent: int, gate: int | None) -> None:
         """Becomes the program, in a process that has just been forked by `parent`. Never returns;
-        why it failed goes to `fault`, which a successful exec closes."""
+        why it failed goes to `fault`, which a successful exec closes. Its input is the `gate`,
+        where there is one."""
         what = self.argv[0] if self.argv else ""
         try:
             set_parent_death_signal(signal.SIGKILL)
@@ -164,7 +171,7 @@ class Program(NamedTuple):
                 signal.signal(number, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
             os.umask(self.umask)
-            null = os.open("/dev/null", os.O_RDONLY)
+            null = os.open("/dev/null", os.O_RDONLY) if gate is None else gate
             os.dup2(output if self.terminal else null, 0)
             os.dup2(output, 1)
             os.dup2(output, 2)

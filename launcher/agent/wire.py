@@ -12,7 +12,7 @@ import json
 import struct
 from typing import Any, Iterator, Mapping, NamedTuple
 
-VERSION = 2
+VERSION = 3
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
 
@@ -20,6 +20,7 @@ DATA_BYTES = 64 * 1024
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, PROBE = range(1, 11)
 STAGE_MANIFEST, STAGE_CONTENTS, STAGE_BUILD = range(11, 14)
 COLLECT, COLLECT_OPEN, COLLECT_CREDIT, COLLECT_END = range(14, 18)
+RELEASE = 18
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
 GONE, REPLY, STAGE_ERROR = range(76, 79)
@@ -27,7 +28,7 @@ GONE, REPLY, STAGE_ERROR = range(76, 79)
 NAMES = {
     value: name
     for name, value in list(globals().items())
-    if name.isupper() and isinstance(value, int) and (0 < value < 18 or 64 < value < 79)
+    if name.isupper() and isinstance(value, int) and (0 < value < 19 or 64 < value < 79)
     if name != "VERSION"
 }
 

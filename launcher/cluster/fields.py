@@ -31,6 +31,7 @@ from .patterns import compile_pattern, group_names
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 LONGEST_NAME = 64
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 COMMAND = "{command}"
 """In a word of `via`: the whole command, quoted for a shell."""
@@ -279,6 +280,17 @@ def _python(value: Any) -> str:
     return python
 
 
+def _warm(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list | tuple):
+        raise wrong('write true, false or a list of modules, such as ["torch"]')
+    for name in value:
+        if not isinstance(name, str) or not _MODULE.fullmatch(name):
+            raise wrong('write the names of modules in quotes, such as ["torch", "numpy.linalg"]')
+    return tuple(value)
+
+
 def one_of(words: type[StrEnum]) -> BeforeValidator:
     """Makes a validator of an enum's words; its error names the nearest word."""
 
@@ -331,6 +343,18 @@ EnvValue = Annotated[str, Rule(_env_value, {"type": ["string", "integer"]})]
 Env = Annotated[dict[EnvName, EnvValue], BeforeValidator(_table)]
 EnvNames = Annotated[tuple[EnvName, ...], BeforeValidator(_list)]
 Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
+Warm = Annotated[
+    bool | tuple[str, ...],
+    Rule(
+        _warm,
+        {
+            "oneOf": [
+                {"type": "boolean"},
+                {"type": "array", "items": {"type": "string", "pattern": f"^{_MODULE.pattern}$"}},
+            ]
+        },
+    ),
+]
 MetricsPattern = Annotated[str, Rule(_metrics, REGEX)]
 SECONDS = _number(0, "a number of seconds")
 Seconds = Annotated[float, SECONDS]

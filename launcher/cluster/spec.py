@@ -32,6 +32,7 @@ from .fields import (
     Seconds,
     Tasks,
     Text,
+    Warm,
     WordList,
     Words,
     one_of,
@@ -224,6 +225,14 @@ class Start(_Table):
         ),
     ] = None
     timeout: Annotated[Seconds, Key("seconds until a task that is not ready is a failure")] = 120.0
+    warm: Annotated[
+        Warm,
+        Key(
+            "modules that each task's Python imports while it waits for its stage. `true` means "
+            "what the bundled trainer needs, and no other program; a list is for Python programs "
+            "of your own. See *Warm start*"
+        ),
+    ] = True
     ready: Annotated[
         dict[str, Ready],
         Key(

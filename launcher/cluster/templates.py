@@ -24,6 +24,13 @@ workdir = ""  # a directory to copy to every host before the start; "" copies no
 total = 2000  # makes the step a progress bar
 """
 
+_TF1 = """[run]
+# Runs your program unchanged on today's TensorFlow.
+command = ["{{python}}", "{{trainer}}", "tf1", "train.py", "--job_name={{job}}",
+           "--task_index={{index}}", "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}"]
+workdir = {folder}  # copied to every remote host before the start
+"""
+
 _SLURM = """[slurm]
 nodes = 3                # the hosts node0, node1, node2
 time = "01:00:00"        # when this is over Slurm takes the nodes away, whatever happens
@@ -63,6 +70,9 @@ ONE_MACHINE = Template(
 PS_WORKERS = Template(
     "ps-workers", "ps + workers on SSH hosts", "first host ps, the rest workers", True
 )
+TENSORFLOW_1 = Template(
+    "tensorflow-1", "TensorFlow 1 program", "ps, workers, your script as it is", True
+)
 PS_STRATEGY = Template(
     "ps-strategy", "TF 2 parameter-server strategy", "chief, ps, workers, your script", True
 )
@@ -75,6 +85,7 @@ SLURM = Template("slurm", "ps + workers on Slurm", "Slurm gives the nodes", remo
 TEMPLATES = (
     ONE_MACHINE,
     PS_WORKERS,
+    TENSORFLOW_1,
     PS_STRATEGY,
     ALL_REDUCE,
     KERAS_FIT,
@@ -104,7 +115,7 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
 
     about, success, framework = "", "all", ""
     match template.key:
-        case "one-machine" | "ps-workers":
+        case "one-machine" | "ps-workers" | "tensorflow-1":
             workers = rest if len(names) > 1 else [first, first]
             jobs = f"[jobs.ps]\n{tasks(first, own=shared)}\n"
             jobs += f"[jobs.worker]\n{tasks(*workers, own=shared)}\n"
@@ -133,9 +144,10 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             about = "Or hand over {rank}, {world_size}, {local_rank}, … as arguments."
             comment = "  # sets RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, …"
             framework = _FRAMEWORK.format("torch", comment)
-    run = _ASYNC
+    run, folder_text = _ASYNC, json.dumps(str(folder), ensure_ascii=False)
+    if template is TENSORFLOW_1:
+        run = _TF1.format(folder=folder_text)
     if about:
-        folder_text = json.dumps(str(folder), ensure_ascii=False)
         run = _SCRIPT.format(about=about, framework=framework, folder=folder_text, success=success)
     return f"# {template.about}\n{_head(name, hosts)}{jobs}{run}"
 

@@ -24,7 +24,7 @@ from ..cluster.spec import Cluster
 from ..hosts import bootstrap
 from ..hosts.ssh import SshConnector
 from ..paths import cache_home, runs_home
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, LocalCommands, Output

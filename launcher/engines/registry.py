@@ -9,7 +9,7 @@ from ..cluster.podman import Podman
 from ..cluster.slurm import Slurm
 from ..cluster.spec import Cluster
 from ..hosts.ssh import SshConnector
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from .engine import Engine
 from .podman import podman_engine
 from .slurm_job import slurm_engine

@@ -17,23 +17,13 @@ from dataclasses import dataclass
 
 from ..cluster.addresses import SshDestination, TaskAddress
 from ..cluster.host import Host
-from ..cluster.rules import AUTO_SECONDS, Success
+from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, Listening, LogMatches, Success
 from ..cluster.spec import Cluster
 from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import installed_trainer
-from ..plan.plan import (
-    After,
-    Auto,
-    Finished,
-    HostFacts,
-    Listening,
-    LogMatches,
-    Plan,
-    Role,
-    TaskPlan,
-    make_plan,
-)
+from ..plan.model import HostFacts, Plan, Role, TaskPlan
+from ..plan.plan import make_plan
 from ..plan.shell import shell_prefix, with_exports
 
 _HOME = "/tfmux-home-here"

@@ -25,7 +25,7 @@ from ..agent.messages import ArchiveAnswer
 from ..agent.requests import Collect, CollectCredit, CollectEnd, CollectOpen
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
-from ..plan.plan import HostPlan
+from ..plan.model import HostPlan
 from ..run import events as ev
 from .unpacking import Unpacker, UnpackError, shown
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import TfmuxError
 from ..paths import installed_scripts, installed_trainer
-from ..plan.plan import HostPlan, Plan
+from ..plan.model import HostPlan, Plan
 from .staging import Tree
 
 WORK = "work"
@@ -39,7 +39,7 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
     trainer = installed_trainer()
     if trainer:
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
-    if host.prepare:
+    if host.prepare or any(task.warm for task in plan.on_host(host.name)):
         trees.append(Tree(TOOLS, Path(installed_scripts())))
     return tuple(trees)
 

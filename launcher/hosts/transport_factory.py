@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ..plan.plan import HostPlan
+from ..plan.model import HostPlan
 from . import bootstrap
 from .handshake import TransportFactory
 from .ssh import SshConnector

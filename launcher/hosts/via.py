@@ -16,7 +16,7 @@ from contextlib import suppress
 from ..agent.proc import Process, send, table
 from ..cluster.fields import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
-from ..plan.plan import HostPlan
+from ..plan.model import HostPlan
 from ..printable import printable
 from . import bootstrap
 from .transport import LocalTransport

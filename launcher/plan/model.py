@@ -60,6 +60,15 @@ class SshTarget(SshDestination):
 
 
 @dataclass(frozen=True)
+class WarmStart:
+    """A start before the task's stage has come: the modules that are imported, and the command,
+    `argv` behind the runner that imports them and waits."""
+
+    modules: tuple[str, ...]
+    argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TaskPlan:
     """One task, ready to be started."""
 
@@ -87,6 +96,8 @@ class TaskPlan:
     pty: bool = False
     ready_key: str = ""
     """Key of the cluster file that says when it is ready, and its line, for people."""
+    warm: WarmStart | None = None
+    """None: it always starts cold."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +180,9 @@ def plan_json(plan: Plan) -> dict[str, Any]:
 
     ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
     "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
-    "started" | "auto" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str}, …]}``, the
-    tasks in start order; `prepare` lines are tasks that must have finished. A port that is picked
-    at launch reads `auto`.
+    "started" | "auto" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str,
+    "warm": [module, …]}, …]}``, the tasks in start order; `prepare` lines are tasks that must have
+    finished. A port that is picked at launch reads `auto`.
     """
     return {
         "name": plan.name,
@@ -185,6 +196,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
                 "env": dict(task.env),
                 "ready": ready_value(task.ready),
                 "cwd": task.cwd,
+                "warm": list(task.warm.modules) if task.warm else [],
             }
             for task in plan.tasks
         ],

@@ -20,42 +20,16 @@ from ..cluster.checks import PREPARE
 from ..cluster.host import Host
 from ..cluster.placeholders import expand
 from ..cluster.ranks import ranks
-from ..cluster.rules import (
-    After,
-    Auto,
-    Finished,
-    Framework,
-    Listening,
-    LogMatches,
-    Readiness,
-    Started,
-)
+from ..cluster.rules import Finished, Framework, Shell
 from ..cluster.spec import Cluster, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment, frameworks
 from .environment import GpuRequest, GpuShare
-from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, plan_json
+from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, WarmStart
 from .order import stages
 from .readiness import readiness, ready_key
-
-__all__ = [
-    "After",
-    "Auto",
-    "Finished",
-    "HostFacts",
-    "HostPlan",
-    "Listening",
-    "LogMatches",
-    "Plan",
-    "Readiness",
-    "Role",
-    "SshTarget",
-    "Started",
-    "TaskPlan",
-    "make_plan",
-    "plan_json",
-]
+from .warm import warm_start
 
 
 def make_plan(
@@ -124,13 +98,17 @@ class _Planner:
         host = self._host_of(task)
         values = self._values(task)
         command = job.command or run.command or ()
+        argv = tuple(expand(word, values, self._shared) for word in command)
+        pty = run.pty if job.pty is None else job.pty
+        shell = run.shell if job.shell is None else job.shell
+        cold = pty or shell is Shell.LOGIN  # what is between reads the input by which it would wait
         return TaskPlan(
             id=task,
             role=self._role(task),
             host=host,
             port=self._ports[task],
             address=self._place(task),
-            argv=tuple(expand(word, values, self._shared) for word in command),
+            argv=argv,
             env=self._env(task, values),
             ready=readiness(cluster, task.job),
             ready_key=ready_key(cluster, task.job),
@@ -141,10 +119,18 @@ class _Planner:
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
             setup=run.setup if job.setup is None else job.setup,
-            shell=run.shell if job.shell is None else job.shell,
-            pty=run.pty if job.pty is None else job.pty,
+            shell=shell,
+            pty=pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
+            warm=None if cold else self._warm_start(task, argv, values["python"]),
         )
+
+    def _warm_start(self, task: TaskId, argv: tuple[str, ...], python: str) -> WarmStart | None:
+        key = self._cluster.start.warm
+        helper = not isinstance(key, bool) and self._role(task) is Role.HELPER
+        if helper or task in self._stages[0]:  # another program, or nothing to wait for
+            return None
+        return warm_start(argv, python, key, self._facts[self._host_of(task)])
 
     def _prepare_task(self, task: TaskId) -> TaskPlan:
         """Makes a task of a host's `prepare` lines, so that it has a log and a pane, and can be

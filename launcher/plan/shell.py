@@ -21,9 +21,11 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Arguments: the lines of `setup`, then the task's words. In a function `setup` sees none of these:
 # a file that it sources would take them for its own (conda's `activate` does). `set -e` ends at
-# the line that fails; without the trap its reason would be an exit status alone.
+# the line that fails; without the trap its reason would be an exit status alone. In zsh an error in
+# a function forgets the trap, unless told to follow POSIX.
 _SETUP = f"""\
 eval "${{{RESTORED}-}}"; unset {RESTORED}
+[ -z "${{ZSH_VERSION-}}" ] || setopt posix_traps
 trap 'tfmux_status=$?
   echo "tfmux: setup failed with exit status $tfmux_status: the task was not started" >&2
   [ "$tfmux_status" -ne 0 ] || exit 1' EXIT
@@ -36,8 +38,11 @@ tfmux_setup
 set +e
 trap - EXIT
 unset -f tfmux_setup
-exec "$@"
 """
+_TASK = 'exec "$@"\n'
+# The input of a task that waits for its stage is for its program alone.
+_WITHOUT_INPUT = "exec 3<&0 </dev/null\n"
+_TASK_WITH_INPUT = 'exec "$@" <&3 3<&-\n'
 
 # Arguments: the script above, then its own. The name of the login shell says which language it
 # speaks. csh knows no -l beside -c, and drops empty words of $argv: its files are sourced as a
@@ -69,11 +74,15 @@ esac
 """
 
 
-def shell_prefix(setup: str, shell: Shell) -> tuple[str, ...]:
-    """Words before a program that is started through shells; empty where it needs none."""
+def shell_prefix(setup: str, shell: Shell, *, gated: bool = False) -> tuple[str, ...]:
+    """Words before a program that is started through shells; empty where it needs none. A `gated`
+    program waits for its stage by its input, and goes through no login shell."""
     if shell is Shell.LOGIN:
-        return ("/bin/sh", "-c", _LOGIN, "tfmux", _SETUP, "tfmux", setup)
-    return ("/bin/sh", "-c", _SETUP, "tfmux", setup) if setup else ()
+        return ("/bin/sh", "-c", _LOGIN, "tfmux", _SETUP + _TASK, "tfmux", setup)
+    if not setup:
+        return ()
+    script = f"{_WITHOUT_INPUT}{_SETUP}{_TASK_WITH_INPUT}" if gated else _SETUP + _TASK
+    return ("/bin/sh", "-c", script, "tfmux", setup)
 
 
 def with_exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:

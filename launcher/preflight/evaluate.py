@@ -13,7 +13,7 @@ from ..cluster.rules import OnFailure
 from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use
 from ..ids import TaskId
-from ..plan.plan import Plan, Role
+from ..plan.model import Plan, Role
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 

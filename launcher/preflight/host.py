@@ -16,7 +16,7 @@ from ..cluster.spec import Cluster
 from ..errors import AgentError, HostError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED
-from ..plan.plan import HostPlan, Plan, Role, TaskPlan
+from ..plan.model import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix, with_exports
 from ..store.runs import RunFolder
 from . import evaluate, via

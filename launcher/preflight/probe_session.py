@@ -15,7 +15,7 @@ from ..hosts.link import Link, NoLogs
 from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
 from ..hosts.transport_factory import transport_factory
-from ..plan.plan import HostPlan
+from ..plan.model import HostPlan
 
 LEASE = 20.0
 """Seconds after which the agent ends by itself when this process has died."""

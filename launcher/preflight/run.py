@@ -21,7 +21,8 @@ from ..hosts.host_keys import HostKey
 from ..hosts.ssh import SshConnector
 from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
-from ..plan.plan import Plan, TaskPlan, make_plan
+from ..plan.model import Plan, TaskPlan
+from ..plan.plan import make_plan
 from . import evaluate, reachability
 from .engine import check_engine
 from .findings import (

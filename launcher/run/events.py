@@ -104,6 +104,8 @@ class HeldTask:
 
     task: TaskId
     attempt: fields.Attempt
+    gated: bool = False
+    """Its program has not been started: it waits at its gate."""
 
 
 @dataclass(frozen=True)

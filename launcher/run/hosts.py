@@ -9,11 +9,13 @@ from .instructions import (
     Instruction,
     KillHost,
     LookElsewhere,
+    ReleaseTask,
     SetTimer,
     StageHost,
     StartTask,
 )
 from .shutdown import KILL_PATIENCE, Shutdown
+from .snapshot import TaskView
 from .state import RunData
 from .states import Cause, HostState, RunPhase, TaskState
 from .tasks import Tasks
@@ -51,7 +53,7 @@ class Hosts:
         """What the agent holds is the truth: tasks have their true state again, and what got no
         answer is repeated."""
         data, host = self._data, event.host
-        held = {(one.task, one.attempt) for one in event.tasks}
+        held = {(one.task, one.attempt): one.gated for one in event.tasks}
         newest = dict(sorted(held))
         data.find_tasks(host)
         killing = data.phase is RunPhase.KILLING
@@ -60,13 +62,17 @@ class Hosts:
             view = record.view
             attempt = newest.get(view.id, 0)
             if data.attaching and attempt > view.attempt:  # its launcher died before it noted it
-                data.update_task(
-                    view.id, attempt=attempt, state=TaskState.STARTING, started=event.time
-                )
-            elif not view.state.live or (view.id, view.attempt) in held:
+                gated = held[view.id, attempt] and data.is_early(view.id)
+                state = TaskState.WARMING if gated else TaskState.STARTING
+                view = data.update_task(view.id, attempt=attempt, state=state, started=event.time)
+            if not view.state.live:
                 continue
+            plan = data.plan.task(view.id)
+            if (view.id, view.attempt) in held:
+                out += self._match_gate(view, held[view.id, view.attempt])
             elif view.pid is None and not killing and host in data.facts:
-                out.append(StartTask(data.plan.task(view.id), view.attempt))
+                gated = view.state is TaskState.WARMING
+                out.append(StartTask(plan, view.attempt, gated))
             else:
                 exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
                 reason = event.previous_agent_exit or "the host's agent died"
@@ -78,6 +84,15 @@ class Hosts:
         if data.phase is not RunPhase.KILLING:
             out += self._tasks.unanswered_kills(host)
         return out
+
+    def _match_gate(self, view: TaskView, gated: bool) -> list[Instruction]:
+        """A launcher that died, or a cut, may have kept a release from the journal or the host."""
+        data = self._data
+        if view.state is TaskState.WARMING and not gated:
+            data.update_task(view.id, state=TaskState.STARTING)
+        elif gated and view.state is not TaskState.WARMING and data.phase is not RunPhase.KILLING:
+            return [ReleaseTask(data.plan.task(view.id), view.attempt)]
+        return []
 
     def on_refused(self, event: ev.HostRefused) -> list[Instruction]:
         """Ends the run: a host cannot be used."""

@@ -43,7 +43,16 @@ class StageHost(Instruction):
 
 @dataclass(frozen=True)
 class StartTask(Instruction):
-    """Start an attempt."""
+    """Start an attempt. `gated`: its process imports modules and waits for `ReleaseTask`."""
+
+    task: TaskPlan
+    attempt: int
+    gated: bool = False
+
+
+@dataclass(frozen=True)
+class ReleaseTask(Instruction):
+    """Let the program of an attempt start that waits at its gate."""
 
     task: TaskPlan
     attempt: int

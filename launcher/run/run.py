@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cluster.spec import Cluster
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from . import events as ev
 from .allocation import Allocations
 from .events import Event

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..cluster.spec import Cluster
 from ..ids import TaskId
-from ..plan.plan import HostFacts, Plan, Role, make_plan
+from ..plan.model import HostFacts, Plan, Role
+from ..plan.plan import make_plan
 from ..printable import printable
 from .events import AllocatedNode
 from .snapshot import Allocation, Failure, HostReceipt, HostView, Receipt, TaskView
@@ -30,6 +31,11 @@ class TaskRecord:
     """The next attempt waits only for that receipt."""
     silence_watched: bool = False
     state_before_loss: TaskState | None = None
+
+    @property
+    def warming(self) -> bool:
+        """Its program has not been started, on a host that may be lost."""
+        return TaskState.WARMING in (self.view.state, self.state_before_loss)
 
 
 @dataclass
@@ -155,6 +161,10 @@ class RunData:
             if record.view.state.live and record.view.state is not TaskState.LOST:
                 record.state_before_loss = record.view.state
                 self.update_task(record.view.id, state=TaskState.LOST)
+
+    def is_early(self, task: TaskId) -> bool:
+        """The task's stage has not come."""
+        return any(task in stage for stage in self.plan.stages[self.stage + 1 :])
 
     def find_tasks(self, host: str) -> None:
         """Gives a host's lost tasks the state that they had before."""

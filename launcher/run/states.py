@@ -12,6 +12,8 @@ class TaskState(StrEnum):
 
     PENDING = "pending"
     STAGING = "staging"
+    WARMING = "warming"
+    """Its process imports modules and waits; its program starts when its stage comes."""
     STARTING = "starting"
     READY = "ready"
     RUNNING = "running"
@@ -33,7 +35,15 @@ class TaskState(StrEnum):
         return self in _ENDED
 
 
-_LIVE = frozenset({TaskState.STARTING, TaskState.READY, TaskState.RUNNING, TaskState.LOST})
+_LIVE = frozenset(
+    {
+        TaskState.WARMING,
+        TaskState.STARTING,
+        TaskState.READY,
+        TaskState.RUNNING,
+        TaskState.LOST,
+    }
+)
 _ENDED = frozenset({TaskState.EXITED, TaskState.FAILED, TaskState.STOPPED, TaskState.KILLED})
 
 
@@ -97,21 +107,23 @@ class Intent(Enum):
     """It only served a chief that is done: the rule ends it."""
 
 
-_ENDS = frozenset(_ENDED | {TaskState.BACKOFF, TaskState.STARTING})
+_BEGINS = frozenset({TaskState.WARMING, TaskState.STARTING})
+_ENDS = _ENDED | _BEGINS | {TaskState.BACKOFF}
 _TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
-    TaskState.PENDING: frozenset({TaskState.STAGING, TaskState.STARTING}),
-    TaskState.STAGING: frozenset({TaskState.PENDING, TaskState.STARTING}),
+    TaskState.PENDING: _BEGINS | {TaskState.STAGING},
+    TaskState.STAGING: _BEGINS | {TaskState.PENDING},
+    TaskState.WARMING: _ENDS | {TaskState.LOST},
     TaskState.STARTING: _ENDS | {TaskState.READY, TaskState.LOST},
     TaskState.READY: _ENDS | {TaskState.RUNNING, TaskState.LOST},
     TaskState.RUNNING: _ENDS | {TaskState.LOST},
     TaskState.LOST: _ENDS | {TaskState.READY, TaskState.RUNNING},
-    TaskState.BACKOFF: frozenset({TaskState.STARTING, TaskState.STOPPED, TaskState.KILLED}),
-    TaskState.EXITED: frozenset({TaskState.STARTING}),
-    TaskState.FAILED: frozenset({TaskState.STARTING}),
-    TaskState.STOPPED: frozenset({TaskState.STARTING}),
-    TaskState.KILLED: frozenset({TaskState.STARTING}),
+    TaskState.BACKOFF: _BEGINS | {TaskState.STOPPED, TaskState.KILLED},
+    TaskState.EXITED: _BEGINS,
+    TaskState.FAILED: _BEGINS,
+    TaskState.STOPPED: _BEGINS,
+    TaskState.KILLED: _BEGINS,
 }
-"""Every state may be followed by `starting`: that is the next attempt."""
+"""Every state may be followed by `warming` or `starting`: that is the next attempt."""
 
 
 class InvalidTransition(Exception):

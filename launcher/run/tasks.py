@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
-from ..cluster.rules import AUTO_SECONDS, OnFailure, Success
+from ..cluster.rules import (
+    AUTO_SECONDS,
+    After,
+    Auto,
+    Finished,
+    Listening,
+    LogMatches,
+    OnFailure,
+    Started,
+    Success,
+)
 from ..ids import TaskId
-from ..plan.plan import After, Auto, Finished, Listening, LogMatches, Role, Started, TaskPlan
+from ..plan.model import Role, TaskPlan
 from . import events as ev
-from .instructions import Instruction, KillHost, SetTimer, StartTask, WatchSilence
+from .instructions import (
+    Instruction,
+    KillHost,
+    ReleaseTask,
+    SetTimer,
+    StartTask,
+    WatchSilence,
+)
 from .shutdown import Shutdown
 from .snapshot import Attempt
 from .state import RunData, TaskRecord, blocks_stage
@@ -47,30 +64,57 @@ class Tasks:
             if record.view.state is TaskState.BACKOFF
         ]
         for number, stage in enumerate(data.plan.stages):
-            views = [data.view(task) for task in stage]
-            if any(blocks_stage(view) for view in views):
-                data.stage, data.stage_since = number, data.now
-                fresh = [view.id for view in views if not view.attempt]
-                return [*again, *(i for task in fresh for i in self._start(task, 1))]
+            records = [data.tasks[task] for task in stage]
+            if any(blocks_stage(record.view) or record.warming for record in records):
+                return [*again, *self._enter_stage(number)]
         return [*again, *self._start_stage(len(data.plan.stages))]
 
     def _start_stage(self, number: int) -> list[Instruction]:
         data = self._data
-        data.stage, data.stage_since = number, data.now
         if number >= len(data.plan.stages):
+            data.stage, data.stage_since = number, data.now
             data.phase = RunPhase.RUNNING
             return self._check_end()
-        fresh = [task for task in data.plan.stages[number] if not data.view(task).attempt]
-        out = [i for task in fresh for i in self._start(task, 1)]
-        return out or self._next_stage()
+        return [*self._enter_stage(number), *self._next_stage()]
+
+    def _enter_stage(self, number: int) -> list[Instruction]:
+        """Starts a stage's tasks, and lets those start that wait at their gates. Later ones begin
+        to import their modules, but not beside `prepare` lines, which may install these."""
+        data = self._data
+        data.stage, data.stage_since = number, data.now
+        out: list[Instruction] = []
+        for task in data.plan.stages[number]:
+            record = data.tasks[task]
+            if not record.view.attempt:
+                out += self._start(task, 1)
+            elif record.warming:
+                out += self._release(record)
+        if any(data.plan.task(task).role is Role.PREPARE for task in data.plan.stages[number]):
+            return out
+        later = [task for stage in data.plan.stages[number + 1 :] for task in stage]
+        warm = [t for t in later if data.plan.task(t).warm and not data.view(t).attempt]
+        return [*out, *(i for task in warm for i in self._start(task, 1))]
+
+    def _release(self, record: TaskRecord) -> list[Instruction]:
+        """The stage of a task has come that waits at its gate, or is about to."""
+        data, view = self._data, record.view
+        record.state_before_loss = None
+        data.update_task(view.id, state=TaskState.STARTING, started=data.now)
+        return [
+            ReleaseTask(data.plan.task(view.id), view.attempt),
+            *self._time_limit(view.id, view.attempt),
+            *(self._await_ready(view.id, view.attempt) if view.pid else ()),
+        ]
 
     def _start(self, task: TaskId, attempt: int) -> list[Instruction]:
         record = self._data.tasks[task]
         record.intent, record.restart_due, record.silence_watched = Intent.NONE, False, False
         record.state_before_loss = None
+        plan = self._data.plan.task(task)
+        gated = plan.warm is not None and self._data.is_early(task)
         self._data.update_task(
             task,
-            state=TaskState.STARTING,
+            state=TaskState.WARMING if gated else TaskState.STARTING,
             attempt=attempt,
             pid=None,
             exit_code=None,
@@ -79,11 +123,14 @@ class Tasks:
             started=self._data.now,
             ended=None,
         )
-        plan = self._data.plan.task(task)
-        start: list[Instruction] = [StartTask(plan, attempt)]
-        if not isinstance(plan.ready, Finished):  # an installation takes the time it takes
-            start.append(SetTimer(ReadyTimeout(task, attempt), self._data.plan.start_timeout))
-        return start
+        limit = [] if gated else self._time_limit(task, attempt)
+        return [StartTask(plan, attempt, gated), *limit]
+
+    def _time_limit(self, task: TaskId, attempt: int) -> list[Instruction]:
+        plan = self._data.plan
+        if isinstance(plan.task(task).ready, Finished):  # an installation takes the time it takes
+            return []
+        return [SetTimer(ReadyTimeout(task, attempt), plan.start_timeout)]
 
     def on_started(self, event: ev.TaskStarted) -> list[Instruction]:
         """Its process lives, or could not be made."""
@@ -102,13 +149,19 @@ class Tasks:
         data.update_task(task, pid=event.pid, attempts=attempts)
         if event.port_holder:
             data.update_task(task, reason=f"its port is held by {event.port_holder}")
-        ready = data.plan.task(task).ready
+        if data.view(task).state is TaskState.WARMING:
+            return []
+        return self._await_ready(task, event.attempt)
+
+    def _await_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
+        """Its program runs; the rest of its readiness the host or its log will tell."""
+        ready = self._data.plan.task(task).ready
         if isinstance(ready, Started):
-            return self.on_ready(task, event.attempt)
+            return self.on_ready(task, attempt)
         if isinstance(ready, After):
-            return [SetTimer(ReadyDelay(task, event.attempt), ready.seconds)]
+            return [SetTimer(ReadyDelay(task, attempt), ready.seconds)]
         if isinstance(ready, Auto):
-            return [SetTimer(ReadyDelay(task, event.attempt), AUTO_SECONDS)]
+            return [SetTimer(ReadyDelay(task, attempt), AUTO_SECONDS)]
         return []
 
     def on_ready(self, task: TaskId, attempt: int) -> list[Instruction]:

@@ -49,7 +49,10 @@ def _check_phase(data: RunData) -> None:
     if data.phase is RunPhase.STARTING:
         assert 0 <= data.stage < stages
         assert any(not data.tasks[task].view.state.ended for task in data.plan.stages[data.stage])
+        for task in data.tasks.values():
+            assert not task.warming or data.is_early(task.view.id), task
     if data.phase in (RunPhase.RUNNING, RunPhase.FINISHING):
+        assert not any(task.warming for task in data.tasks.values())
         assert data.stage == stages
         left = [view for view in data.outcome_tasks() if not view.state.ended]
         assert left, "all that decide have ended, and the run goes on"

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..cluster.file import load
 from ..errors import RunNotFoundError
 from ..paths import runs_home
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase

@@ -29,7 +29,7 @@ from ..hosts.port_owner import describe_owner
 from ..hosts.ssh import SshConnector
 from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
-from ..plan.plan import HostPlan
+from ..plan.model import HostPlan
 from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import HostReceipt, Survivor
@@ -129,7 +129,7 @@ class Connections:
         link = self.links[host]
         for task in self._run.plan.on_host(host):
             link.follow(task.id, self._numbers[task.id], task.log_limit)
-        held = tuple(ev.HeldTask(one.task, one.attempt) for one in welcome.tasks)
+        held = tuple(ev.HeldTask(one.task, one.attempt, one.gated) for one in welcome.tasks)
         ended = welcome.previous_exit
         self._feed(ev.HostUp(time.time(), host, held, ended.text if ended else ""))
         for facts in welcome.tasks:

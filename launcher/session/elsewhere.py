@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..cluster.spec import Cluster
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from ..run import events as ev
 from ..run.shutdown import KILL_PATIENCE
 from ..run.snapshot import Snapshot

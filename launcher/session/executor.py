@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..agent import requests
+from ..cluster.rules import LogMatches
 from ..ids import tag
 from ..plan.environment import unset_names, unset_note
-from ..plan.plan import LogMatches, TaskPlan
+from ..plan.model import TaskPlan
 from ..plan.shell import shell_prefix, with_exports
 from ..run import events as ev
 from ..run import instructions as do
@@ -54,8 +55,11 @@ class Executor:
             case do.StageHost(host):
                 work = self.preparation.stage(run.plan, run.plan.host(host))
                 self.spawn(work, f"files to {host}")
-            case do.StartTask(task, attempt):
-                self._start(task, attempt)
+            case do.StartTask(task, attempt, gated):
+                self._start(task, attempt, gated)
+            case do.ReleaseTask(task, attempt):
+                self._await_line(task, attempt)
+                self.connections.links[task.host].send(requests.Release(task.id, attempt))
             case do.KillHost(host, tasks, grace):
                 if host in self.connections.links:  # else it is told when it is up
                     self.connections.links[host].send(requests.Kill(0, tasks, grace))
@@ -90,24 +94,30 @@ class Executor:
 
         self._timers[timer] = asyncio.get_running_loop().call_later(seconds, fire)
 
-    def _start(self, task: TaskPlan, attempt: int) -> None:
+    def _await_line(self, task: TaskPlan, attempt: int) -> None:
         if isinstance(task.ready, LogMatches):
             self.outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
+
+    def _start(self, task: TaskPlan, attempt: int, gated: bool) -> None:
+        if not gated:
+            self._await_line(task, attempt)
         secrets = {name: os.environ[name] for name in task.env_from if name in os.environ}
         if attempt > 1:  # the shell that attached may not have what the first one had
             for name in unset_names([task], os.environ):
                 text = f"{unset_note(name, [task.id])} restarts without it"
                 self.feed(ev.NoteAdded(time.time(), text))
         env = with_exports({**task.env, **secrets}, task.shell)
+        argv = task.warm.argv if gated and task.warm else task.argv
         start = requests.Start(
             task=task.id,
             attempt=attempt,
-            argv=(*shell_prefix(task.setup, task.shell), *task.argv),
+            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),
             env={**env, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,
             port=task.port,
             pty=task.pty,
+            gated=gated,
         )
         self.connections.links[task.host].send(start)
 

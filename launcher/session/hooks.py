@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from ..cluster.spec import Cluster
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, TaskState
 from ..store.metrics import RECENT, stalled_for

@@ -17,7 +17,7 @@ from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
-from ..plan.plan import HostFacts, HostPlan, Plan
+from ..plan.model import HostFacts, HostPlan, Plan
 from ..run import events as ev
 from .live_data import Transfers
 from .node_checks import check_names

@@ -15,7 +15,7 @@ from ..errors import AgentError, HostError
 from ..files.staging import Progress
 from ..hosts.link import Link
 from ..ids import TaskId
-from ..plan.plan import TaskPlan
+from ..plan.model import TaskPlan
 from ..run import events as ev
 from ..run.snapshot import HostView, TaskView
 

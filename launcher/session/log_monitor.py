@@ -16,7 +16,7 @@ from typing import Any
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
 from ..hosts.link import Stored
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from ..store.logs import LogStore, expect_floods
 from ..store.metrics import Extractor
 from ..store.public_events import TAIL_BYTES, log_tail, tail_lines

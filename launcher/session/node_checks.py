@@ -15,7 +15,7 @@ from ..cluster.spec import Cluster
 from ..errors import AgentError
 from ..hosts.link import Link
 from ..ids import TaskId
-from ..plan.plan import HostPlan, Plan
+from ..plan.model import HostPlan, Plan
 from ..preflight.findings import Reach
 from ..preflight.reachability import CONNECT_SECONDS, sources
 from ..run import events as ev

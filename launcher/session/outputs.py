@@ -14,10 +14,10 @@ from dataclasses import replace
 from functools import partial
 
 from ..agent.messages import TaskFacts
+from ..cluster.rules import Auto, LogMatches
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
-from ..plan.plan import Auto, LogMatches
 from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import TaskView

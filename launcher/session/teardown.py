@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..files.collecting import Results
 from ..hosts.link import Link
-from ..plan.plan import HostPlan
+from ..plan.model import HostPlan
 from ..run import events as ev
 from ..run.run import Run
 from ..run.snapshot import TaskView

@@ -112,6 +112,13 @@ SIGNATURES: tuple[_Signature, ...] = (
         unless=r"failed call to cuInit.*(?:UNKNOWN ERROR \(303\)|no CUDA-capable device)",
     ),
     _sign(
+        "TensorFlow 1",
+        r"module ['\"]tensorflow(?:\._api\.v2\.(?:train|nn|layers|summary|logging))?['\"] has "
+        r"no attribute|No module named ['\"]tensorflow\.(?:contrib|examples)\b",
+        "a program for TensorFlow 1 runs unchanged by `python -m trainer tf1 SCRIPT …`, in a "
+        'cluster file command = ["{python}", "{trainer}", "tf1", "SCRIPT", …]',
+    ),
+    _sign(
         "no such module",
         r"ModuleNotFoundError: No module named ['\"](?P<name>[\w.]+)['\"]",
         "the host's Python lacks {name}: set `python` of this host to one that has it, or bring "

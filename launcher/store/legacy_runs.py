@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.model import Plan
 from ..run.fields import Attempt as Number
 from ..run.fields import Count, ExitCode, Status, Time
 from ..run.snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.plan import SshTarget
+from launcher.plan.model import SshTarget
 from tests.testbed.inprocess import SshServer
 
 

@@ -20,7 +20,7 @@ from launcher.hosts import bootstrap
 from launcher.hosts.handshake import TransportFactory
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
-from launcher.plan.plan import HostPlan
+from launcher.plan.model import HostPlan
 from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState

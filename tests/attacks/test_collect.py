@@ -29,7 +29,7 @@ from launcher.files import collecting
 from launcher.files.collecting import Results, fetch
 from launcher.files.unpacking import Unpacker, UnpackError
 from launcher.hosts.link import Link
-from launcher.plan.plan import HostPlan
+from launcher.plan.model import HostPlan
 from launcher.printable import printable
 from launcher.run import events as ev
 from tests.conftest import REPOSITORY

@@ -17,7 +17,7 @@ from launcher.errors import AuthError, HostError, HostKeyError, UnreachableError
 from launcher.hosts import ssh_config
 from launcher.hosts.host_keys import accepted_keys
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.plan import SshTarget
+from launcher.plan.model import SshTarget
 from tests import command
 from tests.attacks.clients import Clients, Person
 from tests.testbed import keys, proc

@@ -24,7 +24,7 @@ from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
-from launcher.plan.plan import SshTarget
+from launcher.plan.model import SshTarget
 from launcher.printable import pictured, printable, without_escapes
 from launcher.run import events as ev
 from launcher.run.run import Run

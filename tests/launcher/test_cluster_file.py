@@ -223,7 +223,9 @@ IN_RUN = {
     "True": ("pty = True", "pty", "write true"),
 }
 IN_START = {
-    "a key that there was once": ("warm = true", "warm", "unknown key"),
+    "an unknown key": ("warmth = true", "warmth", "warm"),
+    "modules without a list": ('warm = "torch"', "warm", '["torch"]'),
+    "a module that is a path": ('warm = ["./torch.py"]', "warm", "names of modules"),
     "readiness": ('ready = { ps = "listen" }', "ready.ps", '"listening"'),
     "readiness of nobody": ('ready.pss = "started"', "ready.pss", '"ps"'),
     "readiness by a broken regex": (

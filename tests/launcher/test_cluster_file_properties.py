@@ -14,7 +14,8 @@ from launcher.cluster.file import loads
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan.plan import HostFacts, make_plan, plan_json
+from launcher.plan.model import HostFacts, plan_json
+from launcher.plan.plan import make_plan
 
 from .cluster_strategies import cluster_tables
 

@@ -14,7 +14,8 @@ from launcher.cluster.host_list import ListedHost, parse, parse_option
 from launcher.cluster.rules import Framework
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
-from launcher.plan.plan import make_plan, plan_json
+from launcher.plan.model import plan_json
+from launcher.plan.plan import make_plan
 
 
 def made(

@@ -40,6 +40,12 @@ from launcher.store.hints import hint_for
         ("failed to allocate 2.1G (2254857830 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY", "GPU"),
         ("MemoryError", "out of memory"),
         ("ModuleNotFoundError: No module named 'tensorflow'", "module"),
+        ("AttributeError: module 'tensorflow' has no attribute 'app'", "TensorFlow 1"),
+        (
+            "AttributeError: module 'tensorflow._api.v2.train' has no attribute 'Supervisor'",
+            "TensorFlow 1",
+        ),
+        ("ModuleNotFoundError: No module named 'tensorflow.contrib'", "TensorFlow 1"),
         ("PermissionError: [Errno 13] Permission denied: '/data'", "permission"),
         ("After 3 training steps (9 global steps), loss on training batch is nan.", "NaN"),
         ("failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error", "CUDA"),

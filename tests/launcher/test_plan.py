@@ -11,20 +11,10 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
+from launcher.cluster.rules import After, Listening, LogMatches, Started
 from launcher.ids import TaskId
-from launcher.plan.plan import (
-    After,
-    HostFacts,
-    Listening,
-    LogMatches,
-    Plan,
-    Role,
-    SshTarget,
-    Started,
-    TaskPlan,
-    make_plan,
-    plan_json,
-)
+from launcher.plan.model import HostFacts, Plan, Role, SshTarget, TaskPlan, plan_json
+from launcher.plan.plan import make_plan
 
 BASE = Path("/srv/project")
 MISSION = """\
@@ -379,7 +369,7 @@ def test_the_json_of_a_plan_is_documented() -> None:
     assert list(answer) == ["name", "stages", "tasks"]
     assert answer["stages"][0] == ["ps:0"]
     assert [list(entry) for entry in answer["tasks"]] == [
-        ["task", "host", "address", "argv", "env", "ready", "cwd"]
+        ["task", "host", "address", "argv", "env", "ready", "cwd", "warm"]
     ] * 6
     assert answer["tasks"][0]["address"] == "tf1.lan:2222"
     assert answer["tasks"][0]["ready"] == {"log": "x"}

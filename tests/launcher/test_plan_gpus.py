@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.plan.plan import HostFacts, make_plan
+from launcher.plan.model import HostFacts
+from launcher.plan.plan import make_plan
 
 
 def shares(

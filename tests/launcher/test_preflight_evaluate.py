@@ -11,7 +11,8 @@ import pytest
 from launcher.agent.messages import PortOwner
 from launcher.cluster.file import loads
 from launcher.ids import TaskId
-from launcher.plan.plan import Plan, make_plan
+from launcher.plan.model import Plan
+from launcher.plan.plan import make_plan
 from launcher.preflight import (
     Check,
     Finding,

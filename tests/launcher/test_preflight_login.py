@@ -19,7 +19,7 @@ from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import shown_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.plan import SshTarget
+from launcher.plan.model import SshTarget
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 

@@ -12,7 +12,8 @@ from launcher.cluster.file import loads
 from launcher.cluster.rules import ready_value
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan.plan import HostFacts, Plan, make_plan
+from launcher.plan.model import HostFacts, Plan
+from launcher.plan.plan import make_plan
 
 HOSTS = """
 [hosts.tf1]

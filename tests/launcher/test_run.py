@@ -10,7 +10,7 @@ import pytest
 
 from launcher.cluster.file import loads
 from launcher.ids import TaskId
-from launcher.plan.plan import HostFacts
+from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.instructions import (

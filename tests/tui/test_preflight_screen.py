@@ -18,7 +18,8 @@ from launcher.cluster.templates import ONE_MACHINE, SLURM, render
 from launcher.engines.slurm_script import request_of
 from launcher.hosts import dial
 from launcher.ids import TaskId
-from launcher.plan.plan import TaskPlan, make_plan
+from launcher.plan.model import TaskPlan
+from launcher.plan.plan import make_plan
 from launcher.preflight import (
     CHECKS,
     ENGINE_CHECKS,

@@ -199,7 +199,7 @@ def pages() -> Iterator[TfmuxApp]:
         (["4"], "The bundled trainer", (120, 40)),
         (["5"], "TF_CONFIG", (120, 40)),
         (["escape", "down", "down"], "all-reduce", (120, 40)),
-        (["escape", "down", "down", "n"], "1-8 or Enter chooses", (120, 40)),
+        (["escape", "down", "down", "n"], "1-9 or Enter chooses", (120, 40)),
     ],
     ids=["hosts", "field", "jobs", "jobs-small", "rules", "file", "plan", "home", "new"],
 )

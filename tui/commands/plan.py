@@ -9,7 +9,8 @@ import sys
 
 from launcher.engines.slurm_script import request_of
 from launcher.ids import new_run_id
-from launcher.plan.plan import make_plan, plan_json
+from launcher.plan.model import plan_json
+from launcher.plan.plan import make_plan
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
@@ -37,6 +38,8 @@ def plan(arguments: argparse.Namespace) -> int:
             sys.stdout.write(f"  {name} on {task['host']} ({task['address']})\n")
             sys.stdout.write(f"    ready:   {json.dumps(task['ready'])}\n")
             sys.stdout.write(f"    command: {shlex.join(task['argv'])}\n")
+            if task["warm"]:
+                sys.stdout.write(f"    warm:    {', '.join(task['warm'])}\n")
             sys.stdout.write(f"    in:      {task['cwd']}\n")
             for key, value in task["env"].items():
                 sys.stdout.write(f"    {key}={shlex.quote(value)}\n")

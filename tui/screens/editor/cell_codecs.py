@@ -102,6 +102,11 @@ def _flag(line: str) -> Any:
     return True if word in _YES else False if word in _NO else _text(line)
 
 
+def _warm(line: str) -> Any:
+    flag = _flag(line)
+    return flag if isinstance(flag, bool) else _list(line)
+
+
 def _list(line: str) -> Any:
     return words(line) or None
 
@@ -165,5 +170,6 @@ FLAG = CellCodec(_other, _flag)
 WORDS = CellCodec(_other, _list)
 ENV = CellCodec(_other, _env, "NAME=value …")
 TASKS = CellCodec(_tasks_line, _tasks, "tf[1-4]:2222 and tf1:auto*5 stand for many; or a TF_CONFIG")
+WARM = CellCodec(_other, _warm, "yes, no, or modules")
 READY = CellCodec(_ready_line, _ready, "listening, started, auto, log REGEX, or after SECONDS")
 ORDER = CellCodec(_order_line, _order, "ps > worker:0 > worker")

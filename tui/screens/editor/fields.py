@@ -17,11 +17,12 @@ from tui.screens.editor.cell_codecs import (
     READY,
     TASKS,
     TEXT,
+    WARM,
     WORDS,
     CellCodec,
 )
 
-_BY_NAME = {"tasks": TASKS, "ready": READY, "order": ORDER}
+_BY_NAME = {"tasks": TASKS, "ready": READY, "order": ORDER, "warm": WARM}
 _BY_TYPE = {
     "string": TEXT,
     "integer": NUMBER,

@@ -15,7 +15,7 @@ from launcher.cluster.rules import Shell, ready_value
 from launcher.cluster.spec import Cluster
 from launcher.engines.slurm_script import request_of
 from launcher.errors import Problem
-from launcher.plan.plan import Plan, TaskPlan
+from launcher.plan.model import Plan, TaskPlan
 from tui.format import request_text
 from tui.screens.editor.cell_codecs import READY, line_of
 from tui.widgets.colours import theme_colour

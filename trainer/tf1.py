@@ -1,0 +1,185 @@
+"""`tf1 SCRIPT ARGUMENTS…`: runs a program of TensorFlow 1's tutorials on today's TensorFlow.
+
+In the script, and in modules beside it, `import tensorflow as tf` gives TensorFlow's own interface
+of version 1, `tf.compat.v1`, in graph mode; libraries see TensorFlow as it is. What was removed and
+the tutorials use has small stand-ins: some of `tf.contrib`, and `input_data`.
+"""
+
+import builtins
+import contextlib
+import importlib.abc
+import logging
+import os
+import sys
+import traceback
+import types
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import tensorflow
+
+from trainer.data import tutorial
+from trainer.errors import TrainerError
+
+v1 = tensorflow.compat.v1
+ABSENT = "is not part of tf1: TensorFlow 2 has removed it"
+INSTEAD = {
+    "slim": "the package tf-slim has it (`import tf_slim as slim`)",
+    "layers": "write it with `tf.get_variable` and `tf.nn`",
+    "rnn": "see `tf.nn.rnn_cell` and `tf.nn.dynamic_rnn`",
+    "opt": "see `tf.train`",
+    "summary": "see `tf.summary`",
+    "data": "see `tf.data`",
+    "distribute": "see `tf.distribute`",
+}
+
+
+def run(options: Namespace) -> int:
+    """Runs the script as `__main__`; returns its exit status."""
+    words = options.words
+    script = os.path.abspath(words[0])
+    with open(script, "rb") as file:
+        source = file.read()
+    _install(os.path.dirname(script))
+    sys.argv[:] = words
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__file__ = script
+    try:
+        exec(compile(source, script, "exec", dont_inherit=True), vars(main))
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return int(end.code or 0)
+    except TrainerError:
+        raise
+    except Exception as error:
+        frames = error.__traceback__
+        while frames and frames.tb_frame.f_code.co_filename != script:
+            frames = frames.tb_next
+        traceback.print_exception(error.with_traceback(frames))
+        return 1
+    return 0
+
+
+def _install(folder: str) -> None:
+    """Makes `import` in modules of the folder as the tutorials know it."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # it warns of what is asked of it here
+    v1.disable_v2_behavior()
+    logger.setLevel(level)
+    logger.propagate = False  # once `tf.app.run` has given the root a handler, lines came twice
+    with contextlib.suppress(AttributeError):
+        del v1.app.flags.FLAGS.log_dir  # absl's own; the tutorials define one
+    v1.contrib, v1.examples = _contrib(), _examples()
+    sys.meta_path.insert(0, _Absent())
+    sys.path.insert(0, folder)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
+        del sys.modules[name]  # many a program of that time has a package of this name
+    builtins.__import__ = _import_for(folder, builtins.__import__)
+
+
+def _import_for(folder: str, original: Any) -> Any:
+    def import_module(
+        name: str,
+        globals: Mapping[str, Any] | None = None,  # noqa: A002
+        locals: Mapping[str, Any] | None = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> Any:
+        module = original(name, globals, locals, fromlist, level)
+        if module is not tensorflow:
+            return module
+        file = str((globals or {}).get("__file__", ""))
+        inside = file.startswith(f"{folder}/") and "site-packages" not in file[len(folder) :]
+        return v1 if inside else module
+
+    return import_module
+
+
+class _Absent(importlib.abc.MetaPathFinder):
+    """Names the parts of TensorFlow 1 that are imported and not here."""
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+        if name.startswith(("tensorflow.contrib.", "tensorflow.examples.")):
+            raise ModuleNotFoundError(_absent(name.replace("tensorflow.", "tf.", 1)), name=name)
+
+
+class _Module(types.ModuleType):
+    """A stand-in of a module; it names what it does not have."""
+
+    def __init__(self, name: str, **contents: Any) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        vars(self).update(contents)
+        sys.modules[name] = self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        place = self.__name__.replace("tensorflow.", "tf.", 1)
+        raise AttributeError(_absent(f"{place}.{name}") if name[:2] != "__" else name)
+
+
+def _absent(path: str) -> str:
+    instead = INSTEAD.get([*path.split("."), ""][2])
+    return f"{path} {ABSENT}" + (f"; {instead}" if instead else "")
+
+
+def _examples() -> _Module:
+    name = "tensorflow.examples"
+    input_data = _Module(
+        f"{name}.tutorials.mnist.input_data", read_data_sets=tutorial.read_data_sets
+    )
+    mnist = _Module(f"{name}.tutorials.mnist", input_data=input_data)
+    return _Module(name, tutorials=_Module(f"{name}.tutorials", mnist=mnist))
+
+
+def _contrib() -> _Module:
+    name = "tensorflow.contrib"
+    layers = _Module(
+        f"{name}.layers",
+        l1_regularizer=_regularizer("l1", lambda weights: v1.reduce_sum(v1.abs(weights))),
+        l2_regularizer=_regularizer("l2", v1.nn.l2_loss),
+        xavier_initializer=_xavier,
+        xavier_initializer_conv2d=_xavier,
+    )
+    framework = _Module(
+        f"{name}.framework",
+        get_or_create_global_step=v1.train.get_or_create_global_step,
+        get_global_step=v1.train.get_global_step,
+        create_global_step=v1.train.create_global_step,
+    )
+    mnist = _Module(
+        f"{name}.learn.datasets.mnist",
+        read_data_sets=tutorial.read_data_sets,
+        load_mnist=lambda train_dir="MNIST-data": tutorial.read_data_sets(train_dir),
+    )
+    datasets = _Module(f"{name}.learn.datasets", mnist=mnist)
+    learn = _Module(f"{name}.learn", datasets=datasets)
+    return _Module(name, layers=layers, framework=framework, learn=learn)
+
+
+def _regularizer(name: str, norm: Any) -> Any:
+    def make(scale: float, scope: str | None = None) -> Any:
+        if isinstance(scale, int) or not 0 <= scale:
+            raise ValueError(f"{name}_regularizer: scale must be a float that is not below 0")
+
+        def regularizer(weights: Any) -> Any:
+            with v1.name_scope(scope, f"{name}_regularizer", [weights]) as inner:
+                factor = v1.convert_to_tensor(scale, weights.dtype.base_dtype)
+                return v1.multiply(factor, norm(weights), name=inner)
+
+        return regularizer if scale else lambda weights: None
+
+    return make
+
+
+def _xavier(uniform: bool = True, seed: int | None = None, dtype: Any = None) -> Any:
+    return v1.variance_scaling_initializer(
+        1.0,
+        "fan_avg",
+        "uniform" if uniform else "truncated_normal",
+        seed=seed,
+        dtype=dtype or v1.float32,
+    )
