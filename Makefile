@@ -35,6 +35,7 @@ bench: .venv/ready
 	@$(BIN)/python -m bench.start
 	@$(BIN)/python -m bench.trainer
 	@$(BIN)/python -m bench.slurm
+	@$(BIN)/python -m bench.warm
 
 # Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.

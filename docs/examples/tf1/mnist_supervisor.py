@@ -34,7 +34,9 @@ def main(unused_argv):
         sv = tf.train.Supervisor(
             is_chief=is_chief, init_op=tf.global_variables_initializer(),
             recovery_wait_secs=1, global_step=global_step)
-        with sv.prepare_or_wait_for_session(server.target) as sess:
+        sess_config = tf.ConfigProto(
+            device_filters=['/job:ps', '/job:worker/task:%d' % FLAGS.task_index])
+        with sv.prepare_or_wait_for_session(server.target, config=sess_config) as sess:
             print('Worker %d: Session initialization complete.' % FLAGS.task_index)
             local_step = 0
             while True:
