@@ -176,6 +176,7 @@ class RunClient:
                 if client._heard.wait(_PACE):
                     return client
                 client.resume()  # where the one that held the lock was about to end
+            client._on_event = None  # the next client has more to tell
             client.close()  # it stands still: another launcher takes the run over
         try:
             snapshot = _resumed(StoredRun(folder).snapshot())
