@@ -223,3 +223,27 @@ def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path
     with Up("up", str(tmp_path / f"{example}.toml"), "--json") as up:
         assert up.wait() == 0, up.told()
         assert up.log(task, line)
+
+
+@pytest.mark.processes
+def test_the_examples_of_environment_hooks_and_warm_start(tmp_path: Path) -> None:
+    """Each says on its pages what is seen here."""
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    with Up("up", str(tmp_path / "environment.toml"), "--json") as up:
+        assert up.wait() == 0, up.told()
+    texts = [event["text"] for event in up.of("log") if event["task"] == "worker:1"]
+    assert texts[-4:] == [
+        "WHERE job",
+        """GREETING it's "quoted" $HOME""",
+        "OMP_NUM_THREADS 2",
+        "terminal True",
+    ]
+    with Up("up", str(tmp_path / "hooks.toml"), "--json") as up:
+        assert up.wait() == 0, up.told()
+    assert (tmp_path / "report.txt").read_text() == "hooks success 0 nothing is left\n"
+    with Up("up", str(tmp_path / "warm.toml"), "--json") as up:
+        assert up.wait() == 0, up.told()
+    states = [event["state"] for event in up.of("task") if event["task"] == "worker:1"]
+    assert states.index("warming") < states.index("starting") < states.index("ready")
+    assert up.log("worker:1", "numpy was")["text"].endswith("True")
+    assert up.log("ps:0", "numpy was")["text"].endswith("False")  # the first stage starts cold
