@@ -94,6 +94,7 @@ class Engine:
             latest=past.metrics.latest if past else {},
             feed=self.feed,
             metrics=self._metrics,
+            publish=publish,
             trouble=lambda reason: self._disk.complain(reason),
             failed=self.fail,
         )

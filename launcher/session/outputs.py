@@ -27,6 +27,8 @@ from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
 from .log_monitor import Found, LogMonitor
 
 METRIC_SECONDS = 1 / 30
+SHOWN_SECONDS = 0.25
+"""Between two times that new metrics, sizes and times of output are published."""
 
 
 class Outputs:
@@ -42,17 +44,21 @@ class Outputs:
         latest: Mapping[TaskId, LatestMetrics],
         feed: Callable[[ev.Event], None],
         metrics: Callable[[float, TaskId, Mapping[str, float], float | None], None],
+        publish: Callable[[], None],
         trouble: Callable[[str], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
         """`latest` are the metrics from before an attach; `metrics` gets each further line,
-        `trouble` why bytes are not stored, `failed` what goes wrong here."""
+        `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
+        `added_to` adds something new."""
         self._run = run
         self._links = links
         self._feed = feed
         self._record = metrics
         self._latest = dict(latest)
         self._total_told: int | None = None
+        self._publish = publish
+        self._publishing = False
         self._trouble = trouble
         self._failed = failed
         self._hosts_of = {task.id: task.host for task in run.plan.tasks}
@@ -99,6 +105,9 @@ class Outputs:
         for stored, count in found.stored.items():
             stored(count)
         self.last.update(found.wrote)
+        if found.wrote and not self._publishing:
+            self._publishing = True
+            asyncio.get_running_loop().call_later(SHOWN_SECONDS, self._show)
         if found.metrics:
             if not self._metrics:
                 asyncio.get_running_loop().call_later(METRIC_SECONDS, self._tell_metrics)
@@ -109,6 +118,10 @@ class Outputs:
             self._trouble(found.trouble)
         for task in list(self._exits):
             self._look_at_exit(task)
+
+    def _show(self) -> None:
+        self._publishing = False
+        self._publish()
 
     def _tell_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}

@@ -63,6 +63,7 @@ def test_without_a_launcher_a_gate_never_opens(scenario: FaultScenario) -> None:
     with scenario.up(file) as up:
         for host, task in (("tf3", "worker:0"), ("tf4", "worker:1")):
             at_gate(scenario, host, task)
+            up.state(task, "warming")
         up.kill_launcher()
         scenario.wait_dead()
     assert last_states(up)["worker:1"] == "warming"

@@ -250,6 +250,17 @@ def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> No
         assert steps == list(range(len(steps)))
 
 
+def test_metrics_are_seen_while_nothing_else_happens(tmp_path: Path) -> None:
+    """The state that clients get has the newest figures, also of a run without a last step."""
+    with launched(tmp_path) as client:
+        wait(client, lambda s: s.task(WORKER).state is TaskState.RUNNING, "training")
+        seen: list[int] = []
+        client.subscribe(lambda s: seen.append(s.step or 0))
+        last = (client.snapshot().step or 0) + 60
+        wait(client, lambda s: (s.step or 0) >= last, "sixty steps, in three seconds or more")
+        assert len(set(seen)) >= 4, seen
+
+
 def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
     """Whoever takes the lock starts it; the other connects to it."""
     text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')
