@@ -15,9 +15,9 @@ JOBS ?= 6
 test: .venv/ready
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
-# Tests that start no process: no root, no SSH, no terminal, no TensorFlow.
+# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: five at a time.
 quick: .venv/ready
-	@$(BIN)/pytest --quick -n 3 --dist worksteal
+	@$(BIN)/pytest --quick -n 5 --dist worksteal
 
 check: .venv/ready
 	@$(BIN)/ruff check .

@@ -61,6 +61,7 @@ async def until_metric(run: Run) -> None:
     raise AssertionError(f"no metric: {run.snapshot()}")
 
 
+@pytest.mark.processes
 async def test_a_run_that_succeeds_yields_all_events(tmp_path: Path) -> None:
     """From the first state to the receipt: what `events.jsonl` keeps, typed."""
     text = TEXT.replace(TICKER, "print('step 1 loss 0.5')")
@@ -83,6 +84,7 @@ async def test_a_run_that_succeeds_yields_all_events(tmp_path: Path) -> None:
         assert required <= event.keys() <= fields.keys()
 
 
+@pytest.mark.processes
 async def test_a_failure_is_seen_in_the_middle_and_the_kill_is_proven() -> None:
     """The first failure has task, host and exit; the other worker is dead when the block ends."""
     async with asyncio.timeout(PATIENCE), Cluster.from_text(FAILING).launch() as run:
@@ -99,6 +101,7 @@ async def test_a_failure_is_seen_in_the_middle_and_the_kill_is_proven() -> None:
     assert not guard.tagged_here()
 
 
+@pytest.mark.processes
 async def test_an_exception_in_the_block_kills_the_run() -> None:
     """It is raised again when nothing is left."""
     with pytest.raises(ZeroDivisionError):
@@ -109,6 +112,7 @@ async def test_an_exception_in_the_block_kills_the_run() -> None:
     assert run.receipt is not None and run.receipt.clean and not guard.tagged_here()
 
 
+@pytest.mark.processes
 async def test_a_cancelled_task_kills_its_run() -> None:
     """The task ends only when the receipt is there."""
     trains: asyncio.Future[Run] = asyncio.get_running_loop().create_future()
@@ -127,6 +131,7 @@ async def test_a_cancelled_task_kills_its_run() -> None:
     assert run.receipt is not None and run.receipt.clean and not guard.tagged_here()
 
 
+@pytest.mark.processes
 async def test_a_task_cancelled_during_the_launch_leaves_nothing() -> None:
     """The launcher process was being started."""
 
@@ -144,6 +149,7 @@ async def test_a_task_cancelled_during_the_launch_leaves_nothing() -> None:
         assert folder.launcher_pid() is None
 
 
+@pytest.mark.processes
 async def test_a_second_cancellation_kills_at_once() -> None:
     """Tasks that ignore TERM are not given their grace."""
     deaf = (
@@ -169,6 +175,7 @@ async def test_a_second_cancellation_kills_at_once() -> None:
     assert run.receipt is not None and run.receipt.clean
 
 
+@pytest.mark.processes
 async def test_kill_returns_the_receipt() -> None:
     """Again and again; commands to tasks are refused from then on."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
@@ -182,6 +189,7 @@ async def test_kill_returns_the_receipt() -> None:
     assert run.snapshot().outcome is Outcome.KILLED and run.exit_code == 130
 
 
+@pytest.mark.processes
 async def test_one_task_is_restarted_and_signalled() -> None:
     """`restart` returns when the next attempt runs; unknown tasks are named with the known ones."""
     text = TEXT.replace("grace = 2", 'grace = 2\non_failure = "keep"')
@@ -202,6 +210,7 @@ async def test_one_task_is_restarted_and_signalled() -> None:
                 break
 
 
+@pytest.mark.processes
 async def test_a_detached_run_goes_on_and_is_attached_to() -> None:
     """Its block says so; `Run.attach` leaves it alone unless it is told otherwise."""
     async with asyncio.timeout(PATIENCE):
@@ -218,6 +227,7 @@ async def test_a_detached_run_goes_on_and_is_attached_to() -> None:
         assert not guard.tagged_here()
 
 
+@pytest.mark.processes
 async def test_detach_in_the_block_lets_the_run_go_on() -> None:
     """`events` ends, and the block's end kills nothing."""
     async with asyncio.timeout(PATIENCE):
@@ -231,6 +241,7 @@ async def test_detach_in_the_block_lets_the_run_go_on() -> None:
             await again.wait()
 
 
+@pytest.mark.processes
 async def test_a_launcher_process_that_dies_is_replaced_and_that_is_told() -> None:
     """The run goes on under another one, as at the command line."""
     text = TEXT.replace("grace = 2", 'grace = 2\non_disconnect = "keep"')
@@ -247,6 +258,7 @@ async def test_a_launcher_process_that_dies_is_replaced_and_that_is_told() -> No
         assert (await run.kill()).clean
 
 
+@pytest.mark.processes
 async def test_launchers_that_all_die_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which names the command that ends what is left."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:

@@ -22,6 +22,8 @@ from launcher.session.teardown import Teardown
 from tests.patience import PATIENCE
 from tests.testbed import launcher_thread, proc
 
+pytestmark = pytest.mark.processes
+
 TELL = (
     "import os, sys\n"
     "name = os.environ['TFMUX_EVENT']\n"
