@@ -1,9 +1,10 @@
-"""When a task is ready: what the file says, or the default of its job."""
+"""Readiness of tasks: what the file says or the default of its job, and what is still missing."""
 
 from __future__ import annotations
 
-from ..cluster.rules import Auto, Framework, Listening, Readiness, Started
+from ..cluster.rules import After, Auto, Framework, Listening, LogMatches, Readiness, Started
 from ..cluster.spec import Cluster
+from .model import TaskPlan
 
 _SERVERS = ("ps", "chief", "worker", "master")
 """Jobs of TensorFlow whose tasks run a server."""
@@ -26,3 +27,19 @@ def ready_key(cluster: Cluster, job: str) -> str:
     table, key = (("start", "ready"), job) if in_start else (("jobs", job), "ready")
     line = cluster.line_of(*table, key)
     return f"{key} in [{'.'.join(table)}]{'' if line is None else f', line {line}'}"
+
+
+def missing(task: TaskPlan) -> str:
+    """Says what a task has not done that was waited for, and which key of the file changes it."""
+    match task.ready:
+        case Listening():
+            return (
+                f"it does not listen on port {task.port}; for a program that opens no port write "
+                f'ready = "auto" ({task.ready_key})'
+            )
+        case LogMatches(pattern):
+            return f"no line of its log matches {pattern!r} ({task.ready_key})"
+        case After(seconds):
+            return f"it was to live for {seconds:g} s ({task.ready_key})"
+        case _:
+            return "its process was not started"

@@ -7,14 +7,13 @@ from ..cluster.rules import (
     After,
     Auto,
     Finished,
-    Listening,
-    LogMatches,
     OnFailure,
     Started,
     Success,
 )
 from ..ids import TaskId
-from ..plan.model import Role, TaskPlan
+from ..plan.model import Role
+from ..plan.readiness import missing
 from . import events as ev
 from .instructions import (
     Instruction,
@@ -201,7 +200,7 @@ class Tasks:
             return []
         held = f" ({view.reason})" if view.reason else ""
         waited = f"not ready after {data.plan.start_timeout:g} s{held}"
-        reason = f"{waited}: {_missing(data.plan.task(task))}"
+        reason = f"{waited}: {missing(data.plan.task(task))}"
         data.update_task(task, reason=reason)
         return self._failed(task, reason, ())
 
@@ -388,19 +387,3 @@ class Tasks:
         job = [record for record in data.tasks.values() if record.view.id.job == task.job]
         ended = sum(record.view.state.ended for record in job)
         return ended <= sum(record.intent is Intent.STOP for record in job)
-
-
-def _missing(task: TaskPlan) -> str:
-    """Says what a task has not done that was waited for, and which key of the file changes it."""
-    match task.ready:
-        case Listening():
-            return (
-                f"it does not listen on port {task.port}; for a program that opens no port write "
-                f'ready = "auto" ({task.ready_key})'
-            )
-        case LogMatches(pattern):
-            return f"no line of its log matches {pattern!r} ({task.ready_key})"
-        case After(seconds):
-            return f"it was to live for {seconds:g} s ({task.ready_key})"
-        case _:
-            return "its process was not started"
