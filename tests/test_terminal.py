@@ -201,3 +201,25 @@ def test_leaving_asks_and_detaching_leaves_the_run_alive(
     again.wait_for("nothing is left on any host")
     again.keys("q")
     again.wait_for("EXIT-CODE 130")
+
+
+def test_a_command_without_a_file_on_the_screen(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """`tfmux run`: ranks in panes, the steps move, F9 ends it with a receipt."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, time\n"
+        "for step in range(100000):\n"
+        "    print('step', step, 'loss', 1 / (step + 1), 'rank', os.environ['RANK'], flush=True)\n"
+        "    time.sleep(0.05)\n"
+    )
+    window = terminal(80, 24)
+    window.run(
+        "run", "-n", "2", "--framework", "torch", "--workdir", "", "--", "python3", str(script)
+    )
+    window.wait_for("worker:0 R", "worker:1 R", "rank 0", "rank 1")
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")
