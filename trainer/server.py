@@ -189,11 +189,12 @@ def waiting_text(role: Role, others: list[Task]) -> str:
 def naming_lost(role: Role, needed: list[Task], others: list[Task]) -> Iterator[None]:
     """Names the task of `others` that was lost, in TensorFlow's errors about connections.
 
-    They are of many kinds: while a `needed` task refuses connections, any error is taken for one.
+    They are of many kinds: while a `needed` task refuses connections, any error is taken for one,
+    an assertion of the coordinator, which no longer knows a call that it wants to repeat, too.
     """
     try:
         yield
-    except (tf.errors.OpError, RuntimeError) as error:
+    except (tf.errors.OpError, RuntimeError, AssertionError) as error:
         connection = (tf.errors.AbortedError, tf.errors.UnavailableError)
         if not isinstance(error, connection) and not refusing(role, needed):
             raise
