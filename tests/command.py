@@ -145,6 +145,7 @@ class Up:
 
     def kill_launcher(self) -> None:
         """Kills the launcher process, and this command before it can start another one."""
+        self.process.send_signal(signal.SIGSTOP)
         self.signal_launcher(signal.SIGKILL)
         self.process.kill()
         self.process.wait()
