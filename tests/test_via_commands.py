@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ BAD = {
     "line ends": (["sh", "-c", "{command} | sed -u 's/$/\\r/'"], "changes line ends"),
     "needs a terminal": (["sh", "-c", "test -t 0 || exit 7", "-t"], "has no terminal to give it"),
     "ends at once": (["true"], "ended with status 0 before the agent had started"),
-    "says nothing": (["sh", "-c", "exec sleep 4711"], "gave no answer in 30 s (no output)"),
+    "says nothing": (["sh", "-c", "exec sleep SECONDS"], "gave no answer in 30 s (no output)"),
 }
 
 
@@ -55,11 +56,13 @@ BAD = {
 def test_commands_that_do_not_pass_on(via: Sequence[str], said: str, tmp_path: Path) -> None:
     """Nothing is started: exit 3, with the command's name and what to change."""
     require_testbed()
+    seconds = str(1_000_000 + os.getpid())  # other tests have commands of their own meanwhile
+    via = [word.replace("SECONDS", seconds) for word in via]
     file = cluster(tmp_path, table(via, sys.executable), ["c1"] * 3)
     done = command.run("up", str(file), "--headless")
     assert done.returncode == 3, done.stderr
     assert f"via: {shlex.join(via)}"[:40] in done.stderr and said in done.stderr, done.stderr
-    gone(lambda: [p for p in proc.scan() if p.alive and "4711" in p.argv], "no command is left")
+    gone(lambda: [p for p in proc.scan() if p.alive and seconds in p.argv], "no command is left")
 
 
 def test_a_command_that_prints_first(tmp_path: Path) -> None:
