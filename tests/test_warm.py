@@ -76,9 +76,11 @@ def end(folder: Path, *tasks: str) -> None:
 
 
 def pid_at_gate(up: Up, task: str) -> int:
-    """The pid of a task that imports or waits."""
+    """The pid of a task that imports or waits; its stage may have come in the same moment."""
     event = up.wait_for(
-        lambda e: (e.get("task"), e.get("state")) == (task, "warming") and "pid" in e,
+        lambda e: (
+            e.get("task") == task and e.get("state") in ("warming", "starting") and "pid" in e
+        ),
         f"the process of {task}",
     )
     return int(event["pid"])
