@@ -114,11 +114,8 @@ def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path
         urllib.request.urlopen(url, timeout=5)
 
 
-def test_a_forward_comes_back_on_the_same_port_after_a_cut(
-    ssh_server: SshServer, tmp_path: Path
-) -> None:
-    """The connection breaks; when the host is back, the address that people have open in a
-    browser works again."""
+def forwarded_page(ssh_server: SshServer, folder: Path) -> Up:
+    """A run of one page on a host, forwarded to this machine."""
     text = f"""
 name = "page"
 {ssh_server.host_toml("far", sys.executable)}
@@ -131,7 +128,15 @@ command = {json.dumps([*python_task(PAGE), "{port}"])}
 workdir = ""
 grace = 1.0
 """
-    with Up("up", str(write(tmp_path, text)), "--json") as up:
+    return Up("up", str(write(folder, text)), "--json")
+
+
+def test_a_forward_comes_back_on_the_same_port_after_a_cut(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """The connection breaks; when the host is back, the address that people have open in a
+    browser works again."""
+    with forwarded_page(ssh_server, tmp_path) as up:
         url = page_of(up, "page:0")
         assert fetch(url) == b"a page"
         ssh_server.drop_connections()
@@ -146,19 +151,7 @@ def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
     """The new address is told; whoever has the old port keeps it."""
-    text = f"""
-name = "page"
-{ssh_server.host_toml("far", sys.executable)}
-[jobs.page]
-tasks = ["far:auto"]
-in_cluster = false
-forward = true
-command = {json.dumps([*python_task(PAGE), "{port}"])}
-[run]
-workdir = ""
-grace = 1.0
-"""
-    with Up("up", str(write(tmp_path, text)), "--json") as up:
+    with forwarded_page(ssh_server, tmp_path) as up:
         url = page_of(up, "page:0")
         ssh_server.login_delay = 3.0  # time to take the port before the host is back
         ssh_server.drop_connections()

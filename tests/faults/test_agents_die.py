@@ -28,8 +28,7 @@ def launched(scenario: FaultScenario, modes: str = "daemon orphan child", run: s
 def hidden(scenario: FaultScenario) -> list[Process]:
     """The daemons without a tag on tf3, not what they fork."""
     found = [p for p in scenario.testbed["tf3"].leftovers() if p.argv == HIDDEN]
-    pids = {p.pid for p in found}
-    return [p for p in found if p.ppid not in pids]
+    return proc.without_forks(found)
 
 
 def left(scenario: FaultScenario) -> list[Process]:

@@ -123,6 +123,12 @@ def scan(namespace: int | None = None, having: str = "") -> list[Process]:
     return sorted(found, key=lambda process: (process.started, process.pid))
 
 
+def without_forks(found: list[Process]) -> list[Process]:
+    """Return those whose parent is not among them: until its exec a child looks like its parent."""
+    pids = {process.pid for process in found}
+    return [process for process in found if process.ppid not in pids]
+
+
 def signal_process(process: Process, number: signal.Signals) -> bool:
     """Send a signal to exactly that process; False when it is gone.
 

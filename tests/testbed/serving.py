@@ -130,8 +130,7 @@ class Serve:
             for each in proc.scan()
             if each.alive and "tui.web.page" in each.argv and each.environ.get("HOME") == home
         ]
-        pids = {each.pid for each in found}
-        return [each.pid for each in found if each.ppid not in pids]
+        return [each.pid for each in proc.without_forks(found)]
 
     def request(
         self,
