@@ -19,8 +19,8 @@ from rich.text import Text
 from launcher.printable import printable
 from launcher.quantities import counted, thousands
 from launcher.run.snapshot import Allocation, Failure, HostReceipt, Receipt, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome, RunPhase
-from launcher.store.hints import Hint, hint_for
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.store.hints import Hint, hint_for, hint_for_signal
 from tui.format import StatusColor, clock, figure, time_of_day
 from tui.task_context import explain_hint, task_contexts
 
@@ -117,7 +117,7 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
     for line in failure.tail[-tail:]:
         text.append(f"  | {printable(line)}\n")
-    hint = failure_hint(failure)
+    hint = failure_hint(snapshot, failure)
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
@@ -127,10 +127,15 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     return text
 
 
-def failure_hint(failure: Failure) -> Hint | None:
-    """Meaning of the failure's last lines: the newest line whose meaning is known."""
+def failure_hint(snapshot: Snapshot, failure: Failure) -> Hint | None:
+    """Meaning of the failure: of the newest of its last lines that is known, else of the signal
+    that ended the task."""
     hints = (hint_for(line) for line in reversed(failure.tail))
-    return next((hint for hint in hints if hint is not None), None)
+    known = next((hint for hint in hints if hint is not None), None)
+    task = next((view for view in snapshot.tasks if view.id == failure.task), None)
+    if known is not None or task is None or task.state is not TaskState.FAILED or task.reason:
+        return known  # with a reason it was ended by the run itself
+    return hint_for_signal(task.exit_signal)
 
 
 def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:

@@ -1,4 +1,4 @@
-"""Explanations of log lines of a failing cluster: what they mean, and what to do.
+"""Explanations of log lines and signals of a failing cluster: what they mean, and what to do.
 
 The table holds the messages that people who run ps/worker clusters ask about again and again.
 It knows lines alone; which task a line speaks of is handed back, so that who shows the hint can
@@ -147,6 +147,34 @@ SIGNATURES: tuple[_Signature, ...] = (
         "the path is missing on this host: only `workdir` is brought there",
     ),
 )
+
+_SIGNALS = {
+    "KILL": (
+        "sent by another program",
+        "most often by the kernel, when memory is full (`dmesg` on the host says so), or by Slurm "
+        "or a container at their limit",
+    ),
+    "ILL": (
+        "an instruction that the processor lacks",
+        "the host's processor is older than the program: TensorFlow's packages need AVX",
+    ),
+    "BUS": (
+        "a file in memory became shorter",
+        "or its disk is full: most often /dev/shm",
+    ),
+    "SEGV": (
+        "a library crashed",
+        "no line of Python failed: PYTHONFAULTHANDLER=1 in `env` prints where",
+    ),
+}
+"""Kind and meaning of a signal that ended a task and that this program did not send."""
+
+
+def hint_for_signal(name: str | None) -> Hint | None:
+    """Meaning of a signal such as `KILL` that came from outside the run."""
+    known = _SIGNALS.get(name or "")
+    return Hint(*known) if known else None
+
 
 _PORT = re2.compile(r":(\d{2,5})\b")
 # Nearly every line has none of these: under a flood the patterns would cost more than drawing.

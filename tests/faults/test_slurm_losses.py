@@ -149,8 +149,8 @@ def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
 def test_a_run_is_killed_from_a_machine_that_did_not_launch_it(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the cluster file and no record of the run: the job's name leads to the nodes. The lease
-    is long: agents that end their tasks by themselves before the kill comes are another case."""
+    """It has the cluster file and no record of the run: the job's name leads to the nodes. The
+    lease is long: agents that end their tasks before the kill comes are another case."""
     file = scenario.file(run="lease = 120.0\ngrace = 1.0")
     with scenario.up(file) as up:
         ready(up, *ALL)

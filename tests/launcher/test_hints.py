@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.ids import TaskId
-from launcher.store.hints import hint_for
+from launcher.store.hints import hint_for, hint_for_signal
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,11 @@ def test_a_hint_names_the_task_the_port_and_the_module() -> None:
 def test_ordinary_lines_have_no_hint(line: str) -> None:
     """A hint that cries wolf is worse than none."""
     assert hint_for(line) is None
+
+
+def test_a_signal_from_elsewhere_is_explained() -> None:
+    """The kernel out of memory, an old processor; TERM needs no words."""
+    killed, illegal = hint_for_signal("KILL"), hint_for_signal("ILL")
+    assert killed is not None and "dmesg" in killed.text
+    assert illegal is not None and "AVX" in illegal.text
+    assert hint_for_signal("TERM") is None and hint_for_signal(None) is None

@@ -134,3 +134,23 @@ def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[1;31m✗ failed" in rendered(text, styled=True)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "31m" not in rendered(text, styled=True)
+
+
+@pytest.mark.parametrize(
+    ("signal", "reason", "tail", "meaning"),
+    [
+        ("KILL", "", ("step 1",), "dmesg"),
+        ("KILL", "", ("OSError: No space left on device",), "the disk of this host is full"),
+        ("KILL", "not ready after 120 s", ("step 1",), ""),
+        ("TERM", "", ("step 1",), ""),
+    ],
+)
+def test_a_task_that_a_signal_ended_is_explained(
+    signal: str, reason: str, tail: tuple[str, ...], meaning: str
+) -> None:
+    """What its log says comes first; a signal that the run itself sent needs no explanation."""
+    worker = TaskId("worker", 1)
+    view = TaskView(worker, "tf3", "tf3:2222", TaskState.FAILED, exit_signal=signal, reason=reason)
+    failure = Failure(worker, "tf3", f"killed by {signal}", 1080.0, tail=tail)
+    said = failure_text(replace(ENDED, tasks=(view,), first_failure=failure), TERMINAL, 50).plain
+    assert meaning in said and ("◂" in said) == bool(meaning)

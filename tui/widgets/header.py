@@ -163,7 +163,7 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     later = next((snapshot.task(other) for other in failure.others), None)
     if later is not None and later.ended is not None and later.ended > failure.time:
         text += f", {later.ended - failure.time:.1f} s before {later.id}"
-    hint = failure_hint(failure)
+    hint = failure_hint(snapshot, failure)
     if hint is not None:
         text += f" — {hint.kind}"
         if known := known_cause(hint, failure.task, task_contexts(snapshot)):
