@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test quick check bench screenshots chaos lock clean
+.PHONY: demo test quick check bench screenshots recording chaos lock clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -44,6 +44,10 @@ chaos: .venv/ready
 
 screenshots: .venv/ready
 	@$(BIN)/python -m docs.screenshots
+
+# The README's moving picture: a run on the testbed of four hosts, with real digits; needs root.
+recording: .venv/ready
+	@$(BIN)/python -m docs.recording
 
 # A virtual environment is complete only when its stamp is there: an install that was cut
 # short leaves none, and the next `make` finishes it.
