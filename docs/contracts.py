@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+_COLUMNS = 84
 _PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
@@ -46,11 +48,5 @@ def _box(title: str, layers: list[str]) -> Iterator[str]:
     yield f"└{'─' * (width + 2)}┘"
 
 
-def _wrapped(row: str, most: int = 84) -> Iterator[str]:
-    line = ""
-    for word in row.split("   "):
-        if line and len(line) + len(word) + 3 > most:
-            yield line
-            line = ""
-        line = f"{line}   {word}" if line else word
-    yield line
+def _wrapped(row: str) -> list[str]:
+    return textwrap.wrap(row, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False)

@@ -1,8 +1,8 @@
 """Writes the generated parts of the documentation: `python -m docs.reference`.
 
-A generated part stands between `<!-- generated: WHAT -->` and `<!-- end -->` in any page; `PARTS`
-says what there is. The JSON Schemas are generated as a whole. A test fails while they are not up to
-date.
+A generated part stands between `<!-- PART -->` and `<!-- end -->` in any page: one of `PARTS`,
+`keys of TABLE` of the cluster file, or `options of COMMAND`. The JSON Schemas are generated as a
+whole. A test fails while they are not up to date.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tui.exits import Exit
 
 DOCS = Path(__file__).parent
 SCHEMAS = DOCS / "schemas"
-_PART = re.compile(r"(<!-- generated: (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def _settings() -> list[str]:
@@ -63,7 +62,10 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "packages": contracts.drawing,
     "other pages": _other_pages,
 }
-"""Generated parts; besides these there are `keys of TABLE` and `options of COMMAND`."""
+"""Parts that there are once."""
+_PART = re.compile(
+    rf"(<!-- ({'|'.join(PARTS)}|keys of .+?|options of .+?) -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def pages() -> list[Path]:
@@ -81,6 +83,11 @@ def generated() -> dict[Path, str]:
         SCHEMAS / "event.schema.json": _json(events.schema()),
         SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
     }
+
+
+def count_parts(text: str) -> int:
+    """The number of generated parts in a page."""
+    return len(_PART.findall(text))
 
 
 def _json(schema: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from docs.reference import generated
+from docs.reference import count_parts, generated, pages
 from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.spec import ENGINE_TABLES, TABLES
 from launcher.cluster.templates import TEMPLATES, render
@@ -50,6 +50,14 @@ def test_the_generated_documents_are_up_to_date() -> None:
     """After a change of keys, commands, events or frames: `python -m docs.reference`."""
     for path, text in generated().items():
         assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m docs.reference"
+
+
+def test_every_generated_part_is_known_and_no_table_is_missing() -> None:
+    """A part with a wrong name would stay as it is for ever."""
+    texts = [page.read_text(encoding="utf-8") for page in pages()]
+    assert sum(text.count("<!-- end -->") for text in texts) == sum(map(count_parts, texts))
+    reference = (REPOSITORY / "docs" / "cluster-file.md").read_text(encoding="utf-8")
+    assert [name for name in TABLES if f"<!-- keys of {name} -->" not in reference] == []
 
 
 def test_every_key_is_documented() -> None:
