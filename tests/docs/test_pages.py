@@ -11,6 +11,8 @@ import pytest
 
 from docs import bindings, command_line
 from launcher.cluster.file import loads
+from launcher.cluster.reference import keys
+from launcher.cluster.spec import TABLES
 from tests.conftest import REPOSITORY
 from tests.docs.manual import DOCS, Page, pages, simple_commands
 from tui.config import SETTINGS
@@ -21,6 +23,7 @@ BY_PATH = {page.path: page for page in [*PAGES, *map(Page, REPOSITORY.glob("*.md
 _KEY = re.compile(r"<kbd>(.*?)</kbd>")
 _PLAIN_KEY = re.compile(r"\b(?:F\d{1,2}|Ctrl-[A-Z])\b")
 _SPAN = re.compile(r"(?<!`)`(tfmux [^`]*)`(?!`)")
+_SETTING = re.compile(r"(?<!`)`([a-z_]+) = [^`]+`(?!`)")
 _TYPED = {"Enter", "Esc", "Space", "Tab", "Shift-Tab", "PgUp", "PgDn", "Home", "End", "F1"}
 
 
@@ -73,6 +76,13 @@ def test_every_block_of_toml_is_good(page: Page) -> None:
         elif block.comment == "config.toml":
             assert data.keys() <= SETTINGS.keys(), place
             assert data.get("keys", {}).keys() <= bindings.all_commands(), place
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_key_of_a_file_in_a_sentence_exists(page: Page) -> None:
+    """`grace = 5` names a key of the cluster file or of `config.toml`."""
+    known = {key.name for table in ("", *TABLES) for key in keys(table)} | set(SETTINGS)
+    assert sorted(set(_SETTING.findall(page.prose)) - known) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=str)
