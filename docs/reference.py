@@ -1,40 +1,115 @@
 """Writes the generated parts of the documentation: `python -m docs.reference`.
 
-The tables of keys in `cluster-file.md` stand between `<!-- keys of TABLE -->` and `<!-- end -->`;
-`cluster.schema.json` is generated as a whole. A test fails while they are not up to date.
+A generated part stands between `<!-- PART -->` and `<!-- end -->` in any page: one of `PARTS`,
+`keys of TABLE` of the cluster file, or `options of COMMAND`. The JSON Schemas are generated as a
+whole. A test fails while they are not up to date.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
-from launcher.cluster.reference import json_schema, markdown
+from docs import bindings, command_line, contracts, events, frames
+from docs.markdown import table
+from launcher.cluster.reference import markdown, schema_text
+from launcher.preflight import REPORT_SCHEMA
+from tui.config import SETTINGS
+from tui.exits import Exit
 
 DOCS = Path(__file__).parent
-_TABLE = re.compile(r"(<!-- keys of (.+?) -->\n).*?(<!-- end -->)", re.DOTALL)
-_TOP_LEVEL = "the file"
+SCHEMAS = DOCS / "schemas"
+
+
+def _settings() -> list[str]:
+    return table(("key", "is"), ((f"`{name}`", about) for name, about in SETTINGS.items()))
+
+
+def _exit_codes() -> list[str]:
+    return table(("code", "means"), ((str(int(code)), code.meaning) for code in Exit))
+
+
+def _keys_of(name: str) -> list[str]:
+    return list(markdown("" if name == "the file" else name))
+
+
+def _other_pages() -> list[str]:
+    """The pages that nothing else in the index links."""
+    index = DOCS / "index.md"
+    written = _PART.sub("", index.read_text(encoding="utf-8"))
+    others = [page for page in pages() if page != index and f"({_name(page)})" not in written]
+    return [f"- [{_name(page)}]({_name(page)}): {_title(page)}" for page in others]
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(DOCS).as_posix()
+
+
+def _title(page: Path) -> str:
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+
+PARTS: dict[str, Callable[[], Iterable[str]]] = {
+    "settings": _settings,
+    "exit codes": _exit_codes,
+    "keys": bindings.markdown,
+    "commands": command_line.markdown,
+    "events": events.markdown,
+    "frames": frames.markdown,
+    "packages": contracts.drawing,
+    "other pages": _other_pages,
+}
+"""Parts that there are once."""
+_PART = re.compile(
+    rf"(<!-- ({'|'.join(PARTS)}|keys of .+?|options of .+?) -->\n).*?(<!-- end -->)", re.DOTALL
+)
+
+
+def pages() -> list[Path]:
+    """All pages of the manual."""
+    return sorted(DOCS.rglob("*.md"))
 
 
 def generated() -> dict[Path, str]:
     """Files with generated parts, as they should be."""
-    reference = DOCS / "cluster-file.md"
+    found = {page: page.read_text(encoding="utf-8") for page in pages()}
+    found = {page: _PART.sub(_part, text) for page, text in found.items() if _PART.search(text)}
     return {
-        reference: _TABLE.sub(_with_table, reference.read_text(encoding="utf-8")),
-        DOCS / "cluster.schema.json": json.dumps(json_schema(), indent=2) + "\n",
+        **found,
+        DOCS / "cluster.schema.json": schema_text(),
+        SCHEMAS / "event.schema.json": _json(events.schema()),
+        SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
     }
 
 
-def _with_table(match: re.Match[str]) -> str:
-    begin, table, end = match.groups()
-    lines = markdown("" if table == _TOP_LEVEL else table)
+def count_parts(text: str) -> int:
+    """The number of generated parts in a page."""
+    return len(_PART.findall(text))
+
+
+def _json(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _part(match: re.Match[str]) -> str:
+    begin, what, end = match.groups()
+    kind, _, name = what.partition(" of ")
+    if kind == "keys" and name:
+        lines: Iterable[str] = _keys_of(name)
+    elif kind == "options":
+        lines = command_line.options(name)
+    else:
+        lines = PARTS[what]()
     return begin + "\n".join(lines) + "\n" + end
 
 
 def main() -> None:
     """Writes the files."""
     for path, text in generated().items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 

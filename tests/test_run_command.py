@@ -48,6 +48,7 @@ def test_the_file_is_kept_and_launched_again(here: Path) -> None:
     with run(here, "--json", *words) as up:
         assert up.wait() == 0, up.told()
     path = here / "made" / "two.toml"
+    assert path.read_text().startswith("#:schema ../")
     assert len(load(path).jobs["worker"].tasks) == 2
     with Up("up", str(path), "--json") as up:
         assert up.wait() == 0, up.told()

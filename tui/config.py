@@ -17,7 +17,15 @@ from pathlib import Path
 from launcher.paths import config_home
 from tui.notification import Notify
 
-_KEYS = ("theme", "notify", "keys")
+SETTINGS = {
+    "theme": "colours, by the name that the command palette shows (*Theme*), such as `nord`. The "
+    "default is `textual-dark`",
+    "notify": '`"off"`, `"bell"` or `"desktop"`: how the terminal tells that a run on the screen '
+    "has ended, or that its first task has failed, while it has not the focus. The default is "
+    '`"off"`',
+    "keys": "table of other keys: the id of a command, and its keys with commas between them",
+}
+"""The keys of the file, each with what it is, in Markdown."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ def load_config(path: Path | None = None) -> Config:
         return Config()
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         return Config(problems=(f"{path}: {error}",))
-    problems = [f"{path}: unknown key {key!r}" for key in raw if key not in _KEYS]
+    problems = [f"{path}: unknown key {key!r}" for key in raw if key not in SETTINGS]
     theme = raw.get("theme")
     if theme is not None and not isinstance(theme, str):
         problems.append(f"{path}: theme must be a name in quotes, not {theme!r}")

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class Exit(IntEnum):
-    """Exit code of a command."""
+    """Exit code of a command, with its meaning for people."""
 
-    SUCCESS = 0
-    FAILED = 1
-    USAGE = 2
-    PREFLIGHT = 3
-    UNCONFIRMED = 4
-    CRASHED = 70
-    """The screen failed, a fault of the program (`EX_SOFTWARE` of sysexits.h); the run goes on."""
-    KILLED = 130
-    TERMINATED = 143
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Self:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
+
+    SUCCESS = 0, "success, and nothing is left alive; also after detaching"
+    FAILED = 1, "a task failed"
+    USAGE = 2, "wrong usage or cluster file; nothing was started"
+    PREFLIGHT = 3, "the preflight failed; nothing was started"
+    UNCONFIRMED = 4, "a host could not confirm that nothing is left"
+    CRASHED = 70, "the screen failed twice (`EX_SOFTWARE` of sysexits.h); the run goes on"
+    KILLED = 130, "ended by a person"
+    TERMINATED = 143, "ended by TERM"
 
 
 def exit_code(code: int | None, *, detached: bool) -> int:

@@ -22,9 +22,8 @@ EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
 Without a terminal on stdout the run goes on headless: logs on stdout, the rest on stderr.
 
-exit codes: 0 success, 1 a task failed, 2 bad usage or cluster file, 3 preflight failed,
-4 a host could not confirm that nothing is left, 130/143 ended by a person / by TERM,
-70 the screen itself failed: its run goes on in the background, see tfmux attach"""
+exit codes:
+""" + "\n".join(f"  {code:<5}{code.meaning.replace('`', '')}" for code in Exit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,7 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     _output_options(demo)
 
     up = commands.add_parser("up", help="launch a cluster file at once")
-    up.add_argument("file", type=Path)
+    up.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
     up.add_argument("--resume", metavar="RUN", help="go on in that run's log directory")
     _hosts_options(up)
     _output_options(up)
@@ -86,15 +85,15 @@ def build_parser() -> argparse.ArgumentParser:
     _output_options(run)
 
     opened = commands.add_parser("open", help="open cluster files, one of them ready to launch")
-    opened.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    opened.add_argument("files", type=Path, nargs="+", metavar="FILE", help="cluster files")
 
     plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
-    plan.add_argument("file", type=Path)
+    plan.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
     plan.add_argument("--json", action="store_true", help="one JSON object")
     _hosts_options(plan)
 
     check = commands.add_parser("check", help="look at every host before a launch; start nothing")
-    check.add_argument("file", type=Path)
+    check.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
     check.add_argument("--json", action="store_true", help="one JSON object")
     check.add_argument(
         "--accept-new", action="store_true", help="trust unknown host keys and print them"
@@ -102,8 +101,8 @@ def build_parser() -> argparse.ArgumentParser:
     _hosts_options(check)
 
     export = commands.add_parser("export", help="print the cluster for another engine")
-    export.add_argument("file", type=Path)
-    export.add_argument("engine", choices=("compose", "slurm"))
+    export.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
+    export.add_argument("engine", choices=("compose", "slurm"), help="for which one")
     export.add_argument(
         "--output",
         type=Path,
@@ -111,6 +110,8 @@ def build_parser() -> argparse.ArgumentParser:
         help="write it there; compose: and the cluster file for its containers, and a guide",
     )
     export.add_argument("--no-gpus", action="store_true", help="compose: containers without GPUs")
+
+    commands.add_parser("schema", help="print the JSON Schema of the cluster file")
 
     ps = commands.add_parser("ps", help="list the runs that still live, wherever")
     ps.add_argument("--json", action="store_true", help="one JSON array")
@@ -124,7 +125,7 @@ def build_parser() -> argparse.ArgumentParser:
     kill.add_argument("--all", action="store_true", help="every run that still lives")
 
     serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
-    serve.add_argument("file", type=Path, nargs="?", metavar="FILE")
+    serve.add_argument("file", type=Path, nargs="?", metavar="FILE", help="opened in each page")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     serve.add_argument(
         "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
@@ -136,7 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     logs = commands.add_parser("logs", help="print the stored logs of any run")
-    logs.add_argument("run", metavar="RUN")
+    logs.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
     logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
     logs.add_argument(
@@ -197,6 +198,7 @@ COMMANDS = {
     "plan": "plan.plan",
     "check": "check.check",
     "export": "export.export",
+    "schema": "schema.schema",
     "ps": "runs.ps",
     "attach": "runs.attach",
     "kill": "runs.kill",

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import ClusterFileError, Problem
 from .edit import ClusterDocument
 from .file import loads
-from .library import SaveError, Stamp, write
+from .library import SaveError, Stamp, with_schema_line, write
 from .spec import Cluster
 
 _MOST_STEPS = 500
@@ -138,7 +138,8 @@ class Draft:
         self._saved = None
 
     def save(self, path: Path | None = None) -> None:
-        """Writes the text, to another file when one is given.
+        """Writes the text, to another file when one is given. A file that is new gets the
+        `#:schema` line.
 
         Raises:
             SaveError: the text is not valid TOML, or the file cannot be written.
@@ -147,11 +148,11 @@ class Draft:
             first = self.now.problems[0]
             raise SaveError(f"not valid TOML: fix line {first.line} before saving: {first.message}")
         target = self.path if path is None else path
-        self._stamp = write(target, self.now.text)
-        self._saved = self.now.text
-        if path is not None:
-            self.path = path
-            self.now = parse(self.now.text, path)
+        text = self.now.text if target.exists() else with_schema_line(self.now.text, target)
+        self._stamp = write(target, text)
+        self._saved = text
+        self.path = target
+        self.now = parse(text, target)
 
 
 def _read(path: Path) -> str | None:

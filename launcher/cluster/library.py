@@ -2,6 +2,10 @@
 
 Files are written atomically: the new text goes to a temporary file that replaces the old one. A
 deleted cluster is moved to a hidden folder, so that undo works after a restart.
+
+A new file begins with a `#:schema` line, from which text editors know the keys (Taplo, Tombi, Even
+Better TOML). It names a file of this machine, so that it works offline, by a path from the cluster
+file: it holds no user name, and both may move together with the home.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from pydantic_core import PydanticCustomError
 
@@ -22,6 +27,10 @@ from ..paths import config_home
 from ..printable import escaped
 from .edit import ClusterDocument, EditError
 from .fields import LONGEST_NAME, cluster_name
+from .reference import schema_text
+
+_SCHEMA_LINE = re.compile(r"\A\ufeff?(?:[ \t]*(?:#.*)?\r?\n)*?#:schema[ \t]+(\S+)")
+_SCHEMA_FILE = "cluster.schema.json"
 
 
 class SaveError(TfmuxError):
@@ -103,7 +112,7 @@ def create(name: str, text: str) -> Path:
     path = path_of(name)
     if path.exists():
         raise SaveError(f"there is already a cluster {name}: use another name")
-    write(path, with_name(text, name))
+    write(path, with_schema_line(with_name(text, name), path))
     return path
 
 
@@ -185,6 +194,24 @@ def with_name(text: str, name: str) -> str:
         return document.put(("name",), name).text if "name" in document.data else text
     except (ValueError, EditError):
         return text
+
+
+def with_schema_line(text: str, path: Path) -> str:
+    """Adds the `#:schema` line to the text of a new file, and writes the schema that it names. A
+    line that names another schema is kept; where the schema cannot be written, none is added."""
+    found = _SCHEMA_LINE.match(text)
+    if found and Path(found[1]).name != _SCHEMA_FILE:
+        return text
+    schema = config_home() / _SCHEMA_FILE
+    try:
+        if not schema.exists() or schema.read_text(encoding="utf-8") != schema_text():
+            write(schema, schema_text())
+    except (OSError, UnicodeDecodeError, SaveError):
+        return text
+    place = quote(os.path.relpath(schema, os.path.abspath(path.parent)))
+    if found:
+        return text[: found.start(1)] + place + text[found.end(1) :]
+    return f"#:schema {place}\n{text.removeprefix(chr(0xFEFF))}"
 
 
 def write(path: Path, text: str) -> Stamp:

@@ -91,6 +91,12 @@ def json_schema() -> dict[str, Any]:
 _schema = cache(json_schema)
 
 
+@cache
+def schema_text() -> str:
+    """The JSON Schema as a file."""
+    return json.dumps(_schema(), indent=2) + "\n"
+
+
 def plain(markdown: str) -> str:
     """Text without backquotes and emphasis."""
     return re.sub(r"`|\*(?=\S)|(?<=\S)\*", "", markdown)

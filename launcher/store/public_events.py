@@ -1,7 +1,8 @@
 """Public events of a run: what `--json` prints, `events.jsonl` keeps and programs iterate over.
 
 One JSON object a line. Each has `time` (epoch seconds) and `event`, which says what it is about;
-the classes below are its kinds. `log` is only on stdout, never in the file.
+the classes below are its kinds, and the text below a field is its description in the JSON Schema
+(`docs/schemas`). `log` is only on stdout, never in the file.
 """
 
 from __future__ import annotations
@@ -23,19 +24,28 @@ class AllocationRecord(TypedDict):
     """The request for nodes, as its engine tells it."""
 
     engine: str
+    """Name of the engine, such as `slurm`."""
     job: str
+    """Id of the request there."""
     state: str
+    """State of the request in the engine's words."""
     reason: str
+    """Why it waits, in the engine's words; may be empty."""
     expected: float | None
+    """When it is expected to begin, in seconds since the epoch."""
 
 
 class FailureRecord(TypedDict):
     """The first task that failed."""
 
     task: str
+    """The task, such as `worker:0`."""
     host: str
+    """The host of the cluster file."""
     how: str
+    """How it ended, in words."""
     time: float
+    """When it failed."""
     others: list[str]
     """Tasks that failed because of it."""
     tail: list[str]
@@ -47,14 +57,19 @@ class RunEvent(TypedDict):
 
     event: Literal["run"]
     time: float
+    """Seconds since the epoch."""
     run: str
+    """The run's id."""
     state: str
+    """State of the run."""
     allocation: NotRequired[AllocationRecord]
     """Where an engine gives the hosts."""
     outcome: NotRequired[str]
     """At the end, as `exit_code` and `first_failure` are."""
     exit_code: NotRequired[int | None]
+    """Exit code of `tfmux up`; null while there is none."""
     first_failure: NotRequired[FailureRecord]
+    """The task that failed first; absent where none did."""
     note: NotRequired[str]
     """Said once: a host lost, a takeover, a full disk."""
 
@@ -64,15 +79,25 @@ class HostEvent(TypedDict):
 
     event: Literal["host"]
     time: float
+    """Seconds since the epoch."""
     host: str
+    """The host of the cluster file."""
     state: str
+    """State of the link."""
     reason: str
+    """Why it is in that state; may be empty."""
     staged_bytes: NotRequired[int]
+    """Bytes of files that have been sent."""
     staged_total: NotRequired[int]
+    """Bytes of files that are to be sent."""
     staged_files: NotRequired[int]
+    """Number of files that have been sent."""
     staged_total_files: NotRequired[int]
+    """Number of files that are to be sent."""
     collected_bytes: NotRequired[int]
+    """Bytes of results that have been fetched."""
     collected_total: NotRequired[int]
+    """Bytes of results that are to be fetched."""
 
 
 class TaskEvent(TypedDict):
@@ -80,17 +105,27 @@ class TaskEvent(TypedDict):
 
     event: Literal["task"]
     time: float
+    """Seconds since the epoch."""
     task: str
+    """The task, such as `worker:0`."""
     host: str
+    """The host of the cluster file."""
     state: str
+    """State of the task."""
     attempt: int
+    """Number of the start, from 1 on; 0 before the first one."""
     address: str
+    """Address in the cluster spec, `host:port`."""
     log_start: NotRequired[int]
     """The byte of the log where this attempt begins."""
     pid: NotRequired[int]
+    """Id of its process on the host."""
     exit_code: NotRequired[int]
+    """Status with which it ended by itself."""
     signal: NotRequired[str]
+    """Name of the signal that ended it."""
     reason: NotRequired[str]
+    """Why it is in that state."""
 
 
 class MetricEvent(TypedDict):
@@ -98,12 +133,17 @@ class MetricEvent(TypedDict):
 
     event: Literal["metric"]
     time: float
+    """Seconds since the epoch."""
     task: str
+    """The task, such as `worker:0`."""
     host: str
+    """The host of the cluster file."""
     values: dict[str, float]
     """All that the line named."""
     step: NotRequired[float]
+    """Global step."""
     loss: NotRequired[float]
+    """Loss."""
     rate: NotRequired[float]
     """Global steps a second."""
 
@@ -112,19 +152,28 @@ class SurvivorRecord(TypedDict):
     """A process that a kill did not end."""
 
     pid: int
+    """Its id on the host."""
     command: str
+    """Its command line, printable."""
     state: str
+    """Its state, as `/proc` has it."""
 
 
 class HostReceiptRecord(TypedDict):
     """Receipt of one host."""
 
     host: str
+    """The host of the cluster file."""
     signalled: int
+    """Number of processes that got a signal."""
     survivors: list[SurvivorRecord]
+    """Processes that are still there."""
     confirmed: bool
+    """Nothing is left, by the word of the host's kernel."""
     unreachable_until: float | None
+    """When the lease of a host ends that cannot be reached; null for one that answered."""
     seconds: float
+    """How long the kill took there."""
     engine: str
     """What the engine that gave the node says of it."""
     by_engine: bool
@@ -136,8 +185,11 @@ class ReceiptEvent(TypedDict):
 
     event: Literal["receipt"]
     time: float
+    """Seconds since the epoch."""
     hosts: list[HostReceiptRecord]
+    """The receipts of all hosts."""
     clean: bool
+    """Every host has confirmed that nothing is left."""
 
 
 class LogEvent(TypedDict):
@@ -145,9 +197,13 @@ class LogEvent(TypedDict):
 
     event: Literal["log"]
     time: float
+    """Seconds since the epoch."""
     task: str
+    """The task, such as `worker:0`."""
     host: str
+    """The host of the cluster file."""
     text: str
+    """The line, printable."""
 
 
 PublicEvent = RunEvent | HostEvent | TaskEvent | MetricEvent | ReceiptEvent

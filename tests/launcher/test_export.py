@@ -287,6 +287,7 @@ def test_the_command_prints_or_writes(tmp_path: Path) -> None:
     assert set(yaml.safe_load(done.stdout)["services"]) == {"tf1", "tf2", "node"}
     out = tmp_path / "out"
     assert run("export", str(file), "compose", "--output", str(out), "--no-gpus").returncode == 0
+    assert (out / "cluster.toml").read_text().startswith("#:schema ../")
     assert sorted(path.name for path in out.iterdir()) == [
         "README.md",
         "cluster.toml",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -12,16 +14,20 @@ from launcher.cluster import library
 from launcher.cluster.draft import Draft, FileStatus, parse
 from launcher.cluster.file import load, loads
 from launcher.cluster.library import SaveError
+from launcher.cluster.reference import json_schema
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import SLURM, TEMPLATES, Template, render
+from launcher.paths import config_home
 
 TEXT = 'name = "one"  # mine\n\n[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["train"]\n'
+LINE = "#:schema ../cluster.schema.json\n"
+SAVED = LINE + TEXT
 
 
 def test_a_cluster_is_created_copied_renamed_deleted_and_brought_back() -> None:
     """The name in the file follows the file; comments stay; an undone deletion is whole."""
     first = library.create("one", TEXT)
-    assert first == library.folder() / "one.toml" and first.read_text() == TEXT
+    assert first == library.folder() / "one.toml" and first.read_text() == SAVED
     copy = library.duplicate(first, library.free_name("one-2"))
     assert (copy.stem, load(copy).name) == ("one-2", "one-2")
     assert "# mine" in copy.read_text()
@@ -29,7 +35,7 @@ def test_a_cluster_is_created_copied_renamed_deleted_and_brought_back() -> None:
     assert load(renamed).name == "other.name" and not copy.exists()
     deleted = library.delete(first)
     assert library.saved() == [renamed]
-    assert deleted.restore() == first and first.read_text() == TEXT
+    assert deleted.restore() == first and first.read_text() == SAVED
 
 
 def test_undo_never_overwrites_a_new_cluster() -> None:
@@ -103,37 +109,37 @@ def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_draft_undoes_and_redoes() -> None:
     """Each edit is a step; typing in the text is one step."""
-    draft = Draft(library.create("one", TEXT))
-    draft.edit(parse(TEXT + "# a\n", draft.path), "text")
-    draft.edit(parse(TEXT + "# ab\n", draft.path), "text")
-    draft.edit(parse(TEXT + "# c\n", draft.path))
+    draft = Draft(library.create("one", SAVED))
+    draft.edit(parse(SAVED + "# a\n", draft.path), "text")
+    draft.edit(parse(SAVED + "# ab\n", draft.path), "text")
+    draft.edit(parse(SAVED + "# c\n", draft.path))
     seen = [(draft.now.text, draft.modified)]
     while draft.undo():
         seen.append((draft.now.text, draft.modified))
     while draft.redo():
         seen.append((draft.now.text, draft.modified))
-    first, ab, c = (TEXT, False), (TEXT + "# ab\n", True), (TEXT + "# c\n", True)
+    first, ab, c = (SAVED, False), (SAVED + "# ab\n", True), (SAVED + "# c\n", True)
     assert seen == [c, ab, first, ab, c]
 
 
 def test_a_draft_notices_what_others_do_to_its_file() -> None:
     """Changed, touched, gone, back again; saving writes a lost file anew."""
-    path = library.create("one", TEXT)
+    path = library.create("one", SAVED)
     draft = Draft(path)
     os.utime(path, (1, 1))
     assert draft.file_status() is FileStatus.UNCHANGED
-    path.write_text(TEXT + "# by another\n")
+    path.write_text(SAVED + "# by another\n")
     looks = [draft.file_status()]
     draft.reload()
     looks.append(draft.file_status())
     assert draft.now.text.endswith("# by another\n") and not draft.modified
     draft.undo()
-    assert draft.now.text == TEXT
+    assert draft.now.text == SAVED
     path.unlink()
     looks.append(draft.file_status())
     draft.save()
     looks.append(draft.file_status())
-    assert path.read_text() == TEXT
+    assert path.read_text() == SAVED
     assert looks == [
         FileStatus.CHANGED,
         FileStatus.UNCHANGED,
@@ -145,12 +151,12 @@ def test_a_draft_notices_what_others_do_to_its_file() -> None:
 def test_what_nobody_could_read_is_not_saved() -> None:
     """A text that is no TOML can be kept and repaired, but it never reaches the disk; one that
     is only a wrong cluster is saved."""
-    draft = Draft(library.create("one", TEXT))
+    draft = Draft(library.create("one", SAVED))
     draft.edit(parse("name = oops\n", draft.path))
     assert draft.now.document is None and draft.now.problems[0].line == 1
     with pytest.raises(SaveError, match="not valid TOML: fix line 1"):
         draft.save()
-    assert draft.path.read_text() == TEXT
+    assert draft.path.read_text() == SAVED
     draft.edit(parse('name = "one"\n', draft.path))
     assert draft.now.cluster is None and draft.now.problems
     draft.save()
@@ -183,3 +189,45 @@ def test_aliases_of_the_users_ssh_configuration(tfmux_home: Path) -> None:
     (folder / "config").chmod(0)
     (folder / "config").unlink()
     assert aliases() == []
+
+
+def _schema_named_in(path: Path) -> Path:
+    line = path.read_text().splitlines()[0]
+    assert line.startswith("#:schema ")
+    return Path(os.path.normpath(path.parent / unquote(line.removeprefix("#:schema "))))
+
+
+def test_a_new_file_names_the_schema_on_this_machine(tmp_path: Path) -> None:
+    """A path that leads to the schema from wherever the file is, also for a copy and a file saved
+    under another name; a newer program replaces the schema."""
+    schema = config_home() / "cluster.schema.json"
+    first = library.create("one", TEXT)
+    assert json.loads(schema.read_text()) == json_schema()
+    schema.write_text("{}")
+    draft = Draft(first)
+    draft.save(tmp_path / "a folder" / "mine.toml")
+    assert json.loads(schema.read_text()) == json_schema()
+    copy = library.duplicate(draft.path, "two")
+    assert {_schema_named_in(path) for path in (first, draft.path, copy)} == {schema}
+    assert not draft.modified and draft.now.text == draft.path.read_text()
+
+
+@pytest.mark.parametrize("line", ["", "#:schema https://example.com/mine.json\n"])
+def test_the_schema_line_of_a_file_stays_as_it_is(tmp_path: Path, line: str) -> None:
+    """An edit keeps the line that is there, and a file that has none gets none."""
+    path = tmp_path / "mine.toml"
+    path.write_text(f"# mine\n{line}{TEXT}")
+    draft = Draft(path)
+    assert draft.now.document is not None
+    edited = draft.now.document.put(("jobs", "worker", "gpus"), 1)
+    draft.edit(parse(edited.text, path))
+    draft.save()
+    assert path.read_text() == f"# mine\n{line}{TEXT}gpus = 1\n"
+    if line:
+        assert line in library.duplicate(path, "copy").read_text()
+
+
+def test_a_schema_that_cannot_be_written_is_not_named(tmp_path: Path) -> None:
+    """A full or read-only folder of settings keeps nobody from saving a cluster elsewhere."""
+    (config_home() / "cluster.schema.json").mkdir(parents=True)
+    assert library.with_schema_line(TEXT, tmp_path / "mine.toml") == TEXT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from docs.reference import generated
+from docs.reference import count_parts, generated, pages
 from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.spec import ENGINE_TABLES, TABLES
 from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
+from tui.main import main
 from tui.screens.editor.fields import engine_fields, host_fields, job_fields, run_fields
 
 REPOSITORY = Path(__file__).parents[2]
@@ -45,9 +47,17 @@ BAD: list[tuple[str, Any]] = [
 
 
 def test_the_generated_documents_are_up_to_date() -> None:
-    """After a change of the model: `python -m docs.reference`."""
+    """After a change of keys, commands, events or frames: `python -m docs.reference`."""
     for path, text in generated().items():
         assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m docs.reference"
+
+
+def test_every_generated_part_is_known_and_no_table_is_missing() -> None:
+    """A part with a wrong name would stay as it is for ever."""
+    texts = [page.read_text(encoding="utf-8") for page in pages()]
+    assert sum(text.count("<!-- end -->") for text in texts) == sum(map(count_parts, texts))
+    reference = (REPOSITORY / "docs" / "cluster-file.md").read_text(encoding="utf-8")
+    assert [name for name in TABLES if f"<!-- keys of {name} -->" not in reference] == []
 
 
 def test_every_key_is_documented() -> None:
@@ -75,6 +85,12 @@ def test_the_editor_has_every_documented_key() -> None:
     for engine in ENGINE_TABLES:
         paths = [field.path for field in engine_fields(engine.table)]
         assert paths == [(engine.table, key.name) for key in keys(engine.table)]
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """`tfmux schema`, for text editors."""
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json_schema()
 
 
 @pytest.mark.parametrize("text", TEXTS)

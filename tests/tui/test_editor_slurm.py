@@ -51,7 +51,7 @@ async def test_the_table_is_shown_and_edited_and_nothing_else_changes() -> None:
         await pilot.press("down", "enter", *"gpu", "enter", "ctrl+s")
         await shows(pilot, "saved in")
         saved = library.path_of("onslurm").read_text()
-    expected = FILE.replace('"04:00:00"', '"30"')
+    expected = "#:schema ../cluster.schema.json\n" + FILE.replace('"04:00:00"', '"30"')
     assert saved.replace('partition = "gpu"\n', "") == expected
 
 

@@ -100,7 +100,7 @@ async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> N
     async with home(file) as pilot:
         await shows(pilot, "Clusters 3")
         await shows(pilot, "1 ps + 2 workers on this machine")
-        await shows(pilot, "⚠ line 3: jobs.worker.tasks[0]: the port is missing")
+        await shows(pilot, "⚠ line 4: jobs.worker.tasks[0]: the port is missing")
         await shows(pilot, str(file)[:40])
 
 

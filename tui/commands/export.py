@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from launcher.cluster.file import load
+from launcher.cluster.library import with_schema_line
 from launcher.errors import TfmuxError
 from launcher.export import compose, slurm
 from tui.exits import Exit
@@ -28,7 +29,8 @@ def export(arguments: argparse.Namespace) -> int:
         return Exit.SUCCESS
     if arguments.engine == "compose":
         text = file.read_text(encoding="utf-8-sig")
-        files["cluster.toml"] = compose.cluster_file(cluster, text, output)
+        text = compose.cluster_file(cluster, text, output)
+        files["cluster.toml"] = with_schema_line(text, output / "cluster.toml")
         files["README.md"] = compose.guide(cluster)
     taken = [name for name in files if (output / name).exists()]
     if taken:

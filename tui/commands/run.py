@@ -62,6 +62,8 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[Cluster, str]:
             addresses=asyncio.run(_addresses([h for hosts in jobs.values() for h in hosts])),
         )
     )
+    if save is not None:
+        text = library.with_schema_line(text, save)
     source = "tfmux run" if save is None else printable(str(save))
     cluster = loads(text, source, base, for_launch=True)
     if save is not None:

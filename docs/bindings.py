@@ -1,0 +1,75 @@
+"""Reference of the keys, from the bindings of the app, its screens and its widgets."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
+
+from textual.binding import BindingsMap
+from textual.dom import DOMNode
+
+import tui.screens
+import tui.widgets
+from docs.markdown import table
+from tui.app import TfmuxApp
+from tui.keys import display_name
+from tui.widgets.cell_grid import CellGrid
+
+_TITLES: dict[type[DOMNode], str] = {TfmuxApp: "Everywhere", CellGrid: "Tables"}
+
+
+def owners() -> list[type[DOMNode]]:
+    """Every class of ours with keys: the app, then what can be rebound, then the rest."""
+    found: set[type[DOMNode]] = {TfmuxApp}
+    for package in (tui.screens, tui.widgets):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            for value in vars(import_module(module.name)).values():
+                ours = isinstance(value, type) and value.__module__ == module.name
+                if ours and issubclass(value, DOMNode) and vars(value).get("BINDINGS"):
+                    found.add(value)
+    return sorted(found, key=_place)
+
+
+def _place(owner: type[DOMNode]) -> tuple[bool, bool, str]:
+    fixed = not any(command for _, command, _ in keys_of(owner))
+    return owner is not TfmuxApp, fixed, owner.__name__
+
+
+def keys_of(owner: type[DOMNode]) -> list[tuple[tuple[str, ...], str, str]]:
+    """The displayed keys of each command of a class, the command's id (may be empty), and what it
+    does."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for key, binding in BindingsMap(vars(owner).get("BINDINGS", ())):
+        rows.setdefault((binding.id or "", binding.description), []).append(display_name(key))
+    return [(tuple(keys), command, about) for (command, about), keys in rows.items()]
+
+
+def all_keys() -> set[str]:
+    """The displayed names of all keys that are bound."""
+    return {key for owner in owners() for keys, _, _ in keys_of(owner) for key in keys}
+
+
+def all_commands() -> set[str]:
+    """The ids of all commands with keys."""
+    return {command for owner in owners() for _, command, _ in keys_of(owner) if command}
+
+
+def markdown() -> Iterator[str]:
+    """A section for each class."""
+    for owner in owners():
+        yield f"## {_title(owner)}"
+        yield ""
+        rows = (
+            (" ".join(f"<kbd>{key}</kbd>" for key in keys), f"`{command}`" if command else "", text)
+            for keys, command, text in keys_of(owner)
+        )
+        yield from table(("key", "id", "does"), rows)
+        yield ""
+
+
+def _title(owner: type[DOMNode]) -> str:
+    if owner in _TITLES:
+        return _TITLES[owner]
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", owner.__name__).capitalize()

@@ -1,0 +1,64 @@
+"""Reference of the frames between launcher and agent, from their classes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from docs.markdown import table
+from launcher.agent import wire
+from launcher.agent.fields import Record
+from launcher.agent.messages import MESSAGES, TaskFacts
+from launcher.agent.probes import PROBES
+from launcher.agent.requests import REQUESTS, Question
+
+_RAW = {
+    wire.DATA: ("number of the log, offset, bytes", "Bytes of a log or of results."),
+    wire.STAGE_CONTENTS: ("bytes", "Contents that the manifest's answer named as missing."),
+    wire.REPLY: ("`id`, and the fields of the answer", "The answer to a frame with an `id`."),
+    wire.PROBE: ("`id`, `kind`, and the fields of the probe", "A question of the preflight."),
+}
+"""Frames whose body is no record of their own: the body, and what it is."""
+_HEADS = ("type", "frame", "fields", "answer", "is")
+
+
+def markdown() -> Iterator[str]:
+    """The frames of each direction, and the probes."""
+    yield f"Version {wire.VERSION}. A body has at most {wire.MAX_BODY // 2**20} MiB."
+    kinds = sorted(wire.NAMES)
+    first = kinds.index(wire.WELCOME)
+    for title, chosen in (
+        ("Launcher to agent", kinds[:first]),
+        ("Agent to launcher", kinds[first:]),
+    ):
+        yield from ("", f"### {title}", "")
+        yield from table(_HEADS, map(_frame, chosen))
+    yield from ("", f"Facts of an attempt: {_fields(TaskFacts)}.")
+    yield from ("", "### Probes", "")
+    heads = ("kind", "fields", "answer", "is")
+    yield from table(heads, ((f"`{kind}`", *_columns(probe)) for kind, probe in PROBES.items()))
+
+
+def _frame(kind: int) -> tuple[str, ...]:
+    name = f"`{wire.NAMES[kind]}`"
+    if kind in _RAW:
+        body, about = _RAW[kind]
+        return (str(kind), name, body, "", about)
+    record: type[Record] = REQUESTS[kind] if kind in REQUESTS else MESSAGES[kind]
+    return (str(kind), name, *_columns(record))
+
+
+def _columns(record: type[Record]) -> tuple[str, str, str]:
+    answer = _fields(record.ANSWER) or "done" if issubclass(record, Question) else ""
+    about = " ".join((inspect.getdoc(record) or "").split())
+    if issubclass(record, TaskFacts):
+        return "facts, see below", answer, about
+    return _fields(record), answer, about
+
+
+def _fields(record: type[Record]) -> str:
+    return ", ".join(f"`{name}`" for name in record._rules if name != "id" or record in _NAMED)
+
+
+_NAMED = {record for record in REQUESTS.values() if not issubclass(record, Question)}
+"""Frames whose `id` is a field of their own, not that of a question."""
