@@ -152,7 +152,7 @@ _SIGNALS = {
     "KILL": (
         "sent by another program",
         "most often by the kernel, when memory is full (`dmesg` on the host says so), or by Slurm "
-        "or a container at their limit",
+        "or a container at its limit",
     ),
     "ILL": (
         "an instruction that the processor lacks",
@@ -160,11 +160,11 @@ _SIGNALS = {
     ),
     "BUS": (
         "a file in memory became shorter",
-        "or its disk is full: most often /dev/shm",
+        "or its disk is full, most often /dev/shm",
     ),
     "SEGV": (
         "a library crashed",
-        "no line of Python failed: PYTHONFAULTHANDLER=1 in `env` prints where",
+        "no line of Python failed; PYTHONFAULTHANDLER=1 in `env` prints where",
     ),
 }
 """Kind and meaning of a signal that ended a task and that this program did not send."""
