@@ -6,6 +6,8 @@ from pathlib import Path
 
 from launcher.cluster.fields import nearest_word
 from launcher.errors import TfmuxError
+from tui import extras
+from tui.extras import Extra
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -27,6 +29,15 @@ def find(name: str) -> Path:
     near = nearest_word(name, names())
     hint = f"did you mean {near}?" if near else "`tfmux demo --list` names them"
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
+
+
+def check_trainer() -> None:
+    """Checks that this machine can run the demos' tasks.
+
+    Raises:
+        TfmuxError: TensorFlow is not installed; says how to install it.
+    """
+    extras.require(Extra.TRAINER, "demos")
 
 
 def about(file: Path) -> str:
