@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from launcher.cluster.fields import nearest_word
@@ -31,12 +32,17 @@ def find(name: str) -> Path:
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
 
 
-def check_trainer() -> None:
+def check_machine() -> None:
     """Checks that this machine can run the demos' tasks.
 
     Raises:
-        TfmuxError: TensorFlow is not installed; says how to install it.
+        TfmuxError: it is not Linux, or TensorFlow is not installed; says what to do.
     """
+    if sys.platform != "linux":
+        raise TfmuxError(
+            "demos run their tasks on this machine, which must be Linux for that: "
+            "launch a cluster file whose hosts have ssh"
+        )
     extras.require(Extra.TRAINER, "demos")
 
 

@@ -235,7 +235,7 @@ class HomeScreen(Page):
             return
         try:
             if isinstance(entry, DemoEntry):
-                demos.check_trainer()
+                demos.check_machine()
             cluster = load(entry.path, for_launch=True)
             text = entry.path.read_text(encoding="utf-8")
             self.post_message(OpenRun(self.sessions.launch(cluster, text, self.prompts)))
