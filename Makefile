@@ -76,8 +76,10 @@ lock:
 	  cat .venv/lock/requirements.lock) > requirements.lock
 	@rm -rf .venv/lock
 
-# Wheel and sdist, with their checksums.
+# Wheel and sdist, with their checksums; VERSION=… must be that of pyproject.toml.
 dist: .venv/ready
+	@test "$(VERSION)" = "" || $(BIN)/hatchling version | grep -qxF "$(VERSION)" || \
+	  { echo "pyproject.toml says $$($(BIN)/hatchling version), not $(VERSION)" >&2; exit 2; }
 	@rm -rf dist
 	@$(BIN)/hatchling build
 	@cd dist && sha256sum * > SHA256SUMS

@@ -141,7 +141,8 @@ def test_zsh_offers_commands_and_runs(tmp_path: Path, folder: Path) -> None:
 
 def test_the_script_is_no_burden_for_help() -> None:
     """What makes the script is imported by that command alone."""
-    code = "import sys; from tui.main import build_parser; build_parser(); print('shtab' in sys.modules)"
+    code = "import sys; from tui.main import build_parser; build_parser(); "
+    code += "print('shtab' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
 

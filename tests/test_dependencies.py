@@ -31,7 +31,9 @@ def requirements(*groups: str) -> dict[str, Requirement]:
     texts = list(PROJECT["dependencies"])
     for group in groups:
         texts += PROJECT["optional-dependencies"][group]
-    found = {canonicalize_name(each.name): each for each in map(Requirement, texts)}
+    found: dict[str, Requirement] = {
+        canonicalize_name(each.name): each for each in map(Requirement, texts)
+    }
     own = found.pop("tfmux", None)  # an extra that is made of others
     return found if own is None else found | requirements(*own.extras)
 

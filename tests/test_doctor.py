@@ -32,7 +32,7 @@ SCHEMA = {
         *("extras", "programs", "config", "folders", "runs"),
     ],
     "properties": {
-        **dict.fromkeys(("tfmux", "python", "platform", "host"), {"type": "string"}),
+        **{key: {"type": "string"} for key in ("tfmux", "python", "platform", "host")},
         "terminal": {
             "type": "object",
             "required": ["on", "size", "colours", "encoding"],
@@ -98,7 +98,9 @@ def test_secrets_and_names_of_hosts_stay_out(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.processes
-def test_a_program_that_fails_is_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_fails_is_not_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It may say which host it could not reach."""
     program = tmp_path / "sinfo"
     program.write_text("#!/bin/sh\necho cannot reach login7.example.org >&2\nexit 1\n")

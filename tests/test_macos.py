@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import platform_checks
 from launcher.cluster.draft import parse
 from launcher.cluster.platform_checks import NO_CONTAINERS, NO_LOCAL_TASKS
 from launcher.errors import TfmuxError
@@ -76,9 +75,7 @@ def remote(folder: Path, server: SshServer, then: str = "exit 0") -> Path:
 def test_every_module_can_be_imported(macos: None) -> None:
     """Those of the agent included: the launcher reads its frames."""
     argv = [sys.executable, "-c", MODULES]
-    done = subprocess.run(
-        argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE
-    )
+    done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
     assert {"launcher.session.process", "tui.app", "tui.web.server"} <= set(names)
@@ -144,7 +141,8 @@ def test_a_host_that_a_command_reaches(macos: None, tmp_path: Path) -> None:
     command is a clean environment, where Python is on Linux again."""
     via = ["env", "-u", "PYTHONPATH"]
     host = f'[hosts.far]\nvia = {json.dumps(via)}\naddress = "127.0.0.1"\n'
-    text = WAITING.format(host=f'{host}python = "{sys.executable}"\n', then="exit 0", hooked="/dev/null")
+    host += f'python = "{sys.executable}"\n'
+    text = WAITING.format(host=host, then="exit 0", hooked=tmp_path / "hooked")
     done = run("up", str(write(tmp_path, text)), "--headless")
     assert done.returncode == 0, done.stderr
     assert "worker:1 | worker 1 says hello" in done.stdout
@@ -182,7 +180,7 @@ def test_the_browser_page_is_kept_by_its_token_alone(macos: None) -> None:
 @pytest.fixture
 def darwin(monkeypatch: pytest.MonkeyPatch) -> None:
     """Say in this process that it is not Linux."""
-    monkeypatch.setattr(platform_checks.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
 
 
 def test_the_editor_refuses_tasks_of_this_machine(darwin: None, tmp_path: Path) -> None:

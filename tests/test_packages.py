@@ -211,11 +211,11 @@ def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
 
 def test_a_base_installation_says_in_one_line_what_to_install(base: Path) -> None:
     """Of the demos, and of the UI in a browser; nothing is started."""
-    for words, package, extra in ((["demo"], "tensorflow", "trainer"), (["serve"], "aiohttp", "web")):
-        done = tfmux(base, *words, code=2)
+    for command, module, extra in (("demo", "tensorflow", "trainer"), ("serve", "aiohttp", "web")):
+        done = tfmux(base, command, code=2)
         assert not done.stdout
         assert re.fullmatch(
-            rf"tfmux: .* need {package}, which is not installed: pip install 'tfmux\[{extra}\]'\n",
+            rf"tfmux: .* need {module}, which is not installed: pip install 'tfmux\[{extra}\]'\n",
             done.stderr,
         )
 

@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 import sysconfig
+from typing import Any
 
 sysconfig.get_config_vars()  # from a file whose name has the platform in it
 LINUX = {
@@ -34,17 +35,17 @@ sys.platform = "darwin"
 _stat = os.stat
 
 
-def _is_proc(path):
-    text = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
+def _is_proc(path: object) -> bool:
+    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ""
     return text == "/proc" or text.startswith(("/proc/", "/sys/", "/run/systemd"))
 
 
-def _refuse(event, arguments):
+def _refuse(event: str, arguments: tuple[Any, ...]) -> None:
     if event in ("open", "os.listdir", "os.scandir") and _is_proc(arguments[0]):
         raise FileNotFoundError(2, "No such file or directory", arguments[0])
 
 
-def _stat_without_proc(path, *arguments, **options):
+def _stat_without_proc(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
     if _is_proc(path):
         raise FileNotFoundError(2, "No such file or directory", path)
     return _stat(path, *arguments, **options)
