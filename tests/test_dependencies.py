@@ -102,9 +102,7 @@ def test_each_extra_is_looked_for_by_its_modules(extra: Extra) -> None:
         canonicalize_name(Requirement(text).name)
         for text in PROJECT["optional-dependencies"][extra]
     }
-    for module in MODULES[extra]:
-        names = {canonicalize_name(name) for name in packages_distributions()[module]}
-        assert names & declared, module
+    assert {canonicalize_name(module) for module in MODULES[extra]} <= declared
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])

@@ -26,6 +26,7 @@ from packaging.utils import canonicalize_name
 from tests.command import write
 from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
+from tests.testbed.inprocess import SshServer
 
 pytestmark = pytest.mark.processes
 PACKAGES = ("launcher", "tui", "trainer")
@@ -192,6 +193,21 @@ def test_a_base_installation_has_neither_trainer_nor_browser(base: Path) -> None
     assert done.stdout == "[]\n", done.stderr
 
 
+def test_a_base_installation_imports_all_but_the_server_of_pages(base: Path) -> None:
+    """What needs an extra is in the modules of it alone."""
+    script = """
+import importlib, pkgutil, launcher, tui
+for package in (launcher, tui):
+    for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+        try:
+            importlib.import_module(each.name)
+        except ModuleNotFoundError as error:
+            print(each.name, error.name)
+"""
+    done = subprocess.run([base / "python", "-c", script], capture_output=True, text=True)
+    assert done.stdout.split() == ["tui.web.access", "aiohttp", "tui.web.server", "aiohttp"], done
+
+
 def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
     """Version, help, plan, doctor and completion; the bundled trainer's sources are there."""
     assert tfmux(base, "--version").stdout == f"tfmux {PROJECT['version']}\n"
@@ -225,6 +241,18 @@ def test_a_base_installation_launches(base: Path, tmp_path: Path) -> None:
     done = tfmux(base, "up", str(write(tmp_path, TASKS)), "--headless")
     for index in (0, 1):
         assert f"worker:{index} | worker {index} says hello" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_base_installation_trains_on_hosts_that_have_tensorflow(
+    base: Path, ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """The bundled trainer is brought there from a machine that could not run it."""
+    host = ssh_server.host_toml("tf1", sys.executable)
+    text = HOSTS.replace('[hosts.tf1]\nssh = "tf1.invalid"\n', host).replace("2222", "auto")
+    file = write(tmp_path, text.replace('"async"', '"tour", "hello"'))
+    done = tfmux(base, "up", str(file), "--headless")
+    assert "worker:0 | " in done.stdout and "nothing is left on any host" in done.stderr
 
 
 # --- other versions of Python -------------------------------------------------------------

@@ -267,6 +267,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _why(path: Path, error: OSError | ValueError) -> str:
+    if "\0" in str(path):  # versions of Python say it in different words
+        return "a path cannot contain a null byte"
     if isinstance(error, IsADirectoryError) or (isinstance(error, ValueError) and path.is_dir()):
         return "is a directory: give the file in it"
     if isinstance(error, FileNotFoundError):
