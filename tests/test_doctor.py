@@ -22,41 +22,6 @@ from tui import extras
 from tui.commands import doctor
 
 TEXT = '[jobs.worker]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["true"]\n'
-TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
-VERSIONS = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
-SCHEMA = {
-    "type": "object",
-    "additionalProperties": False,
-    "required": [
-        *("tfmux", "python", "platform", "terminal", "environment", "dependencies"),
-        *("extras", "programs", "config", "folders", "runs"),
-    ],
-    "properties": {
-        **{key: {"type": "string"} for key in ("tfmux", "python", "platform", "host")},
-        "terminal": {
-            "type": "object",
-            "required": ["on", "size", "colours", "encoding"],
-            "properties": {
-                "on": {"type": "array", "items": {"type": "string"}},
-                "size": {"type": "string", "pattern": r"^\d+x\d+$"},
-                "colours": {"type": ["string", "null"]},
-                "encoding": {"type": "string"},
-            },
-        },
-        **dict.fromkeys(("environment", "extras", "folders"), TEXTS),
-        **dict.fromkeys(("dependencies", "programs"), VERSIONS),
-        "config": {
-            "type": "object",
-            "required": ["file", "exists", "problems"],
-            "properties": {
-                "file": {"type": "string"},
-                "exists": {"type": "boolean"},
-                "problems": {"type": "array", "items": {"type": "string"}},
-            },
-        },
-        "runs": {"type": "object", "additionalProperties": {"type": "integer"}},
-    },
-}
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +40,8 @@ def test_it_prints_the_facts(tfmux_home: Path) -> None:
         assert f"\n{name} " in f"\n{done.stdout}"
     assert "OpenSSH" in done.stdout
     found = json.loads(run("doctor", "--json").stdout)
-    jsonschema.validate(found, SCHEMA)
+    jsonschema.validate(found, doctor.SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(doctor.SCHEMA)
     assert found["python"].startswith(platform.python_version())
     assert found["dependencies"]["textual"] and found["extras"]["trainer"] == "installed"
     assert found["folders"]["runs"].startswith("~/.local/share/tfmux/runs writable")

@@ -120,17 +120,6 @@ def test_the_metadata_is_that_of_the_project(wheel: Path) -> None:
         assert not re.search(text, (REPOSITORY / path).read_text()), f"{path} has the version, too"
 
 
-def test_the_readme_links_to_what_is_there() -> None:
-    """Pictures and pages, by relative paths."""
-    tokens = MarkdownIt("commonmark").parse((REPOSITORY / "README.md").read_text())
-    inner = [child for token in tokens for child in token.children or ()]
-    links = [str(each.attrs.get("href") or each.attrs.get("src") or "") for each in inner]
-    local = [link.partition("#")[0] for link in links if link and "://" not in link]
-    assert local
-    for link in local:
-        assert (REPOSITORY / link).exists(), link
-
-
 # --- a base installation ------------------------------------------------------------------
 
 

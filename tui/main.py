@@ -149,7 +149,7 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--host-names", action="store_true", help="name this machine, too")
 
     completion = commands.add_parser("completion", help="print a completion script for a shell")
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")
     completion.set_defaults(parser=parser)
     return parser
 

@@ -40,12 +40,54 @@ _PROGRAMS = {
 _PROGRAM_SECONDS = 5.0
 _LONGEST = 120
 
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
+_VERSIONS = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "answer of `tfmux doctor --json`",
+    "type": "object",
+    "additionalProperties": False,
+    "required": [
+        *("tfmux", "python", "platform", "terminal", "environment", "dependencies"),
+        *("extras", "programs", "config", "folders", "runs"),
+    ],
+    "properties": {
+        "tfmux": _TEXT,
+        "python": _TEXT,
+        "platform": _TEXT,
+        "host": _TEXT | {"description": "with --host-names"},
+        "terminal": {
+            "type": "object",
+            "required": ["on", "size", "colours", "encoding"],
+            "properties": {
+                "on": {"type": "array", "items": {"type": "string"}},
+                "size": {"type": "string", "pattern": "^[0-9]+x[0-9]+$"},
+                "colours": {"type": ["string", "null"]},
+                "encoding": {"type": "string"},
+            },
+        },
+        **dict.fromkeys(("environment", "extras", "folders"), _TEXTS),
+        **dict.fromkeys(("dependencies", "programs"), _VERSIONS),
+        "config": {
+            "type": "object",
+            "required": ["file", "exists", "problems"],
+            "properties": {
+                "file": {"type": "string"},
+                "exists": {"type": "boolean"},
+                "problems": {"type": "array", "items": {"type": "string"}},
+            },
+        },
+        "runs": {"type": "object", "additionalProperties": {"type": "integer"}},
+    },
+}
+"""Of what `--json` prints."""
+
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Prints what is known of this installation; asks no host and makes no file.
 
-    ``--json``: ``{"tfmux", "python", "platform", "terminal", "environment", "dependencies",
-    "extras", "programs", "config", "folders", "runs"}``, and ``"host"`` with ``--host-names``.
+    ``--json``: one object, as `SCHEMA` says.
     """
     found = facts(host_names=arguments.host_names)
     if arguments.json:
