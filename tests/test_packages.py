@@ -28,7 +28,7 @@ from tests.conftest import REPOSITORY
 from tests.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 
-pytestmark = pytest.mark.processes
+pytestmark = [pytest.mark.processes, pytest.mark.xdist_group("packages")]  # one wheel for all
 PACKAGES = ("launcher", "tui", "trainer")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 VERSIONS = [f"3.{minor}" for minor in range(11, 15)]
