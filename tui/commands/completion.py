@@ -46,13 +46,29 @@ end
 }
 
 
+_FILES = {
+    "bash": "",  # offers files by itself where no command fits
+    "zsh": """functions -c _shtab_tfmux_commands _tfmux_commands
+_shtab_tfmux_commands() {
+  _tfmux_commands
+  _files -g '*.toml'
+}
+""",
+    "fish": """complete -c tfmux -n '_shtab_tfmux_using ""; and test $_shtab_tfmux_npos -eq 0' \
+  -ka '(__fish_complete_suffix .toml)'
+""",
+}
+"""Cluster files beside the commands, for `tfmux FILE`."""
+
+
 def completion(arguments: argparse.Namespace) -> int:
     """Prints the script of a shell."""
     parser: argparse.ArgumentParser = arguments.parser
     for command, each in _parsers(parser):
         for action in each._actions:
             _prepare(command, action)
-    sys.stdout.write(shtab.complete(parser, shell=arguments.shell).rstrip() + "\n")
+    script = shtab.complete(parser, shell=arguments.shell).rstrip()
+    sys.stdout.write(f"{script}\n{_FILES[arguments.shell]}")
     return Exit.SUCCESS
 
 
