@@ -19,6 +19,7 @@ from launcher.cluster.rules import Framework
 from tui import demos
 from tui.exits import Exit
 
+_FILE = shtab.glob("*.toml")
 _RUNS = {
     "bash": "_tfmux_runs",
     "zsh": "_tfmux_runs",
@@ -54,9 +55,10 @@ _shtab_tfmux_commands() {
   _files -g '*.toml'
 }
 """,
-    "fish": """complete -c tfmux -n '_shtab_tfmux_using ""; and test $_shtab_tfmux_npos -eq 0' \
-  -ka '(__fish_complete_suffix .toml)'
-""",
+    "fish": (
+        "complete -c tfmux -n '_shtab_tfmux_using \"\"; and test $_shtab_tfmux_npos -eq 0' "
+        f"-ka '{_FILE['fish']}'\n"
+    ),
 }
 """Cluster files beside the commands, for `tfmux FILE`."""
 
@@ -89,7 +91,7 @@ def _prepare(command: str, action: Any) -> None:
     elif metavar == "RUN":
         action.complete = _RUNS
     elif action.dest in ("file", "files"):
-        action.complete = shtab.glob("*.toml")
+        action.complete = _FILE
     elif action.type is Path or action.dest == "workdir":
         directory = metavar == "DIR" or action.dest == "workdir"
         action.complete = shtab.DIRECTORY if directory else shtab.FILE
