@@ -1,8 +1,8 @@
 # Few verbs. Everything runs from .venv, which `make` builds from pinned versions.
-PYTHON ?= python3
+# PYTHON=… chooses the interpreter, otherwise the newest suitable one is taken.
 BIN := .venv/bin
 
-.PHONY: demo test quick check bench screenshots recording chaos lock clean
+.PHONY: demo test quick check bench screenshots recording chaos lock dist clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -19,10 +19,15 @@ test: .venv/ready
 quick: .venv/ready
 	@$(BIN)/pytest --quick -n 5 --dist worksteal
 
+# All but what runs on hosts, which are Linux.
+ON_MACOS := tui $(filter-out launcher.agent launcher.remote_scripts,\
+  $(subst /,.,$(patsubst %/__init__.py,%,$(wildcard launcher/*/__init__.py))) launcher.api)
 check: .venv/ready
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin --follow-imports silent \
+	  --no-warn-unreachable $(addprefix -p ,$(ON_MACOS))
 	@$(BIN)/lint-imports
 
 # Ratios to something else measured in the same run; nothing is asserted.
@@ -52,9 +57,9 @@ recording: .venv/ready
 # A virtual environment is complete only when its stamp is there: an install that was cut
 # short leaves none, and the next `make` finishes it.
 .venv/ready: requirements.lock pyproject.toml
+	@PYTHON='$(PYTHON)' .ci/interpreter >/dev/null
 	@echo "building .venv from requirements.lock (once; TensorFlow is about 600 MB)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tfmux needs Python 3.11 or newer")'
-	@$(PYTHON) -m venv .venv
+	@"$$(PYTHON='$(PYTHON)' .ci/interpreter)" -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 	  -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -62,7 +67,7 @@ recording: .venv/ready
 
 # All hashes that the index gives, so that the lock file is good for every platform.
 lock:
-	@rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock
+	@rm -rf .venv/lock && "$$(PYTHON='$(PYTHON)' .ci/interpreter)" -m venv .venv/lock
 	@.venv/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools==7.6.2
 	@.venv/lock/bin/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	  --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
@@ -70,6 +75,14 @@ lock:
 	@(echo "# Names, versions and hashes; made by 'make lock'."; \
 	  cat .venv/lock/requirements.lock) > requirements.lock
 	@rm -rf .venv/lock
+
+# Wheel and sdist, with their checksums; VERSION=… must be that of pyproject.toml.
+dist: .venv/ready
+	@test "$(VERSION)" = "" || $(BIN)/hatchling version | grep -qxF "$(VERSION)" || \
+	  { echo "pyproject.toml says $$($(BIN)/hatchling version), not $(VERSION)" >&2; exit 2; }
+	@rm -rf dist
+	@$(BIN)/hatchling build
+	@cd dist && sha256sum * > SHA256SUMS
 
 clean:
 	@rm -rf .venv build dist

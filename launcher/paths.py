@@ -16,6 +16,11 @@ def cache_home() -> Path:
     return _home("XDG_CACHE_HOME", "~/.cache")
 
 
+def state_home() -> Path:
+    """Directory of the agents' files for tasks of this machine: `$XDG_STATE_HOME/tfmux`."""
+    return _home("XDG_STATE_HOME", "~/.local/state")
+
+
 def runs_home() -> Path:
     """Directory of all runs: `$XDG_DATA_HOME/tfmux/runs`."""
     return _home("XDG_DATA_HOME", "~/.local/share") / "runs"

@@ -143,6 +143,14 @@ def build_parser() -> argparse.ArgumentParser:
     logs.add_argument(
         "--raw", action="store_true", help="on a terminal, too, escape sequences as they are"
     )
+
+    doctor = commands.add_parser("doctor", help="print what a bug report needs to know")
+    doctor.add_argument("--json", action="store_true", help="one JSON object")
+    doctor.add_argument("--host-names", action="store_true", help="name this machine, too")
+
+    completion = commands.add_parser("completion", help="print a completion script for a shell")
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")
+    completion.set_defaults(parser=parser)
     return parser
 
 
@@ -204,6 +212,8 @@ COMMANDS = {
     "kill": "runs.kill",
     "serve": "serve.serve",
     "logs": "runs.logs",
+    "doctor": "doctor.doctor",
+    "completion": "completion.completion",
 }
 """For each command the module of `tui.commands` and the function in it."""
 

@@ -26,6 +26,7 @@ from .checks import UNKNOWN, Violation, violations
 from .engine_table import EngineTable
 from .fields import nearest
 from .key_lines import FileLines, KeyLines, KeyPath
+from .platform_checks import unsupported
 from .spec import NAMED_TABLES, TABLES, Cluster
 from .toml_errors import toml_problem
 
@@ -88,7 +89,8 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     cluster, wrong = _read(raw)
     if cluster is not None:
         cluster = cluster.based_on(base, FileLines(lines, _lines_added(text))).with_pending_nodes()
-        between = [*violations(cluster), *(_missing_paths(cluster) if for_launch else ())]
+        between = [*violations(cluster), *unsupported(cluster)]
+        between += _missing_paths(cluster) if for_launch else ()
         wrong += [violation for violation in between if not _covered(violation, wrong)]
     if cluster is None or wrong:
         problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
@@ -265,6 +267,8 @@ def _bytes(path: Path) -> bytes:
 
 
 def _why(path: Path, error: OSError | ValueError) -> str:
+    if "\0" in str(path):  # versions of Python say it in different words
+        return "a path cannot contain a null byte"
     if isinstance(error, IsADirectoryError) or (isinstance(error, ValueError) and path.is_dir()):
         return "is a directory: give the file in it"
     if isinstance(error, FileNotFoundError):

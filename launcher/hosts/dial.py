@@ -113,7 +113,8 @@ async def _connect(
             raise
         else:
             # A delayed ACK against sshd's Nagle costs 40 ms a login.
-            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            if hasattr(socket, "TCP_QUICKACK"):  # Linux
+                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             return link
     raise _refusal(name, place, failure, seconds) from failure
 

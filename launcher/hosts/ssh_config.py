@@ -16,12 +16,14 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import IO
 
 from asyncssh.config import SSHClientConfig
 
@@ -92,14 +94,14 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
             raise _unusable(name, str(error)) from error
     else:
         # With a command, since ssh refuses some options without one, and RemoteCommand with it.
-        argv = [ssh, "-v", "-F", "/dev/stdin", "-G", "-o", "RemoteCommand=none"]
+        argv = ["-v", "-G", "-o", "RemoteCommand=none"]
         argv += ["-l", user] if user is not None else []
         argv += ["-p", str(port)] if port is not None else []
         if set('*?[{"\\') & set(str(_user_config())):  # Include would take it for a pattern
             raise _unusable(name, f"the path {_user_config()} is not supported")
         sources = f'Include "{_user_config()}"\nInclude "{SYSTEM_CONFIG}"\n'
         (printed, said), defaults = await asyncio.gather(
-            _run(name, [*argv, "--", host, "true"], sources), asyncio.to_thread(_defaults, ssh)
+            _run(name, ssh, [*argv, "--", host, "true"], sources), asyncio.to_thread(_defaults, ssh)
         )
         files = tuple(dict.fromkeys(Path(path) for path in _READ.findall(said)))[1:]
         config = SshConfig(_values(printed), defaults, files)
@@ -129,35 +131,47 @@ def _ask_defaults(ssh: str) -> Values:
     return _values(done.stdout.decode(errors="surrogateescape"))
 
 
-async def _run(name: str, argv: list[str], sources: str) -> tuple[str, str]:
-    """Runs `ssh -G`; returns what it printed to stdout and stderr."""
-    # A regular file: `Match final` makes ssh read its configuration a second time.
-    source = os.memfd_create("ssh_config")
-    try:
-        os.write(source, sources.encode())
-        pipe = asyncio.subprocess.PIPE
+async def _run(name: str, ssh: str, argv: list[str], sources: str) -> tuple[str, str]:
+    """Runs `ssh -G` with a configuration; returns what it printed to stdout and stderr."""
+    pipe = asyncio.subprocess.PIPE
+    with _source(sources) as (file, path):
         process = await asyncio.create_subprocess_exec(
-            *argv, stdin=source, stdout=pipe, stderr=pipe, start_new_session=True
+            *(ssh, "-F", path, *argv), stdin=file, stdout=pipe, stderr=pipe, start_new_session=True
         )
-    finally:
-        os.close(source)
-    try:
-        async with asyncio.timeout(READ_SECONDS):
-            printed, complaint = await process.communicate()
-    except TimeoutError as error:
-        what = f"`ssh -G` did not end in {READ_SECONDS:.0f} s (a command of Match exec?)"
-        raise _unusable(name, what) from error
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                printed, complaint = await process.communicate()
+        except TimeoutError as error:
+            what = f"`ssh -G` did not end in {READ_SECONDS:.0f} s (a command of Match exec?)"
+            raise _unusable(name, what) from error
+        finally:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
     said = complaint.decode(errors="replace")
     if process.returncode:
         lines = [line for line in said.splitlines() if line and not line.startswith("debug")]
         lines = [line for line in lines if not line.startswith("OpenSSH_")]
         raise _unusable(name, "; ".join(lines[:3]) or f"ssh -G failed ({process.returncode})")
     return printed.decode(errors="surrogateescape"), said
+
+
+@contextmanager
+def _source(text: str) -> Iterator[tuple[IO[bytes], str]]:
+    """File with a configuration, for the standard input of `ssh`, and its path there.
+
+    A regular file: `Match final` makes ssh read its configuration a second time. In memory where
+    the system has such files, and opens `/dev/stdin` anew each time; else one with a name.
+    """
+    if hasattr(os, "memfd_create"):
+        with os.fdopen(os.memfd_create("ssh_config"), "w+b", buffering=0) as file:
+            file.write(text.encode())
+            yield file, "/dev/stdin"
+    else:
+        with tempfile.NamedTemporaryFile(buffering=0) as named:
+            named.write(text.encode())
+            yield named, named.name
 
 
 def _values(printed: str) -> dict[str, tuple[str, ...]]:

@@ -8,9 +8,11 @@ what we send is compressed with a checksum. What is wrong is said with what to c
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import shutil
 import signal
+import sys
 from contextlib import suppress
 
 from ..agent.proc import Process, send, table
@@ -148,7 +150,7 @@ class ViaTransport(LocalTransport):
         """Waits until the command and what it has started have ended."""
         for _ in range(int(seconds / _LOOK)):
             if self._process.returncode is not None and not self._gone:
-                self._gone = not await asyncio.to_thread(self._members)
+                self._gone = not await asyncio.to_thread(self._has_members)
             if self._gone:
                 return True
             await asyncio.sleep(_LOOK)
@@ -162,9 +164,26 @@ class ViaTransport(LocalTransport):
     def _members(self) -> list[Process]:
         return [process for process in table().values() if process.sid == self._process.pid]
 
+    def _has_members(self) -> bool:
+        return bool(self._members()) if sys.platform == "linux" else self._signal_group(0)
+
     def _signal(self, number: signal.Signals) -> None:
-        for process in self._members():
-            send(process, (number,))
+        if sys.platform == "linux":
+            for process in self._members():
+                send(process, (number,))
+        else:
+            self._signal_group(number)
+
+    def _signal_group(self, number: int) -> bool:
+        """Signals the processes of the command's group, as there is no table of all processes;
+        whether there are any."""
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # those of another user, such as behind sudo
+            return True
+        return True
 
     async def _await_marker(self, marker: bytes) -> bytes:
         """What has come when the marker is there."""

@@ -64,6 +64,8 @@ _EVENT_BYTES = 16 << 20
 """A client with more unread bytes loses events, and is told how many."""
 _FLUSH_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")
+_BSD_CREDENTIALS = struct.Struct("=IIh2x16I")
+_SOL_LOCAL = 0
 
 
 def socket_path(run_id: str) -> Path:
@@ -71,6 +73,18 @@ def socket_path(run_id: str) -> Path:
     disk that does not answer, and its path longer than a socket's may be."""
     digest = hashlib.sha256(run_id.encode()).hexdigest()[:24]
     return Path(local_folder()) / f"{digest}.control"
+
+
+def peer_uid(link: socket.socket) -> int:
+    """The user whose process is at the other end of a Unix socket, as the kernel says. Where it
+    says nothing, this user: the folder of the sockets is open to nobody else."""
+    if hasattr(socket, "SO_PEERCRED"):
+        raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        return int(_CREDENTIALS.unpack(raw)[1])
+    if hasattr(socket, "LOCAL_PEERCRED"):  # macOS and the BSDs: `struct xucred`
+        raw = link.getsockopt(_SOL_LOCAL, socket.LOCAL_PEERCRED, _BSD_CREDENTIALS.size)
+        return int(_BSD_CREDENTIALS.unpack(raw)[1])
+    return os.getuid()
 
 
 class ControlSocket:
@@ -290,9 +304,7 @@ class _Client:
     @property
     def is_ours(self) -> bool:
         """The process at the other end is this user's."""
-        link = self.writer.get_extra_info("socket")
-        raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return _CREDENTIALS.unpack(raw)[1] in (os.getuid(), 0)
+        return peer_uid(self.writer.get_extra_info("socket")) in (os.getuid(), 0)
 
     @property
     def unread(self) -> int:

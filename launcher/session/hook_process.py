@@ -97,7 +97,7 @@ def _converse(
                 if over:
                     selector.unregister(stream)
                     stream.close()
-            if process.stdout.closed and _has_ended(process.pid):
+            if process.stdout.closed and process.poll() is not None:
                 return True, output
             if process.stdout.closed:
                 stopped.wait(_PACE)
@@ -114,11 +114,6 @@ def _write(stream: IO[bytes], data: memoryview) -> int:
 
 def _read(stream: IO[bytes]) -> bytes:
     return stream.read(65536) or b""
-
-
-def _has_ended(pid: int) -> bool:
-    """The process has ended; it stays unreaped, so that its id is nobody else's."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _exit_text(code: int) -> str:

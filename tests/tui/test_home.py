@@ -20,9 +20,10 @@ from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
-from tui import demos
+from tui import demos, extras
 from tui.app import TfmuxApp
 from tui.catalog import Catalog, ClusterEntry
+from tui.extras import Extra
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import PromptDialogs
@@ -344,3 +345,14 @@ def test_two_lookups_at_once_find_each_demo_once(monkeypatch: pytest.MonkeyPatch
     for thread in threads:
         thread.join(60)
     assert [entry.name for entry in found.demos()] == list(demos.names())
+
+
+async def test_a_demo_without_the_trainer_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sentence of the command line; nothing is launched."""
+    monkeypatch.setitem(extras.MODULES, Extra.TRAINER, ("tfmux_no_such_module",))
+    async with home() as pilot:
+        await pilot.press("end", "enter")
+        await shows(pilot, "pip install 'tfmux[trainer]'")
+        assert isinstance(pilot.app.screen, HomeScreen) and not RunFolder.all()

@@ -14,6 +14,7 @@ def demo(arguments: argparse.Namespace) -> int:
     """Launches a demo and returns the run's exit code, or prints a line for each demo."""
     if not arguments.list:
         arguments.file = demos.find(arguments.name)
+        demos.check_machine()
         return launch.up(arguments)
     wide = max(len(name) for name in demos.names())
     for name in demos.names():

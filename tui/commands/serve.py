@@ -17,11 +17,12 @@ from typing import TextIO
 
 from launcher.cluster.file import load
 from launcher.errors import TfmuxError
+from tui import extras
 from tui.exits import Exit
+from tui.extras import Extra
 from tui.stderr import message
-from tui.web.access import RequestGuard
+from tui.web import peers
 from tui.web.peers import is_loopback
-from tui.web.server import PageServer
 from tui.web.sessions import FOLDER_VARIABLE, ServedRuns
 
 
@@ -33,8 +34,12 @@ def serve(arguments: argparse.Namespace) -> int:
     Raises:
         ClusterFileError: the file cannot be used.
         TfmuxError: the address is taken, not of this machine or not to be served unencrypted;
-            the certificate cannot be used.
+            the certificate cannot be used; the extra for it is not installed.
     """
+    extras.require(Extra.WEB, "pages in a browser")
+    from tui.web.access import RequestGuard
+    from tui.web.server import PageServer
+
     file, host, port = arguments.file, arguments.host, arguments.port
     words = [sys.executable, "-P", "-m", "tui.web.page"]
     if file is not None:
@@ -114,6 +119,8 @@ def _netloc(listener: socket.socket, host: str) -> str:
 
 def _welcome(address: str, out: TextIO) -> None:
     print(address, file=out, flush=True)
+    if not peers.are_known():
+        message("this system does not tell whose a connection is: the token alone keeps others out")
     message(
         "open it in a browser; who has this address, token and all, acts as you; "
         "Ctrl-C ends the server, not the runs"

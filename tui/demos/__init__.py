@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from launcher.cluster.fields import nearest_word
 from launcher.errors import TfmuxError
+from tui import extras
+from tui.extras import Extra
 
 _FOLDER = Path(__file__).resolve().parent
 
@@ -27,6 +30,20 @@ def find(name: str) -> Path:
     near = nearest_word(name, names())
     hint = f"did you mean {near}?" if near else "`tfmux demo --list` names them"
     raise TfmuxError(f"there is no demo {name!r}; {hint}")
+
+
+def check_machine() -> None:
+    """Checks that this machine can run the demos' tasks.
+
+    Raises:
+        TfmuxError: it is not Linux, or TensorFlow is not installed; says what to do.
+    """
+    if sys.platform != "linux":
+        raise TfmuxError(
+            "demos run their tasks on this machine, which must be Linux for that: "
+            "launch a cluster file whose hosts have ssh"
+        )
+    extras.require(Extra.TRAINER, "demos")
 
 
 def about(file: Path) -> str:

@@ -21,6 +21,7 @@ from launcher.cluster.library import Deleted, SaveError
 from launcher.errors import TfmuxError
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun
+from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.keys import key_of
 from tui.screens.dialogs import AskText
@@ -233,6 +234,8 @@ class HomeScreen(Page):
         if not isinstance(entry := self.entry, ClusterEntry | DemoEntry):
             return
         try:
+            if isinstance(entry, DemoEntry):
+                demos.check_machine()
             cluster = load(entry.path, for_launch=True)
             text = entry.path.read_text(encoding="utf-8")
             self.post_message(OpenRun(self.sessions.launch(cluster, text, self.prompts)))

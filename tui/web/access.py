@@ -112,8 +112,10 @@ class RequestGuard:
 
 
 def _other_user(request: web.Request) -> str:
-    """Why a connection within this machine is not this user's; empty when it is, or when it
-    comes from another machine."""
+    """Why a connection within this machine is not this user's; empty when it is, when it
+    comes from another machine, or where only the token tells."""
+    if not peers.are_known():
+        return ""
     transport = request.transport
     if transport is None:
         return "the connection is closed"

@@ -19,6 +19,11 @@ End = tuple[str, int] | tuple[str, int, int, int]
 """An end of a connection, as Python writes it."""
 
 
+def are_known() -> bool:
+    """The kernel tells a connection's user on this system."""
+    return sys.platform == "linux"
+
+
 def uid(peer: End, own: End) -> int | None:
     """The user who has the other end of an established connection; None: not to be told, as it
     is another machine's, or closed by now."""
