@@ -66,6 +66,9 @@ class _Block:
 class Document:
     """Lines of a log file. `refresh` adds what was written since; until then nothing changes."""
 
+    order = 0
+    """Lines never get other numbers."""
+
     def __init__(self, task: TaskId, file: LogFile) -> None:
         self.task = task
         self.file = file

@@ -1,5 +1,5 @@
-"""Folds: consecutive remarks that are drawn as one row. Lines keep their numbers, and the file
-its bytes."""
+"""Folds: consecutive remarks, with single empty lines between them, that are drawn as one row.
+Lines keep their numbers, and the file its bytes."""
 
 from __future__ import annotations
 
@@ -42,25 +42,22 @@ class Folds:
         """`begins` says that something is drawn above a line, which no fold may cover."""
         self._lines = lines
         self._begins = begins
-        self._known: dict[int, tuple[Fold | None, int, tuple[TaskId, int]]] = {}
-        """For a line: its fold, the line behind it (or the line itself), and which line that was.
-        Lines are only ever added, so while that one keeps its number nothing before it moves."""
+        self._known: dict[int, Fold | None] = {}
+        """For a line, its fold: those that nothing can grow into any more."""
+        self._order = lines.order
 
     def at(self, number: int) -> Fold | None:
         """The fold that covers a line."""
-        known = self._known.get(number)
-        if known is not None:
-            fold, behind, origin = known
-            if behind < self._lines.count and self._lines.origin(behind) == origin:
-                return fold
+        if self._order != self._lines.order or len(self._known) > _KEPT:
+            self._order = self._lines.order
+            self._known.clear()
+        if number in self._known:
+            return self._known[number]
         fold = self._find(number)
-        behind = number if fold is None else fold.end
-        if behind < self._lines.count - 1:  # the last line may still grow
-            if len(self._known) >= _KEPT:
-                self._known.clear()
-            known = fold, behind, self._lines.origin(behind)
+        looked_at = (number if fold is None else fold.end) + 1  # behind an empty line
+        if looked_at < self._lines.count - 1:  # the last one may still grow
             for line in (number,) if fold is None else (fold.first, number, fold.end - 1):
-                self._known[line] = known
+                self._known[line] = fold
         return fold
 
     def clear(self) -> None:
@@ -68,28 +65,41 @@ class Folds:
         self._known.clear()
 
     def _find(self, number: int) -> Fold | None:
-        found = self._remark(number)
+        found = self._foldable(number)
         if found is None:
             return None
         block = number - number % BLOCK
         first, end = number, number + 1
-        remarks = {number: found}
-        while first > block and not self._begins(first) and (found := self._remark(first - 1)):
+        parts = {number: found}
+        while first > block and not self._begins(first) and (found := self._foldable(first - 1)):
             first -= 1
-            remarks[first] = found
+            parts[first] = found
         stop = min(block + BLOCK, self._lines.count)
-        while end < stop and (found := self._remark(end)) and not self._begins(end):
-            remarks[end] = found
+        while end < stop and (found := self._foldable(end)) and not self._begins(end):
+            parts[end] = found
             end += 1
-        tasks = {line.task for line, _ in remarks.values()}
-        text = f"+ {count_text(len(remarks), (source for _, source in remarks.values()))}"
-        return Fold(first, end, text, remarks[first][0], tasks.pop() if len(tasks) == 1 else None)
+        sources = [source for _, source in parts.values() if source]
+        tasks = {line.task for line, _ in parts.values()}
+        if not sources:
+            return None
+        task = tasks.pop() if len(tasks) == 1 else None
+        return Fold(first, end, f"+ {count_text(len(sources), sources)}", parts[first][0], task)
 
-    def _remark(self, number: int) -> tuple[Line, str] | None:
-        """A remark and its source; None for another line."""
+    def _foldable(self, number: int) -> tuple[Line, str] | None:
+        """A remark and its source, or an empty line between two remarks and no source; None for
+        another line."""
+        line, source = self._look_at(number)
+        if line is None:
+            return None
+        if source is None and not line.data.rstrip(b"\r") and not line.open:
+            between = self._look_at(number - 1)[1] and self._look_at(number + 1)[1]
+            source = "" if between else None
+        return None if source is None else (line, source)
+
+    def _look_at(self, number: int) -> tuple[Line | None, str | None]:
+        """A line, and its source if it is a remark; nothing where there is no such line."""
         try:
             line = self._lines.line(number)
         except (IndexError, OSError):
-            return None
-        source = None if line.open or line.cut else remark_source(line.data)
-        return None if source is None else (line, source)
+            return None, None
+        return line, None if line.open or line.cut else remark_source(line.data)

@@ -27,6 +27,10 @@ class Lines(Protocol):
     def count(self) -> int:
         """Lines there are."""
 
+    @property
+    def order(self) -> int:
+        """Another number when lines have got other numbers, or one in their middle has grown."""
+
     def refresh(self) -> bool:
         """Adds what has come; False when nothing has."""
 
