@@ -15,7 +15,7 @@ from .remarks import count_text, remark_source
 if TYPE_CHECKING:
     from .view import Lines
 
-BLOCK = 256
+BLOCK = 128
 """Lines. A fold lies within one block of so many, counted from the log's first line: to find a
 fold around a line a block is looked through, however long the remarks go on."""
 _KEPT = 4096

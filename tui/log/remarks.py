@@ -139,7 +139,10 @@ def remark_source(line: bytes) -> str | None:
     if not line or line[0] not in _BEGINNINGS or len(line) > LONGEST:
         return None
     line = line.rstrip(b"\r")  # of a pseudo-terminal; in the middle it would rewrite the line
-    return next((name for name, form in _SOURCES.items() if form.fullmatch(line)), None)
+    for name, form in _SOURCES.items():
+        if form.fullmatch(line):
+            return name
+    return None
 
 
 def count_text(count: int, sources: Iterable[str]) -> str:

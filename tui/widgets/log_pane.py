@@ -68,6 +68,7 @@ class LogPane(Widget, can_focus=True):
         self._cursor_painter: Painter | None = None
         self._styled: dict[tuple[str, bool], Style] = {}
         self._rows: dict[int, list[Strip]] = {}
+        """The rows of lines in sight that are not folded."""
         self._drawn = 0
         """Rows of the log that were drawn last."""
         self._drag_from: int | None = None
@@ -106,8 +107,13 @@ class LogPane(Widget, can_focus=True):
 
     def poll(self) -> bool:
         """Redraws when the log has grown; False when it has not."""
-        if not self.view or not self.view.lines.refresh():
+        if not self.view:
             return False
+        order = self.view.lines.order
+        if not self.view.lines.refresh():
+            return False
+        if order != self.view.lines.order:
+            self._rows.clear()
         if self.view.port.following or self._drawn < self.size.height - 1:
             self.refresh()
         else:
@@ -170,10 +176,12 @@ class LogPane(Widget, can_focus=True):
         seen: dict[int, list[Strip]] = {}
         last = self.view.lines.count - 1
         for number, sub in self.port.rows():
-            if fold := self.view.fold_at(number):
-                rows.append(self._fold_strips(fold)[sub])  # built anew: it may still grow
-                continue
-            strips = seen.get(number) or self._rows.get(number) or self._strips(number)
+            strips = seen.get(number) or self._rows.get(number)
+            if strips is None:
+                if fold := self.view.fold_at(number):
+                    rows.append(self._fold_strips(fold)[sub])  # built anew: it may still grow
+                    continue
+                strips = self._strips(number)
             seen[number] = strips
             rows.append(strips[sub] if sub < len(strips) else blank)
         seen.pop(last, None)  # the last line may still grow
@@ -200,6 +208,8 @@ class LogPane(Widget, can_focus=True):
 
     def _item_at(self, number: int) -> Item:
         """The fold that covers a line, or the line alone."""
+        if strips := self._rows.get(number):
+            return Item(number, number + 1, len(strips))
         if self.view and (fold := self.view.fold_at(number)):
             return Item(fold.first, fold.end, 1 + len(self.view.separators(fold.first)))
         return Item(number, number + 1, self._rows_of(number))
@@ -222,20 +232,20 @@ class LogPane(Widget, can_focus=True):
             row, indent = self.view.render(self.view.lines.line(number))
         except (IndexError, OSError) as error:
             row, indent = [Span(f"cannot be read: {error}", TextStyle(attr=Attr.DIM))], 0
-        _, room = self._margins()
-        return self._paint_rows(
-            number, wrap(row, room, indent) if self.view.options.wrap else [row]
-        )
+        left, room = self._margins()
+        parts = wrap(row, room, indent) if self.view.options.wrap else [row]
+        return self._paint_rows(number, parts, left, room)
 
     def _fold_strips(self, fold: Fold) -> list[Strip]:
         """Folded lines are one row, with the separators above it."""
         assert self.view is not None
-        return self._paint_rows(fold.first, [self.view.render_fold(fold)])
+        return self._paint_rows(fold.first, [self.view.render_fold(fold)], *self._margins())
 
-    def _paint_rows(self, number: int, parts: list[list[Span]]) -> list[Strip]:
+    def _paint_rows(
+        self, number: int, parts: list[list[Span]], left: list[Segment], room: int
+    ) -> list[Strip]:
         """The rows of line `number`, below the separators that stand above it."""
         assert self.view is not None
-        left, room = self._margins()
         painter = self._paint()
         if number == self.view.cursor:
             painter = self._cursor_painter or painter
