@@ -574,3 +574,18 @@ async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
         run.write("ps:0", f"{CLEANUP}\n".encode() * 5)
         await shows(pilot, "↓ 5 new")
         await shows(pilot, "+ 5 remarks of TensorFlow")  # there is room for it
+
+
+async def test_a_line_that_comes_late_stands_in_its_place(run: ScriptedRun) -> None:
+    """In the merged log, where the lines behind it get other numbers."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(200, 50)) as pilot:
+        await pilot.press("m")
+        run.write("ps:0", b"first\n", 10.0)
+        run.write("ps:0", b"third\nfourth\nfifth\n", 12.0)
+        await shows(pilot, "fifth")
+        run.write("worker:0", b"second\n", 11.0)
+        await shows(pilot, "second")
+        words = [word for row in screen_text(app) for word in row.split()]
+        order = ["first", "second", "third", "fourth", "fifth"]
+        assert [word for word in words if word in order] == order
