@@ -308,6 +308,42 @@ def test_terminated_by_the_machine_it_ends_with_143(tmp_path: Path) -> None:
         assert up.of("receipt")[0]["clean"]
 
 
+REMARKS = """
+import time
+for _ in range(3):
+    print("I0000 00:00:1795302445.880037  934911 cudart_stub.cc:31] Could not find cuda drivers on "
+          "your machine, GPU will not be used.")
+    print("I0000 00:00:1795302445.880037  934911 fork_posix.cc:75] Other threads are currently "
+          "calling into gRPC, skipping fork() handlers")
+    print("trains", flush=True)
+print("E0000 00:00:1795302448.8141  935012 cuda_platform.cc:52] failed call to cuInit", end="")
+"""
+
+
+def test_remarks_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
+    """The merged log has the rest, stderr says how many at the task's end, the file has all."""
+    done = run("up", str(write(tmp_path, one_task(REMARKS))), "--headless", "--quiet-remarks")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:3] == ["worker:0 | trains"] * 3
+    assert lines[3:] == [
+        "worker:0 | E0000 00:00:1795302448.8141  935012 cuda_platform.cc:52] failed call to cuInit"
+    ]
+    left_out = "worker:0: 6 remarks of TensorFlow and gRPC left out"
+    assert done.stderr.count("left out") == 1
+    assert done.stderr.index("worker:0 on localhost exited") < done.stderr.index(left_out)
+    (folder,) = runs_home().iterdir()
+    assert (folder / "worker-0.log").read_text().count("cudart_stub") == 3
+
+
+@pytest.mark.parametrize("words", [["--headless"], ["--json"], ["--json", "--quiet-remarks"]])
+def test_remarks_are_there_otherwise(tmp_path: Path, words: list[str]) -> None:
+    """In JSON always."""
+    done = run("up", str(write(tmp_path, one_task(REMARKS))), *words)
+    assert done.stdout.count("cudart_stub.cc:31]") == 3
+    assert "left out" not in done.stderr
+
+
 LONG_LINES = """
 import json, signal, sys
 from types import SimpleNamespace

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections import Counter
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
@@ -23,10 +24,11 @@ from launcher.ids import TaskId
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
 from launcher.run.snapshot import Allocation
-from launcher.run.states import RunPhase
+from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.store.public_events import HostEvent, LogEvent, PublicEvent, RunEvent
 from tui.exits import Exit, exit_code
+from tui.log.remarks import count_text, remark_source
 from tui.outcome import queue_text, receipt_lines, report
 from tui.stderr import message
 
@@ -78,25 +80,31 @@ class Follower:
         return bool(self._rest) or (self._fd >= 0 and self._offset < os.fstat(self._fd).st_size)
 
 
-def run_headless(opening: AbstractAsyncContextManager[Run], *, as_json: bool) -> int:
-    """Follows a run until it has ended; returns the exit code."""
+def run_headless(
+    opening: AbstractAsyncContextManager[Run], *, as_json: bool, quiet_remarks: bool = False
+) -> int:
+    """Follows a run until it has ended; returns the exit code. `quiet_remarks` leaves remarks of
+    TensorFlow and its like out of the merged log; JSON has every line."""
     try:
-        return asyncio.run(_follow(opening, as_json))
+        return asyncio.run(_follow(opening, as_json, quiet_remarks))
     except KeyboardInterrupt:  # while the run was being made: it has been ended since
         message("interrupted during the launch")
         return Exit.KILLED
 
 
-async def _follow(opening: AbstractAsyncContextManager[Run], as_json: bool) -> int:
+async def _follow(
+    opening: AbstractAsyncContextManager[Run], as_json: bool, quiet_remarks: bool
+) -> int:
     async with opening as run:
         _catch_signals(run.client)
-        out, lost = _Output(run, as_json), ""
+        out, lost = _Output(run, as_json, quiet_remarks), ""
         try:
             await _print(run, out)
         except LauncherError as error:
             lost = str(error)
         while out.logs(last=True):
             continue
+        out.tell_left_out()
         if lost:
             message(lost)
             return Exit.UNCONFIRMED
@@ -124,8 +132,11 @@ async def _print(run: Run, out: _Output) -> None:
 class _Output:
     """Prints records and log lines in the form that was asked for."""
 
-    def __init__(self, run: Run, as_json: bool) -> None:
+    def __init__(self, run: Run, as_json: bool, quiet_remarks: bool = False) -> None:
         self._json = as_json
+        self._quiet = quiet_remarks and not as_json
+        self._left_out: dict[TaskId, Counter[str]] = {}
+        """How many remarks of which source were left out, and not told of yet."""
         self._stdout: TextIO | None = sys.stdout
         self._unwritten = bytearray()
         self._pictures = sys.stdout.isatty() and not as_json
@@ -139,11 +150,15 @@ class _Output:
         """Prints what has come; True when there may be more."""
         more = False
         for task, follower in self._followers.items():
-            for line in follower.lines(last=last):
-                self._line(task, shown(line, pictures=self._pictures))
-            self._flush()
+            self._lines(task, follower.lines(last=last))
             more = more or (last and follower.behind)
         return more
+
+    def tell_left_out(self, task: TaskId | None = None) -> None:
+        """How many lines of a task, or of all, were left out."""
+        for name in [task] if task else list(self._left_out):
+            if sources := self._left_out.pop(name, None):
+                message(f"{name}: {count_text(sources.total(), sources)} left out")
 
     def record(self, record: PublicEvent) -> None:
         """Prints an event: on stdout as JSON, or in words on stderr."""
@@ -154,6 +169,11 @@ class _Output:
             pid = f" pid {record['pid']}" if "pid" in record else ""
             reason = f": {record['reason']}" if record.get("reason") else ""
             message(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
+            if self._quiet and TaskState(record["state"]).ended:
+                task = TaskId.parse(record["task"])
+                while lines := self._followers[task].lines():
+                    self._lines(task, lines)
+                self.tell_left_out(task)
         elif record["event"] == "host" and record["state"] != "connecting":
             self._host(record)
         elif record["event"] == "run" and "note" in record:
@@ -184,6 +204,14 @@ class _Output:
             done, total = size(record["staged_bytes"]), size(record["staged_total"])
             files = f"{record['staged_files']} of {record['staged_total_files']} files"
             message(f"{host}: {done} of {total}, {files} are there")
+
+    def _lines(self, task: TaskId, lines: list[bytes]) -> None:
+        for line in lines:
+            if self._quiet and (source := remark_source(line)):
+                self._left_out.setdefault(task, Counter())[source] += 1
+            else:
+                self._line(task, shown(line, pictures=self._pictures))
+        self._flush()
 
     def _line(self, task: TaskId, line: str) -> None:
         if self._json:

@@ -196,6 +196,11 @@ def _run_options(parser: argparse.ArgumentParser, nargs: str | None = None) -> N
 def _output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--headless", action="store_true", help="no screen: the logs on stdout")
     parser.add_argument("--json", action="store_true", help="no screen: events on stdout")
+    parser.add_argument(
+        "--quiet-remarks",
+        action="store_true",
+        help="headless: leave out the remarks that TensorFlow makes at every start and end",
+    )
 
 
 COMMANDS = {

@@ -16,7 +16,7 @@ from tui.log.document import MAX_LINE, Document
 from tui.log.rows import highlight, wrap
 from tui.log.sanitise import Attr, Span, TextStyle, parse_spans, plain_text
 from tui.log.search import Query
-from tui.log.viewport import Viewport
+from tui.log.viewport import Item, Viewport
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_everything_in_sight_follows() -> None:
 
 def test_wrapped_rows_scroll_one_by_one() -> None:
     """A line of three rows is three steps, and the first page begins at its first row."""
-    port = Viewport(rows_of=lambda line: 3)
+    port = Viewport(item_at=lambda line: Item(line, line + 1, 3))
     port.update(10, 4)
     assert port.rows() == [(8, 2), (9, 0), (9, 1), (9, 2)]
     port.scroll(-1)

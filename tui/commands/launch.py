@@ -44,7 +44,8 @@ def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespac
         headless = True
     if headless:
         opening = api.Cluster(cluster, text).launch(resume=resume, process=process)
-        return run_headless(opening, as_json=as_json)
+        quiet = getattr(arguments, "quiet_remarks", False)
+        return run_headless(opening, as_json=as_json, quiet_remarks=quiet)
     prompts = _prompts()
     client = RunClient.launch(cluster, text, resume=resume, process=process, ask=prompts)
     return show(client, prompts)
@@ -53,7 +54,8 @@ def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespac
 def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
     """Follows a run that goes on; returns its exit code."""
     if arguments.headless or arguments.json or not sys.stdout.isatty():
-        return run_headless(api.Run.attach(folder.run_id), as_json=arguments.json)
+        opening, quiet = api.Run.attach(folder.run_id), arguments.quiet_remarks
+        return run_headless(opening, as_json=arguments.json, quiet_remarks=quiet)
     prompts = _prompts()
     return show(RunClient.attach(folder, ask=prompts), prompts)
 

@@ -66,6 +66,9 @@ class _Block:
 class Document:
     """Lines of a log file. `refresh` adds what was written since; until then nothing changes."""
 
+    order = 0
+    """Lines never get other numbers."""
+
     def __init__(self, task: TaskId, file: LogFile) -> None:
         self.task = task
         self.file = file
@@ -74,6 +77,8 @@ class Document:
         self._open = False
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
         self._hot: _Block | None = None
+        self._last: Line | None = None
+        """The line that was asked for last: a pane asks twice, whether to fold and what to draw."""
 
     @property
     def size(self) -> int:
@@ -117,6 +122,9 @@ class Document:
         Raises:
             IndexError: the document has no such line.
         """
+        last = self._last  # another thread may save lines meanwhile
+        if last is not None and last.number == number:
+            return last
         if not 0 <= number < self.count:
             raise IndexError(f"no line {number} in {self.file.path.name}")
         block = self._block_of(number)
@@ -127,7 +135,10 @@ class Document:
         if not whole or len(block.lines[at]) > MAX_LINE:
             return self._long_line(number, start, is_open)
         data = block.lines[at]
-        return Line(number, start, data, 0, is_open, self.file.time_at(start + len(data)))
+        when = self.file.time_at(start + len(data))
+        line = Line(number, start, data, 0, is_open, when)
+        self._last = None if is_open else line
+        return line
 
     def stamps(self, first: int) -> list[tuple[int, float]]:
         """Times of receipt from the mark numbered `first`: lines before the mark, and when.

@@ -22,6 +22,9 @@ class Filtered:
     once. `Lines` for a pane.
     """
 
+    order = 0
+    """Lines never get other numbers."""
+
     def __init__(self, document: Document, text: str) -> None:
         self.text = text
         self.document = document

@@ -48,7 +48,7 @@ class LogViews:
         """Sets the options of the rows of all views."""
         self.options = options
         for view in self._views.values():
-            view.options = options
+            view.set_options(options)
 
     def of(self, task: TaskId | None) -> LogView:
         """The view of a task's log, or of all logs merged."""
@@ -94,7 +94,7 @@ class LogViews:
             if old:
                 old.close()
         self._filters[view.task] = text
-        view.replace_lines(self._lines(view.task))
+        view.replace_lines(self._lines(view.task), filtered=bool(text))
 
     def note(self, view: LogView) -> str:
         """A view's filter and what it lets through; empty where there is none."""

@@ -44,6 +44,8 @@ class Merged:
         self._of_source: list[list[_Section]] = [[] for _ in sources]
         """The sections of each log; its last one still grows."""
         self._marks = [0] * len(sources)
+        self.order = 0
+        """How often lines have come: some into the middle, perhaps."""
         self._ends: list[int] = []
         """Number of merged lines before the end of each section."""
 
@@ -62,6 +64,7 @@ class Merged:
             changed = True
             touched = min(touched, self._grow(number, source))
         if changed:
+            self.order += 1
             before = self._ends[touched - 1] if touched else 0
             lengths = (section.last - section.first for section in self._sections[touched:])
             self._ends[touched:] = list(accumulate(lengths, initial=before))[1:]

@@ -13,7 +13,8 @@ from launcher.ids import TaskId
 
 from .attempts import AttemptStarts, separator
 from .document import Document, Line
-from .rows import RowOptions, render_line
+from .folds import Fold, Folds
+from .rows import RowOptions, render_fold, render_line
 from .sanitise import Span
 from .viewport import Viewport
 
@@ -25,6 +26,10 @@ class Lines(Protocol):
     @property
     def count(self) -> int:
         """Lines there are."""
+
+    @property
+    def order(self) -> int:
+        """Another number when lines have got other numbers, or one in their middle has grown."""
 
     def refresh(self) -> bool:
         """Adds what has come; False when nothing has."""
@@ -61,6 +66,30 @@ class LogView:
     """First selected line and the one that moves, both included."""
     cursor: int | None = None
     """The line of the last hit."""
+    filtered: bool = False
+    """A filter has chosen the lines: each of them is shown."""
+
+    def __post_init__(self) -> None:
+        self._folds = self._make_folds()
+
+    def fold_at(self, number: int) -> Fold | None:
+        """The fold that covers line `number`; None where that line is shown. The last hit is shown
+        with the lines around it."""
+        if not self.options.fold or self.filtered:
+            return None
+        fold = self._folds.at(number)
+        if fold and self.cursor is not None and fold.first <= self.cursor < fold.end:
+            return None
+        return fold
+
+    def set_options(self, options: RowOptions) -> None:
+        """Sets the options of the rows; where attempts begin may be known anew."""
+        self.options = options
+        self._folds.clear()
+
+    def render_fold(self, fold: Fold) -> list[Span]:
+        """The spans that are drawn of folded lines."""
+        return render_fold(fold, self.options, self.colours)
 
     def render(self, line: Line) -> tuple[list[Span], int]:
         """The spans that are drawn of a line, and the width of those before its own text."""
@@ -75,16 +104,25 @@ class LogView:
         shown = task if self.task is None else None
         return [separator(attempt, shown) for attempt in begun]
 
-    def replace_lines(self, lines: Lines) -> None:
+    def replace_lines(self, lines: Lines, *, filtered: bool) -> None:
         """Shows other lines, from their end: no place among the old ones means anything."""
         lines.refresh()
         self.lines = lines
+        self.filtered = filtered
+        self._folds = self._make_folds()
         self.cursor = self.selection = None
         self.port.follow()
 
     @property
     def selected_lines(self) -> range:
-        """The selected lines, as far as there are such lines."""
+        """The selected lines, as far as there are such lines. A fold is selected whole."""
         if self.selection is None:
             return range(0)
-        return range(max(0, min(self.selection)), min(self.lines.count, max(self.selection) + 1))
+        first, last = max(0, min(self.selection)), max(self.selection)
+        if fold := self.fold_at(first):
+            first = fold.first
+        end = fold.end if (fold := self.fold_at(last)) else last + 1
+        return range(first, min(self.lines.count, end))
+
+    def _make_folds(self) -> Folds:
+        return Folds(self.lines, lambda number: bool(self.separators(number)))

@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-RowsOf = Callable[[int], int]
-"""Number of screen rows that a line takes: 1, or more when long lines are wrapped."""
+
+class Item(NamedTuple):
+    """A line, or consecutive lines drawn as one: from `first` up to, not including, `end`.
+    `rows` is the number of screen rows that it takes: 1, or more when long lines are wrapped."""
+
+    first: int
+    end: int
+    rows: int = 1
+
+
+ItemAt = Callable[[int], Item]
+"""The item that covers a line."""
 
 
 @dataclass
@@ -14,7 +25,8 @@ class Viewport:
     """The rows of a document that a pane of `height` rows shows.
 
     `count` is the number of lines, told by `update`. While `following`, the last line stands in
-    the last row; else line `top` (its row `sub`, when wrapped) stands in the first one.
+    the last row; else line `top` (its row `sub`, when wrapped) stands in the first one. Of an
+    item of several lines the first one is named.
     """
 
     height: int = 1
@@ -23,20 +35,23 @@ class Viewport:
     top: int = 0
     sub: int = 0
     seen: int = 0
-    rows_of: RowsOf = field(default=lambda line: 1, repr=False)
+    item_at: ItemAt = field(default=lambda line: Item(line, line + 1), repr=False)
 
     @property
     def new(self) -> int:
         """Lines that came since following was left."""
         return 0 if self.following else max(0, self.count - self.seen)
 
-    def update(self, count: int, height: int, rows_of: RowsOf | None = None) -> None:
-        """The document or the pane has another size; `rows_of` is the pane's way to wrap."""
+    def update(self, count: int, height: int, item_at: ItemAt | None = None) -> None:
+        """The document or the pane has another size; `item_at` is the pane's way to wrap and
+        fold."""
         self.count = count
         self.height = max(1, height)
-        self.rows_of = rows_of or self.rows_of
+        self.item_at = item_at or self.item_at
         if self.top >= count:
             self.top, self.sub = max(0, count - 1), 0
+        if count and not self.following and (first := self.item_at(self.top).first) < self.top:
+            self.top, self.sub = first, 0
 
     def rows(self) -> list[tuple[int, int]]:
         """For each row from the top: its line, and the row of that line. May be shorter than the
@@ -86,23 +101,37 @@ class Viewport:
 
     def show(self, line: int) -> None:
         """Puts a line into sight, a third down the pane; pauses, unless it is in sight."""
-        if any(row[0] == line for row in self.rows()):
+        first = self.item_at(min(line, max(0, self.count - 1))).first
+        if any(row[0] == first for row in self.rows()):
             if self.following:
                 self.pause()
             return
         if self.following:
             self.pause()
-        self.top, self.sub = min(line, max(0, self.count - 1)), 0
+        self.top, self.sub = first, 0
         self._back(self.height // 3)
         self.top, self.sub = min((self.top, self.sub), self._last_page())
 
     def reveal(self, line: int) -> None:
         """Scrolls just as far as it takes to see a line."""
         rows = self.rows()
-        if rows and line < rows[0][0]:
-            self.top, self.sub = line, 0
-        while (rows := self.rows()) and line > rows[-1][0] and not self.following:
-            self.top, self.sub = (self.top + max(1, line - rows[-1][0]), 0)
+        first = self.item_at(line).first
+        if rows and first < rows[0][0]:
+            self.top, self.sub = first, 0
+        while (rows := self.rows()) and first > rows[-1][0] and not self.following:
+            item = self.item_at(self.top + max(1, first - rows[-1][0]))
+            self.top, self.sub = (item.first if item.first > self.top else item.end), 0
+
+    def items_from(self, line: int, by: int) -> int:
+        """A line of the item that stands `by` items behind that of `line`, or before it."""
+        if abs(by) >= self.count:
+            return self.count - 1 if by > 0 else 0
+        for _ in range(abs(by)):
+            item = self.item_at(line)
+            line = item.end if by > 0 else item.first - 1
+            if not 0 <= line < self.count:
+                break
+        return min(max(0, line), self.count - 1)
 
     def pause(self) -> None:
         """Stays where it is."""
@@ -113,24 +142,25 @@ class Viewport:
 
     def _from(self, line: int, sub: int) -> Iterator[tuple[int, int]]:
         while line < self.count:
-            for row in range(sub, self.rows_of(line)):
-                yield line, row
-            line, sub = line + 1, 0
+            item = self.item_at(line)
+            for row in range(sub, item.rows):
+                yield item.first, row
+            line, sub = item.end, 0
 
     def _back(self, rows: int) -> None:
         while rows > self.sub and self.top > 0:
             rows -= self.sub + 1
-            self.top -= 1
-            self.sub = self.rows_of(self.top) - 1
+            item = self.item_at(self.top - 1)
+            self.top, self.sub = item.first, item.rows - 1
         self.sub = max(0, self.sub - rows)
 
     def _last_page(self) -> tuple[int, int]:
         """The top of the view that has the last row in its last row."""
         line, rows = self.count, self.height
         while line > 0:
-            line -= 1
-            takes = self.rows_of(line)
-            if takes >= rows:
-                return line, takes - rows
-            rows -= takes
+            item = self.item_at(line - 1)
+            line = item.first
+            if item.rows >= rows:
+                return line, item.rows - rows
+            rows -= item.rows
         return 0, 0

@@ -20,10 +20,11 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from launcher.quantities import thousands
+from tui.log.folds import Fold
 from tui.log.rows import wrap
 from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable
 from tui.log.view import LogView
-from tui.log.viewport import Viewport
+from tui.log.viewport import Item, Viewport
 
 from .fit import Part, fitting
 from .paint import Painter
@@ -67,6 +68,9 @@ class LogPane(Widget, can_focus=True):
         self._cursor_painter: Painter | None = None
         self._styled: dict[tuple[str, bool], Style] = {}
         self._rows: dict[int, list[Strip]] = {}
+        """The rows of lines in sight that are not folded."""
+        self._drawn = 0
+        """Rows of the log that were drawn last."""
         self._drag_from: int | None = None
 
     # what is shown
@@ -78,7 +82,7 @@ class LogPane(Widget, can_focus=True):
         if self.view is None:
             return Viewport()
         port = self.view.port
-        port.update(self.view.lines.count, self.size.height - 1, self._rows_of)
+        port.update(self.view.lines.count, self.size.height - 1, self._item_at)
         return port
 
     def show(self, view: LogView) -> None:
@@ -103,9 +107,14 @@ class LogPane(Widget, can_focus=True):
 
     def poll(self) -> bool:
         """Redraws when the log has grown; False when it has not."""
-        if not self.view or not self.view.lines.refresh():
+        if not self.view:
             return False
-        if self.view.port.following or self.view.port.count < self.size.height:
+        order = self.view.lines.order
+        if not self.view.lines.refresh():
+            return False
+        if order != self.view.lines.order:
+            self._rows.clear()
+        if self.view.port.following or self._drawn < self.size.height - 1:
             self.refresh()
         else:
             self._refresh_title()
@@ -128,8 +137,9 @@ class LogPane(Widget, can_focus=True):
         self.move(lambda port: port.show(line))
 
     def in_sight(self) -> list[int]:
-        """The numbers of the lines in sight."""
-        return list(dict.fromkeys(line for line, _ in self.port.rows()))
+        """The numbers of the lines in sight, those of folds among them."""
+        items = dict.fromkeys(self._item_at(line) for line, _ in self.port.rows())
+        return [line for item in items for line in range(item.first, item.end)]
 
     # drawing
 
@@ -166,11 +176,16 @@ class LogPane(Widget, can_focus=True):
         seen: dict[int, list[Strip]] = {}
         last = self.view.lines.count - 1
         for number, sub in self.port.rows():
-            strips = seen.get(number) or self._rows.get(number) or self._strips(number)
+            strips = seen.get(number) or self._rows.get(number)
+            if strips is None:
+                if fold := self.view.fold_at(number):
+                    rows.append(self._fold_strips(fold)[sub])  # built anew: it may still grow
+                    continue
+                strips = self._strips(number)
             seen[number] = strips
             rows.append(strips[sub] if sub < len(strips) else blank)
         seen.pop(last, None)  # the last line may still grow
-        self._rows = seen
+        self._rows, self._drawn = seen, len(rows)
         return rows
 
     def _placeholder_rows(self) -> list[Strip]:
@@ -191,6 +206,14 @@ class LogPane(Widget, can_focus=True):
             return [], self.size.width
         return [Segment("│", self._style("edge"))], self.size.width - 1
 
+    def _item_at(self, number: int) -> Item:
+        """The fold that covers a line, or the line alone."""
+        if strips := self._rows.get(number):
+            return Item(number, number + 1, len(strips))
+        if self.view and (fold := self.view.fold_at(number)):
+            return Item(fold.first, fold.end, 1 + len(self.view.separators(fold.first)))
+        return Item(number, number + 1, self._rows_of(number))
+
     def _rows_of(self, number: int) -> int:
         if not self.view:
             return 1
@@ -205,20 +228,33 @@ class LogPane(Widget, can_focus=True):
 
     def _strips(self, number: int) -> list[Strip]:
         assert self.view is not None
-        left, room = self._margins()
-        painter = self._paint()
-        if number == self.view.cursor:
-            painter = self._cursor_painter or painter
         try:
             row, indent = self.view.render(self.view.lines.line(number))
         except (IndexError, OSError) as error:
             row, indent = [Span(f"cannot be read: {error}", TextStyle(attr=Attr.DIM))], 0
+        left, room = self._margins()
+        parts = wrap(row, room, indent) if self.view.options.wrap else [row]
+        return self._paint_rows(number, parts, left, room)
+
+    def _fold_strips(self, fold: Fold) -> list[Strip]:
+        """Folded lines are one row, with the separators above it."""
+        assert self.view is not None
+        return self._paint_rows(fold.first, [self.view.render_fold(fold)], *self._margins())
+
+    def _paint_rows(
+        self, number: int, parts: list[list[Span]], left: list[Segment], room: int
+    ) -> list[Strip]:
+        """The rows of line `number`, below the separators that stand above it."""
+        assert self.view is not None
+        painter = self._paint()
+        if number == self.view.cursor:
+            painter = self._cursor_painter or painter
         base = painter.base
         if number in self.view.selected_lines:
             base = painter.style(TextStyle(attr=Attr.REVERSE))
-            row = [Span(span.text, TextStyle(attr=Attr.REVERSE)) for span in row]
+            parts = [[Span(s.text, TextStyle(attr=Attr.REVERSE)) for s in part] for part in parts]
         result = [self._separator(text, left, room) for text in self.view.separators(number)]
-        for part in wrap(row, room, indent) if self.view.options.wrap else [row]:
+        for part in parts:
             segments = [*left]
             used = 0
             for text, style in part:

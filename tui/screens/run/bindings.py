@@ -39,6 +39,7 @@ RUN_BINDINGS: list[BindingType] = [
     Binding("t", "stamps", "Timestamps", id="log.stamps"),
     Binding("w", "wrap", "Wrap long lines", id="log.wrap"),
     Binding("a", "prefix", "Hide TensorFlow's log prefix", id="log.prefix"),
+    Binding("f", "fold", "Fold TensorFlow's remarks, or show them", id="log.fold"),
     Binding("v", "select", "Select lines", id="log.select"),
     Binding("y", "copy", "Copy", id="log.copy"),
     Binding("ctrl+s", "save", "Save lines to a file", id="log.save"),

@@ -119,4 +119,5 @@ class Chrome:
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
-        return [*hints, ("log.copy", "copy"), ("pane.name", "go to")]
+        hints += [("log.copy", "copy"), ("pane.name", "go to")]
+        return [*hints, ("log.fold", "unfold" if self._area.views.options.fold else "fold")]

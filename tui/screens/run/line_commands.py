@@ -33,22 +33,23 @@ class LineCommands:
     # scrolling
 
     def scroll(self, rows: int) -> None:
-        self._move(lambda pane: rows, lambda port: port.scroll(rows))
+        self._move(lambda port: rows, lambda port: port.scroll(rows))
 
     def scroll_pages(self, pages: float) -> None:
         """Scrolls by pages or halves of one."""
-        self._move(lambda pane: int(pane.size.height * pages), lambda port: port.page(pages))
+        self._move(lambda port: int(port.height * pages), lambda port: port.page(pages))
 
     def go_home(self) -> None:
         """To the first line of the run."""
-        self._move(lambda pane: -_count(pane), Viewport.home)
+        self._move(lambda port: -port.count, Viewport.home)
 
     def go_end(self) -> None:
         """To the end, and follows it."""
-        self._move(_count, Viewport.follow)
+        self._move(lambda port: port.count, Viewport.follow)
 
-    def _move(self, by: Callable[[LogPane], int], scroll: Callable[[Viewport], None]) -> None:
-        """Moves the end of the selection by lines, or scrolls where nothing is selected."""
+    def _move(self, by: Callable[[Viewport], int], scroll: Callable[[Viewport], None]) -> None:
+        """Moves the end of the selection by lines and folds, or scrolls where nothing is
+        selected."""
         pane = self._pane()
         if pane is None:
             return
@@ -56,9 +57,10 @@ class LineCommands:
             pane.move(scroll)
             return
         first, last = pane.view.selection
-        last = min(max(0, last + by(pane)), pane.view.lines.count - 1)
+        port = pane.port
+        last = port.items_from(last, by(port))
         pane.view.selection = (first, last)
-        pane.port.reveal(last)
+        port.reveal(last)
         pane.redraw()
 
     # selecting
@@ -144,10 +146,6 @@ class LineCommands:
             self._interaction.notify(f"not saved: {error}", severity="error")
         else:
             self._interaction.notify(f"{counted(len(numbers), 'line')} saved to {path}")
-
-
-def _count(pane: LogPane) -> int:
-    return pane.view.lines.count if pane.view else 0
 
 
 def _text(view: LogView, number: int) -> str:

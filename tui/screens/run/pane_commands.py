@@ -141,6 +141,11 @@ class PaneCommands:
         text = f"TensorFlow's log prefix: {'hidden' if hide else 'shown'}"
         self._set_options(text, hide_prefix=hide)
 
+    def toggle_fold(self) -> None:
+        """Folds remarks of TensorFlow and its like into one row, or shows them."""
+        fold = not self._area.views.options.fold
+        self._set_options(f"TensorFlow's remarks: {'folded' if fold else 'shown'}", fold=fold)
+
     def _set_options(self, message: str, **changes: Any) -> None:
         self._area.set_options(replace(self._area.views.options, **changes))
         self._interaction.notify(message, timeout=2)

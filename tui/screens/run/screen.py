@@ -200,6 +200,7 @@ class RunScreen(Screen[None]):
         self.action_stamps = lambda: panes.next_stamps(self.snapshot.started)
         self.action_wrap = panes.toggle_wrap
         self.action_prefix = panes.toggle_prefix
+        self.action_fold = panes.toggle_fold
         self.action_restart = self._asking(tasks.restart)
         self.action_signal = self._asking(tasks.signal)
 
