@@ -25,6 +25,13 @@ REMARKS = {
         ONEDNN,
         CUDA,
         CLEANUP,
+        "E0000 00:00:1795302448.814144  935012 cuda_platform.cc:52] failed call to cuInit: "
+        "INTERNAL: CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+        "2024-03-30 14:29:56.12: E external/local_xla/xla/stream_executor/cuda/cuda_driver.cc:282] "
+        "failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected",
+        "2023-12-05 09:29:18.697209: E tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:"
+        "9342] Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN "
+        "when one has already been registered",
         "I0000 00:00:1795342098.614312   28896 cpu_feature_guard.cc:227] This TensorFlow binary "
         "is optimized to use available CPU instructions in performance-critical operations.",
         f"To enable the following instructions: {FEATURES}, in other operations, rebuild "

@@ -18,10 +18,9 @@ SHOWN = [
     "worker:0 listens on localhost:16364",
     "After 100 training steps (100 global steps), loss on training batch is 0.2507.",
     "E0000 00:00:1795302448.814144  935012 cuda_platform.cc:52] failed call to cuInit: INTERNAL: "
-    "CUDA error: Failed call to cuInit: UNKNOWN ERROR (303)",
+    "CUDA error: Failed call to cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
     "2023-12-05 09:29:18.697209: E tensorflow/compiler/xla/stream_executor/cuda/cuda_dnn.cc:9342] "
-    "Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one "
-    "has already been registered",
+    "Could not create cudnn handle: CUDNN_STATUS_NOT_INITIALIZED",
     "2024-10-11 13:14:15.617: I tensorflow/core/common_runtime/gpu/gpu_device.cc:2021] Created "
     "device /job:localhost/replica:0/task:0/device:GPU:0 with 22290 MB memory:  -> device: 0, "
     "name: NVIDIA L4, pci bus id: 0000:00:03.0, compute capability: 8.9",
@@ -82,9 +81,9 @@ def test_no_remark_is_an_error_a_hint_or_a_metric() -> None:
         assert not list(Extractor().feed(data, 0.0)), line
 
 
-def test_no_severity_but_information_and_known_warnings() -> None:
+def test_no_other_severity() -> None:
     """The same words as an error or a fatal error are shown."""
-    headed = re.compile(r"^(|\d{4}-\S+ \S+: )[IW](?=\d{4} | )")
+    headed = re.compile(r"^(|\d{4}-\S+ \S+: )[IWE](?=\d{4} | )")
     changed = 0
     for line in ALL_REMARKS:
         for severity in "EF":
@@ -103,7 +102,7 @@ def test_nothing_hides_in_a_remark() -> None:
             hostile = [f"{line} {alarm}", f"{alarm} {line}", f"{line}\r{alarm}", f"{alarm}\r{line}"]
             hostile += [f"{line}\x1b[2K{alarm}", f"{line}\0{alarm}", f"{line}\t{alarm}"]
             hostile += [line[:start] + alarm + line[end:] for start, end in words]
-            for text in hostile:
+            for text in set(hostile) - {line}:
                 assert remark_source(text.encode()) is None, text
     assert remark_source(b"I" * (LONGEST + 1)) is None
 

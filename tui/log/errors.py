@@ -10,9 +10,22 @@ from launcher.store.logs import LogStore
 from .document import Document
 from .merged import Merged
 from .multi_search import MultiSearch
+from .remarks import remark_source
+from .scan import Chunk
 from .search import Query
 
-ERRORS = Query(
+
+class _Errors(Query):
+    def lines(self, chunk: Chunk) -> tuple[list[int], int]:
+        """The lines that hit and are no remark; each counts once."""
+        hits, _ = super().lines(chunk)
+        if hits:
+            lines = chunk.data.split(b"\n")
+            hits = [hit for hit in hits if remark_source(lines[hit - chunk.first]) is None]
+        return hits, len(hits)
+
+
+ERRORS = _Errors(
     r"^(?:Traceback \(most recent call last\)|[\w.]*(?:Error|Exception)\b)"
     r"|\b(?:ERROR|FATAL|CRITICAL)\b|: [EF] (?:tensorflow|external)/|^[EF]\d{4} "
     r"|[Ss]egmentation fault|[Oo]ut of memory|core dumped"

@@ -3,7 +3,8 @@ every start and end, whatever the program is and however it goes.
 
 A log line may be written to look like one, so each remark is described from its first to its last
 byte. Nothing in it is left open but numbers and names of CPU features: there is no room for
-another message. Severities E and F are never remarks.
+another message. Of severity E only what hosts without a GPU, and GPU builds at every start, say
+is a remark; F never is.
 """
 
 from __future__ import annotations
@@ -71,6 +72,13 @@ _INFO_OR_WARNING = (
     r"dataset does not implement the AsGraphDefInternal\(\) method needed to apply "
     r"optimizations\.",
 )
+_ERROR = (
+    r"cuda_(?:platform|driver)\.cc:\d+\] failed call to cuInit: (?:INTERNAL: CUDA error: Failed "
+    r"call to cuInit: )?(?:UNKNOWN ERROR \(303\)|CUDA_ERROR_NO_DEVICE: no CUDA-capable device is "
+    r"detected)",
+    r"cuda_(?:blas|dnn|fft)\.cc:\d+\] Unable to register cu(?:BLAS|DNN|FFT) factory: Attempting to "
+    r"register factory for plugin cu(?:BLAS|DNN|FFT) when one has already been registered",
+)
 _CONTINUED = (
     rf"To enable the following instructions:{_FEATURES}, in other operations, "
     r"rebuild TensorFlow with the appropriate compiler flags\.",
@@ -122,7 +130,12 @@ _SOURCES: dict[str, Any] = {
     source: re2.compile(pattern.encode())
     for source, pattern in {
         "TensorFlow": _any(
-            (_headed("I", _INFO), _headed("IW", _INFO_OR_WARNING), *_CONTINUED),
+            (
+                _headed("I", _INFO),
+                _headed("IW", _INFO_OR_WARNING),
+                _headed("E", _ERROR),
+                *_CONTINUED,
+            ),
         ),
         "absl": _any(_ABSL),
         "TensorBoard": _any(_TENSORBOARD),
@@ -130,7 +143,7 @@ _SOURCES: dict[str, Any] = {
         "JAX": _any(_JAX),
     }.items()
 }
-_BEGINNINGS = frozenset(b"IW2TYNS ")
+_BEGINNINGS = frozenset(b"EIW2TYNS ")
 """First bytes of remarks: other lines, nearly all, are not looked at any further."""
 
 
