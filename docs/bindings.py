@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import pkgutil
 import re
 from collections.abc import Iterator
@@ -62,11 +63,15 @@ def markdown() -> Iterator[str]:
         yield f"## {_title(owner)}"
         yield ""
         rows = (
-            (" ".join(f"<kbd>{key}</kbd>" for key in keys), f"`{command}`" if command else "", text)
+            (" ".join(map(_kbd, keys)), f"`{command}`" if command else "", text)
             for keys, command, text in keys_of(owner)
         )
         yield from table(("key", "id", "does"), rows)
         yield ""
+
+
+def _kbd(key: str) -> str:
+    return f"<kbd>{html.escape(key, quote=False)}</kbd>"
 
 
 def _title(owner: type[DOMNode]) -> str:

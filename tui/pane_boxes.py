@@ -1,17 +1,34 @@
-"""Boxes of panes: pure arithmetic, so that every size of terminal can be tested."""
+"""Boxes of panes: pure arithmetic, so that every size of terminal can be tested.
+
+A page is a tree of splits: rows, each with its columns; or the chief's pane and beside it the rest.
+A person may move the borders of a split; what was moved is known by the name of the split.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 MIN_WIDTH = 40
 MIN_HEIGHT = 6
+LEAST_WIDTH = 20
+LEAST_HEIGHT = 4
+"""Smallest pane that a person can make."""
 PAGE_LIMIT = 16
 ONE_COLUMN_UNDER = 120
 MANY_PAGES = 4
+FRAMED_AREA = (100, 28)
+FRAMED_PANE = (MIN_WIDTH, 9)
+"""Sizes from which on panes have borders on all sides: they cost a row and two columns each."""
+STEPS = 20
+"""Steps of the keys that make a pane larger, over the whole area."""
+
+Sizes = Mapping[str, Sequence[int]]
+"""Cells of the parts of splits that a person has changed, by the names of the splits; another area
+is divided in proportion."""
 
 
 class Arrangement(StrEnum):
@@ -32,6 +49,72 @@ class Box:
     width: int
     height: int
 
+    def part(self, beside: bool, start: int, length: int) -> Box:
+        """A part of the box, by its columns or by its rows."""
+        if beside:
+            return Box(self.x + start, self.y, length, self.height)
+        return Box(self.x, self.y + start, self.width, length)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Area divided into parts, beside or below each other; a number is a pane."""
+
+    name: str
+    beside: bool
+    parts: tuple[Split | int, ...]
+    usual: tuple[int, ...] = ()
+    """Sizes in proportion to each other, where they are not equal."""
+
+
+@dataclass(frozen=True)
+class PlacedSplit:
+    """A split on the screen: the lengths of its parts, and the panes in each."""
+
+    split: Split
+    box: Box
+    lengths: tuple[int, ...]
+    panes: tuple[tuple[int, ...], ...]
+
+    def divider_at(self, x: int, y: int, *, before: int) -> int | None:
+        """Number of the border at a cell: that between this part and the next. A border has the
+        first cells of a part, and the `before` last ones of the part before it."""
+        box, beside = self.box, self.split.beside
+        if not (0 <= x - box.x < box.width and 0 <= y - box.y < box.height):
+            return None
+        at = x - box.x if beside else y - box.y
+        edges = list(itertools.accumulate(self.lengths))[:-1]
+        return next((i for i, edge in enumerate(edges) if edge - before <= at <= edge), None)
+
+    def moved(self, number: int, x: int, y: int) -> tuple[int, ...]:
+        """Lengths after a border has been moved to a cell, as far as the parts can shrink."""
+        at = x - self.box.x if self.split.beside else y - self.box.y
+        first, second = self.lengths[number], self.lengths[number + 1]
+        least = self._least()
+        by = at - sum(self.lengths[: number + 1])
+        by = max(least[number] - first, min(by, second - least[number + 1]))
+        return (*self.lengths[:number], first + by, second - by, *self.lengths[number + 2 :])
+
+    def grown(self, part: int, steps: int) -> tuple[int, ...]:
+        """Lengths after one part has grown by steps, or shrunk by negative ones; the others give
+        way, the largest first."""
+        lengths, least = list(self.lengths), self._least()
+        others = [i for i in range(len(lengths)) if i != part]
+        for _ in range(abs(steps) * max(1, sum(lengths) // STEPS)):
+            if steps > 0:
+                giver = max(others, key=lambda i: lengths[i] - least[i])
+                taker = part
+            else:
+                giver, taker = part, min(others, key=lambda i: lengths[i])
+            if lengths[giver] <= least[giver]:
+                break
+            lengths[giver] -= 1
+            lengths[taker] += 1
+        return tuple(lengths)
+
+    def _least(self) -> list[int]:
+        return [_least(part, self.split.beside) for part in self.split.parts]
+
 
 def columns(count: int, width: int) -> int:
     """Columns for `count` panes of one page."""
@@ -50,48 +133,90 @@ def per_page(count: int, width: int, height: int) -> int:
     return max(1, best)
 
 
-def grid(count: int, width: int, height: int) -> list[Box]:
-    """Boxes in reading order that fill the area; the last row's share what it has."""
-    if count == 0:
-        return []
-    return _fill(Box(0, 0, width, height), count, columns(count, width))
+def framed(boxes: Iterable[Box], area: Box) -> bool:
+    """The panes of a page have borders on all sides."""
+    if area.width < FRAMED_AREA[0] or area.height < FRAMED_AREA[1]:
+        return False
+    return all(box.width >= FRAMED_PANE[0] and box.height >= FRAMED_PANE[1] for box in boxes)
 
 
-def chief_large(count: int, chief: int, width: int, height: int) -> list[Box]:
+def grid(count: int, width: int) -> Split | int:
+    """Rows in reading order that fill the area; the last row's panes share what it has."""
+    return _rows(range(count), columns(count, width))
+
+
+def chief_large(count: int, chief: int, width: int, height: int) -> Split | int | None:
     """The chief over the larger part, the others small: to its right, or below it when the
-    terminal is narrow. Boxes are in the panes' own order. Empty when they do not fit."""
-    others = count - 1
-    if others == 0:
-        return [Box(0, 0, width, height)]
+    terminal is narrow. None when they do not fit."""
+    others = [pane for pane in range(count) if pane != chief]
+    if not others:
+        return chief
     if width >= ONE_COLUMN_UNDER:
         rows = max(1, height // MIN_HEIGHT)
-        across = math.ceil(others / rows)
+        across = math.ceil(len(others) / rows)
         side = max(MIN_WIDTH * across, width // 3)
         if width - side < MIN_WIDTH * 1.5:
-            return []
-        main = Box(0, 0, width - side, height)
-        small = _fill(Box(width - side, 0, side, height), others, across)
-    else:
-        across = max(1, min(others, width // MIN_WIDTH))
-        below = max(height // 3, MIN_HEIGHT * math.ceil(others / across))
-        if height - below < MIN_HEIGHT:
-            return []
-        main = Box(0, 0, width, height - below)
-        small = _fill(Box(0, height - below, width, below), others, across)
-    return [*small[:chief], main, *small[chief:]]
+            return None
+        rest = _rows(others, across, "chief ")
+        return Split("chief beside", True, (chief, rest), (width - side, side))
+    across = max(1, min(len(others), width // MIN_WIDTH))
+    below = max(height // 3, MIN_HEIGHT * math.ceil(len(others) / across))
+    if height - below < MIN_HEIGHT:
+        return None
+    rest = _rows(others, across, "chief ")
+    return Split("chief above", False, (chief, rest), (height - below, below))
 
 
-def _fill(area: Box, count: int, across: int) -> list[Box]:
-    """`count` boxes in reading order, `across` in a row, that fill an area."""
-    down = math.ceil(count / across)
-    boxes: list[Box] = []
-    for row, (y, tall) in enumerate(_split(area.height, down)):
-        in_row = min(across, count - row * across)
-        boxes += [Box(area.x + x, area.y + y, wide, tall) for x, wide in _split(area.width, in_row)]
-    return boxes
+def place(tree: Split | int, area: Box, sizes: Sizes) -> tuple[dict[int, Box], list[PlacedSplit]]:
+    """The boxes of a page's panes by number, and its splits, the outermost first."""
+    if isinstance(tree, int):
+        return {tree: area}, []
+    least = [_least(part, tree.beside) for part in tree.parts]
+    shares = sizes.get(tree.name, ())
+    if len(shares) != len(tree.parts):
+        shares = tree.usual or [1] * len(tree.parts)
+    lengths = _divided(area.width if tree.beside else area.height, shares, least)
+    boxes: dict[int, Box] = {}
+    inner: list[PlacedSplit] = []
+    panes = []
+    starts = itertools.accumulate(lengths, initial=0)
+    for part, start, length in zip(tree.parts, starts, lengths, strict=False):
+        found, splits = place(part, area.part(tree.beside, start, length), sizes)
+        boxes |= found
+        inner += splits
+        panes.append(tuple(found))
+    return boxes, [PlacedSplit(tree, area, tuple(lengths), tuple(panes)), *inner]
 
 
-def _split(total: int, parts: int) -> list[tuple[int, int]]:
-    """`parts` spans that fill `total`, as equal as whole cells allow."""
-    edges = [total * i // parts for i in range(parts + 1)]
-    return [(start, end - start) for start, end in itertools.pairwise(edges)]
+def _rows(panes: Sequence[int], across: int, prefix: str = "") -> Split | int:
+    """Rows of `across` panes. Rows of the same number of panes are divided alike."""
+    rows = [tuple(panes[i : i + across]) for i in range(0, len(panes), across)]
+    parts = tuple(_split(f"{prefix}columns {len(row)}", True, row) for row in rows)
+    return _split(f"{prefix}rows {len(parts)}", False, parts)
+
+
+def _split(name: str, beside: bool, parts: tuple[Split | int, ...]) -> Split | int:
+    return parts[0] if len(parts) == 1 else Split(name, beside, parts)
+
+
+def _least(part: Split | int, beside: bool) -> int:
+    """Columns or rows that a part needs."""
+    if isinstance(part, int):
+        return LEAST_WIDTH if beside else LEAST_HEIGHT
+    needs = [_least(inner, beside) for inner in part.parts]
+    return sum(needs) if part.beside is beside else max(needs)
+
+
+def _divided(total: int, shares: Sequence[int], least: Sequence[int]) -> list[int]:
+    """Lengths that fill `total`, in proportion as far as whole cells and the least ones allow."""
+    whole = sum(shares)
+    edges = [total * share // whole for share in itertools.accumulate(shares, initial=0)]
+    lengths = [end - start for start, end in itertools.pairwise(edges)]
+    if total < sum(least):
+        return lengths
+    for part, needed in enumerate(least):
+        while lengths[part] < needed:
+            largest = max(range(len(lengths)), key=lambda i: lengths[i] - least[i])
+            lengths[largest] -= 1
+            lengths[part] += 1
+    return lengths

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
 from tui import pane_boxes
 from tui.format import StatusColor, status_color
-from tui.pane_boxes import Arrangement, Box
+from tui.pane_boxes import Arrangement, Box, PlacedSplit
 
 LARGE = 32
-"""Tasks from which on the first page holds those that need attention."""
+"""Tasks from which on the first page also holds those that need attention."""
+
+
+class Places(NamedTuple):
+    """Panes in sight and where they stand, the splits between them, and whether each has borders
+    on all sides."""
+
+    panes: list[tuple[TaskId, Box]]
+    splits: list[PlacedSplit]
+    framed: bool
 
 
 @dataclass
@@ -28,7 +38,13 @@ class PaneLayout:
     tasks: tuple[TaskView, ...] = ()
     width: int = 80
     height: int = 21
+    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Sizes of panes that a person has changed; see `pane_boxes.Sizes`."""
     _attention: list[TaskId] = field(default_factory=list)
+    _first: list[TaskId] = field(default_factory=list)
+    """The first page of a large run."""
+    _begun_with: list[TaskId] = field(default_factory=list)
+    """The tasks that it had at first: no other page has them."""
 
     def update(self, snapshot: Snapshot, stalled: Iterable[TaskId] = ()) -> None:
         """Takes over the tasks of a snapshot. A task that once needed attention keeps its place:
@@ -47,33 +63,57 @@ class PaneLayout:
         """The arrangement in force."""
         if self.arrangement is not None:
             return self.arrangement
-        many = len(self._chunks(self._in_order())) > pane_boxes.MANY_PAGES
+        many = len(self.tasks) > self._per_page() * pane_boxes.MANY_PAGES
         return Arrangement.LIST if many else Arrangement.GRID
 
     def pages(self) -> list[list[TaskId]]:
-        """The tasks of each page; the first may be the attention page."""
-        pages = self._chunks(self._in_order())
-        if len(self.tasks) > LARGE and len(pages) > 1:
-            return [self._attention[: self._per_page()], *pages]
-        return pages
+        """The tasks of each page. In a large run the first page has the first tasks; one that needs
+        attention and is not among them takes the place of the last that does not."""
+        groups = self._in_order()
+        limit = self._per_page()
+        if len(self.tasks) <= max(LARGE, limit):
+            return self._chunks(groups)
+        if len(self._first) != limit:
+            self._first = [task for group in groups for task in group][:limit]
+            self._show_attention()
+            self._begun_with = list(self._first)
+        self._show_attention()
+        rest = [[task for task in group if task not in self._begun_with] for group in groups]
+        rest.append([task for task in self._begun_with if task not in self._first])
+        return [list(self._first), *self._chunks([group for group in rest if group])]
 
-    def place(self) -> list[tuple[TaskId, Box]]:
-        """The panes in sight and where they stand."""
+    def place(self) -> Places:
+        """The places of the panes."""
         whole = Box(0, 0, self.width, self.height)
         if self.focused is not None and (self.zoomed or self.shown is Arrangement.LIST):
-            return [(self.focused, whole)]
+            return Places([(self.focused, whole)], [], pane_boxes.framed([whole], whole))
         pages = self.pages()
         if not pages:
-            return []
+            return Places([], [], False)
         self.page = min(self.page, len(pages) - 1)
         tasks = pages[self.page]
-        boxes: list[Box] = []
+        tree = None
         if self.shown is Arrangement.CHIEF:
             chief = next((task.id for task in self.tasks if task.is_chief), None)
             large = chief if chief in tasks else tasks[0]
-            boxes = pane_boxes.chief_large(len(tasks), tasks.index(large), self.width, self.height)
-        boxes = boxes or pane_boxes.grid(len(tasks), self.width, self.height)
-        return list(zip(tasks, boxes, strict=True))
+            tree = pane_boxes.chief_large(len(tasks), tasks.index(large), self.width, self.height)
+        if tree is None:
+            tree = pane_boxes.grid(len(tasks), self.width)
+        boxes, splits = pane_boxes.place(tree, whole, self.sizes)
+        usual, _ = pane_boxes.place(tree, whole, {})
+        framed = pane_boxes.framed(usual.values(), whole)
+        return Places([(task, boxes[i]) for i, task in enumerate(tasks)], splits, framed)
+
+    def grow(self, steps: int) -> bool:
+        """Makes the focused pane larger, or smaller by negative steps; False when it stays."""
+        places = self.place()
+        number = next((i for i, (task, _) in enumerate(places.panes) if task == self.focused), None)
+        before = dict(self.sizes)
+        for placed in places.splits:
+            for part, panes in enumerate(placed.panes):
+                if number in panes and (grown := placed.grown(part, steps)) != placed.lengths:
+                    self.sizes[placed.split.name] = grown
+        return self.sizes != before
 
     def focus(self, task: TaskId) -> None:
         """Brings a task into sight, on the page in sight if it is there."""
@@ -112,7 +152,7 @@ class PaneLayout:
         self.focused = pages[self.page][0 if by > 0 else -1]
 
     def toggle_pin(self) -> None:
-        """Pins the focused task to the attention page, or unpins it."""
+        """Pins the focused task to the first page of a large run, or unpins it."""
         task = self.focused
         if task in self.pinned:
             self.pinned.remove(task)
@@ -134,6 +174,15 @@ class PaneLayout:
                 return task.id
         return next((task.id for task in self.tasks if task.host.lower() == wanted), None)
 
+    def _show_attention(self) -> None:
+        """Puts tasks that need attention onto the first page, from its end; the focused pane
+        stays."""
+        for task in self._attention:
+            kept = (*self._attention, self.focused)
+            calm = [i for i, here in enumerate(self._first) if here not in kept]
+            if task not in self._first and calm:
+                self._first[calm[-1]] = task
+
     def _per_page(self) -> int:
         return pane_boxes.per_page(len(self.tasks), self.width, self.height)
 
@@ -147,12 +196,11 @@ class PaneLayout:
         return list(hosts.values())
 
     def _chunks(self, groups: list[list[TaskId]]) -> list[list[TaskId]]:
-        """Pages filled with whole groups where they fit."""
+        """Pages filled with whole groups where they fit; a page is at least half full."""
         limit = self._per_page()
         pages: list[list[TaskId]] = []
         for group in groups:
-            if pages and len(pages[-1]) + len(group) <= limit:
-                pages[-1] += group
-                continue
+            if pages and (len(pages[-1]) + len(group) <= limit or 2 * len(pages[-1]) < limit):
+                group = [*pages.pop(), *group]
             pages += [group[i : i + limit] for i in range(0, len(group), limit)]
         return pages

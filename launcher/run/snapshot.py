@@ -33,6 +33,8 @@ class TaskView:
     state: TaskState
     in_cluster: bool = True
     is_chief: bool = False
+    stage: fields.Count = 0
+    """Number of its stage in the start order."""
     pid: fields.Count | None = None
     attempt: fields.Attempt = 0
     attempts: tuple[Attempt, ...] = ()

@@ -260,4 +260,5 @@ def task_view(task: TaskId, plan: Plan) -> TaskView:
         TaskState.PENDING,
         in_cluster=planned.in_cluster,
         is_chief=task == plan.chief,
+        stage=next(i for i, stage in enumerate(plan.stages) if task in stage),
     )

@@ -228,6 +228,15 @@ def test_each_stage_waits_for_the_one_before() -> None:
     assert {view.state for view in driver.seen.tasks} == {TaskState.READY}
 
 
+def test_a_snapshot_names_the_stage_of_each_task() -> None:
+    """By its number, for the default order and for one of the file's own."""
+    stages = {str(task.id): task.stage for task in RunDriver().run.snapshot().tasks}
+    assert stages == {"ps:0": 0, "worker:0": 1, "worker:1": 2, "worker:2": 2}
+    own = '[start]\norder = [["worker:2"], ["ps", "worker"]]\n'
+    stages = {str(task.id): task.stage for task in RunDriver(own).run.snapshot().tasks}
+    assert stages == {"ps:0": 1, "worker:0": 1, "worker:1": 1, "worker:2": 0}
+
+
 def test_who_waits_for_whom_is_said() -> None:
     driver = RunDriver()
     assert driver.seen.waiting == "a, b"

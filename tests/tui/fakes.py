@@ -37,6 +37,7 @@ class ScriptedRun:
                 address=f"{host}:2222",
                 state=TaskState.PENDING,
                 is_chief=name == TaskId("worker", 0),
+                stage=0 if name.job == "ps" else 1 if name.index == 0 else 2,
             )
             for name, host in zip(names, where, strict=True)
         )

@@ -68,7 +68,7 @@ async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
         await pilot.press("right", "enter")
         await shows(pilot, "Enter accept")
         await pilot.press(*":0")
-        await shows(pilot, "⚠ the port is out of range: write 1 to 65535")
+        await shows(pilot, "! the port is out of range: write 1 to 65535")
         await pilot.press("escape")
         await until(pilot, lambda: gone(pilot, "out of range"))
         assert text_of(pilot) == before
@@ -109,12 +109,12 @@ async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
     """A wrong value may be taken: it is shown at its field, on the plan, and can be saved."""
     async with editor() as pilot:
         await pilot.press("right", "enter", *" x", "enter")
-        await shows(pilot, '⚠ ssh: it contains blanks or quotes: write "root@tf1x"')
-        await shows(pilot, "⚠ 1 problem")
+        await shows(pilot, '! ssh: it contains blanks or quotes: write "root@tf1x"')
+        await shows(pilot, "! 1 problem")
         await pilot.press("5")
         await shows(pilot, "no plan until these problems are fixed")
         await pilot.press("e")
-        await shows(pilot, "⚠ it contains blanks or quotes")  # in full, below the tables
+        await shows(pilot, "! it contains blanks or quotes")  # in full, below the tables
         await pilot.press("ctrl+s")
         await shows(pilot, "saved in")
         assert "root@tf1 x" in library.path_of("mission").read_text()
@@ -154,7 +154,7 @@ async def test_rows_come_and_go() -> None:
         await pilot.press("c")
         await shows(pilot, "me@gpu3")
         await pilot.press("ctrl+home", "x")
-        await shows(pilot, "⚠ 1 problem")
+        await shows(pilot, "! 1 problem")
         await pilot.press("2")
         await shows(pilot, "the host tf1 is not defined")
         await pilot.press("m")

@@ -101,7 +101,7 @@ async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> N
     async with home(file) as pilot:
         await shows(pilot, "Clusters 3")
         await shows(pilot, "1 ps + 2 workers on this machine")
-        await shows(pilot, "⚠ line 4: jobs.worker.tasks[0]: the port is missing")
+        await shows(pilot, "! line 4: jobs.worker.tasks[0]: the port is missing")
         await shows(pilot, str(file)[:40])
 
 
@@ -136,7 +136,7 @@ async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
         await pilot.press("c")
         await shows(pilot, "the name of the new file")
         pilot.app.screen.query_one("Input").value = name  # type: ignore[attr-defined]
-        await shows(pilot, "⚠ ")
+        await shows(pilot, "! ")
         await pilot.press("enter", "escape")
         assert [path.stem for path in library.saved()] == ["mine"]
 
@@ -229,7 +229,7 @@ async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
     lock = acquire(folder.path)
     assert lock is not None
     async with home() as pilot:
-        await shows(pilot, "▶ active")
+        await shows(pilot, "▸ active")
         await pilot.press("f9")
         await shows(pilot, "Kill this run, on all hosts?")
         await pilot.press("escape")
@@ -244,7 +244,7 @@ async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> No
     with Up("up", str(file), "--json") as up:
         up.state("ps:0", "starting")
         async with home() as pilot:
-            await shows(pilot, "▶ active")
+            await shows(pilot, "▸ active")
             await pilot.press("f9")
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("y")
@@ -290,7 +290,7 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
     other.launch(load(file), file.read_text(), PromptDialogs())
     try:
         async with home() as pilot:
-            await shows(pilot, "▶ active")
+            await shows(pilot, "▸ active")
             await pilot.press("f9")
             await shows(pilot, "on all hosts?")
             await pilot.press("f9")

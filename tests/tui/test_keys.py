@@ -109,12 +109,14 @@ OTHERS = dict(
     zip(
         IDS,
         (f"{modifiers}f{number}" for modifiers in
-         ("", "ctrl+", "shift+", "alt+", "ctrl+shift+", "ctrl+alt+", "alt+shift+")
+         ("", "ctrl+", "shift+", "alt+", "ctrl+shift+", "ctrl+alt+", "alt+shift+",
+          "ctrl+alt+shift+")
          for number in range(10, 25)),
         strict=False,
     )
 )  # fmt: skip
 """Every command on a key that is nobody's default."""
+assert OTHERS.keys() == IDS.keys()
 FIXED = {"Enter", "Tab", "Esc", "→", "Ctrl-Z"}
 """Keys of text fields and dialogs."""
 DEFAULTS = {display_name(key) for key in IDS.values()} - FIXED

@@ -80,7 +80,9 @@ class AreaApp(App[None]):
         layout.update(run.snapshot())
         views = LogViews(run.logs, run.snapshot())
         self.changes = 0
-        self.area = PaneArea(layout, views, lambda pane: self.set_focus(pane), self._changed)
+        self.area = PaneArea(
+            layout, views, lambda pane: self.set_focus(pane), self._changed, lambda: None
+        )
 
     def _changed(self) -> None:
         self.changes += 1
@@ -287,7 +289,7 @@ def test_the_monitor_finds_stalls_and_alerts(run: ScriptedRun) -> None:
     monitor = TaskMonitor(run)
     monitor.update(run.snapshot(), [TaskId("worker", 1)], {}, 1100.0)
     assert monitor.stalled == {TaskId("worker", 1): 91.0}
-    assert monitor.alert == "⚠ worker:0: port in use"
+    assert monitor.alert == "! worker:0: port in use"
     assert monitor.sparklines.keys() == {TaskId("worker", 1)}
 
 
@@ -322,12 +324,12 @@ async def test_the_chrome_follows_layout_and_outcome(run: ScriptedRun) -> None:
             await pilot.pause(0.01)
             app.area.place_resized()
         app.chrome.show_panes()
-        titles = [pane._parts[0].text for pane in app.area.grid.panes]
+        titles = [pane._title.parts[0].text for pane in app.area.grid.panes]
         assert titles == ["ps:0", "worker:0", "worker:1", "worker:2"]
         app.area.pane_layout.arrangement = Arrangement.MERGED
         app.area.refocus()
         app.chrome.show_panes()
-        title = app.area.grid.panes[0]._parts[0].text
+        title = app.area.grid.panes[0]._title.parts[0].text
         assert title == "all logs, 4 of 4 tasks, by time of receipt"
         assert not app.chrome.hide_outcome()
         run.end()

@@ -22,6 +22,7 @@ from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
+from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.screen import RunScreen
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.prompt import Prompt
@@ -245,8 +246,9 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
         ]
 
 
-async def test_a_large_run_begins_with_what_needs_attention(tmp_path: Path) -> None:
-    """64 tasks: the first page has the chief and whoever failed; panes there do not move."""
+async def test_a_large_run_opens_as_a_full_page(tmp_path: Path) -> None:
+    """64 tasks: the first page is full and has whoever failed, whatever page is theirs; one more
+    takes one place there, and no other pane moves."""
     large = ScriptedRun(tmp_path, workers=63, hosts=4)
     large.all_tasks(state=TaskState.RUNNING)
     large.task("worker:40", state=TaskState.FAILED, exit_code=1)
@@ -257,11 +259,22 @@ async def test_a_large_run_begins_with_what_needs_attention(tmp_path: Path) -> N
         def tasks() -> list[str]:
             return [str(pane.view.task) for pane in panes.panes if pane.view]
 
-        await until(pilot, lambda: tasks() == ["worker:0", "worker:40"])
-        large.task("worker:7", state=TaskState.FAILED, exit_code=1)
-        await until(pilot, lambda: tasks() == ["worker:0", "worker:40", "worker:7"])
-        await pilot.press("right_square_bracket")
         await until(pilot, lambda: len(tasks()) == 16)
+        before = tasks()
+        assert before[0] == "ps:0" and {"worker:0", "worker:40"} <= set(before)
+        calm = [task for task in before if task not in ("worker:0", "worker:40")]
+        await pilot.press("apostrophe", *calm[-1], "enter")  # the focused one stays too
+        await until(
+            pilot, lambda: str(app.screen.query_one(PaneArea).pane_layout.focused) == calm[-1]
+        )
+        large.task("worker:8", state=TaskState.FAILED, exit_code=1)
+        await until(pilot, lambda: "worker:8" in tasks())
+        changed = [before[i] for i, task in enumerate(tasks()) if task != before[i]]
+        assert changed == [calm[-2]]
+        screen = app.screen
+        assert isinstance(screen, RunScreen)
+        pages = screen.pane_layout.pages()
+        assert len({task for page in pages for task in page}) == 64 and len(pages) == 5
 
 
 async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None:
@@ -338,8 +351,8 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
         run.write("worker:1", STEP % (i, i, 1.0), now=now - 100 + i)
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "⚠ no step for 9")
-        await shows(pilot, "⚠ 1 stalled")
+        await shows(pilot, "! no step for 9")
+        await shows(pilot, "! 1 stalled")
 
 
 async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
@@ -355,7 +368,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, f"── attempt 2 · {stamps[1]} ──")
-        rows = [row[:60].strip(" ─") for row in screen_text(app)]
+        rows = [row[:60].strip(" ─│") for row in screen_text(app)]
         at = rows.index("half a liglued")
         assert rows[at - 3 : at + 3] == [
             f"attempt 1 · {stamps[0]}",
@@ -395,11 +408,11 @@ async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
     async with app.run_test(size=(300, 50)) as pilot:
         beside = "◂ waiting for a task: worker:1 @tf3 is starting (its port is held by pid 7"
         await shows(pilot, beside)
-        await shows(pilot, "⚠ worker:0: waiting for a task: worker:1 @tf3 is starting")
+        await shows(pilot, "! worker:0: waiting for a task: worker:1 @tf3 is starting")
         run.task("worker:1", state=TaskState.FAILED, exit_code=1, reason="")
         await shows(pilot, "◂ waiting for a task: worker:1 @tf3 has ended: failed 1")
         run.write("worker:0", STEP % (1, 1, 0.5))
-        await until(pilot, lambda: not visible(app, "⚠ worker:0"))
+        await until(pilot, lambda: not visible(app, "! worker:0"))
 
 
 async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
@@ -413,7 +426,7 @@ async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(300, 50)) as pilot:
         await shows(pilot, f"{line}  ◂ port in use: {held}")
-        await shows(pilot, f"⚠ ps:0: port in use: {held}")
+        await shows(pilot, f"! ps:0: port in use: {held}")
         run.task("ps:0", state=TaskState.FAILED, exit_code=1, ended=1000.0)
         failure = Failure(TaskId("ps", 0), "tf1", "failed 1", 1000.0, (), (line,))
         run.end(Outcome.FAILED, 1, failure=failure)

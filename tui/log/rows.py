@@ -74,7 +74,7 @@ def render_line(
     if options.query is not None:
         result = highlight(result, options.query)
     if cut:
-        result.append(Span(f" …✂ {thousands(cut)} more bytes", DIM))
+        result.append(Span(f" … {thousands(cut)} more bytes", DIM))
     hint = hint_for("".join(span.text for span in result))
     if hint is not None:
         text = explain_hint(hint, line.task or of, options.tasks)

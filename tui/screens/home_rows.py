@@ -77,7 +77,7 @@ class Rows:
         name = f"{_short(entry.path.stem, 24):<24}"
         if entry.cluster is None:
             more = f"  and {entry.problems - 1} more" if entry.problems > 1 else ""
-            problem = f"⚠ {entry.problem}{more}"
+            problem = f"! {entry.problem}{more}"
             return self._cut((f"  {name}  ", ""), (problem, self.colours[StatusColor.BAD]))
         parts = [Part(0, name), Part(1, shape(entry.cluster))]
         if not entry.saved:
@@ -89,13 +89,13 @@ class Rows:
 
     def _active(self, entry: RunEntry) -> Text:
         run, report = entry.summary, entry.report
-        word, color = "▶ active", StatusColor.GOOD
+        word, color = "▸ active", StatusColor.GOOD
         if run.queued:
-            word, color = "▶ queued", StatusColor.BUSY
+            word, color = "▸ queued", StatusColor.BUSY
         if report is not None and any(host.unreachable for host in report.hosts):
             word, color = "? unreachable hosts", StatusColor.BAD
         elif entry.launcher is None:
-            word = "? asking its hosts" if report is None else "▶ unsupervised"
+            word = "? asking its hosts" if report is None else "▸ unsupervised"
             color = StatusColor.BUSY
         parts = [
             Part(0, f"{word:<16}", f"bold {self.colours[color]}"),
@@ -109,7 +109,7 @@ class Rows:
         run = entry.summary
         mark, color = "?", StatusColor.OFF
         if not run.clean:
-            mark, word, color = "⚠", "unconfirmed", StatusColor.BAD
+            mark, word, color = "!", "unconfirmed", StatusColor.BAD
         elif run.outcome is None:
             word = "unknown"
         else:
@@ -124,7 +124,7 @@ class Rows:
             Part(3, f"{age(self.now - run.started)} ago", "dim"),
         ]
         if run.problem:
-            parts.append(Part(0, f"⚠ {run.problem}", bad))
+            parts.append(Part(0, f"! {run.problem}", bad))
         if run.first_failure:
             parts.append(Part(4, run.first_failure, bad))
         return self._line(*parts)
@@ -180,7 +180,7 @@ def detail(entry: Entry, colours: Colours) -> Text:
             text.append(f"{entry.path.stem}\n\n", "bold")
             _pair(text, "file", str(entry.path))
             if entry.cluster is None:
-                text.append(f"\n⚠ {entry.problem}\n", bad)
+                text.append(f"\n! {entry.problem}\n", bad)
                 if entry.problems > 1:
                     text.append(f"and {entry.problems - 1} more: see the editor\n", "dim")
             else:

@@ -221,7 +221,7 @@ class CellGrid(ScrollView, can_focus=True):
         row, problem = self._lines[number]
         if problem:
             style = self.get_component_rich_style("cells--problem")
-            return Strip([Segment(set_cell_size(f"  ⚠ {problem}", width), style)])
+            return Strip([Segment(set_cell_size(f"  ! {problem}", width), style)])
         here = row == self.row
         line = self.get_component_rich_style("cells--row") if here else base
         cells = [

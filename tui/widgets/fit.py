@@ -11,24 +11,34 @@ from rich.text import Text
 
 class Part(NamedTuple):
     """Part of a row; a larger `rank` goes first when there is no room. `style` is a Rich style,
-    or in the title of a pane one of its component classes."""
+    or in the title of a pane one of its component classes. One that `joins` stands right behind
+    the part before it."""
 
     rank: int
     text: str
     style: str = ""
+    joins: bool = False
 
 
 def fitting(parts: Sequence[Part], width: int, gap: str = "") -> list[Part]:
     """The parts that fit into `width` cells, in their order; at least one."""
     kept = list(parts)
-    while len(kept) > 1 and cell_len(gap.join(part.text for part in kept)) > width:
-        kept.remove(max(reversed(kept), key=lambda part: part.rank))
+    while len(kept) > 1 and row_width(kept, gap) > width:
+        del kept[max(range(len(kept)), key=lambda i: (kept[i].rank, i))]
     return kept
+
+
+def row_width(parts: Sequence[Part], gap: str) -> int:
+    """Cells of a row."""
+    gaps = sum(not part.joins for part in parts[1:])
+    return cell_len("".join(part.text for part in parts)) + cell_len(gap) * gaps
 
 
 def fit(parts: Sequence[Part], width: int, gap: str = "  ") -> Text:
     """A row of the parts that fit."""
-    texts = ((part.text, part.style) for part in fitting(parts, width, gap))
-    row = Text(gap, no_wrap=True, overflow="ellipsis", end="").join(Text(*each) for each in texts)
+    row = Text(no_wrap=True, overflow="ellipsis", end="")
+    for part in fitting(parts, width, gap):
+        row.append("" if part.joins or not row else gap)
+        row.append(part.text, part.style)
     row.truncate(width, overflow="ellipsis")
     return row

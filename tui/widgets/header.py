@@ -10,18 +10,20 @@ from rich.text import Text
 from textual.widget import Widget
 
 from launcher.quantities import age, thousands
-from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import Outcome, RunPhase, TaskState
-from tui.format import StatusColor, bar, clock, figure, status_color
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import Outcome, RunPhase
+from tui.format import StatusColor, bar, clock, figure
 from tui.keys import key_of
 from tui.outcome import failure_hint, queue_status
 from tui.task_context import known_cause, task_contexts
 from tui.widgets.colours import status_colours
 
-from .fit import Part, fit
+from .fit import Part, fit, row_width
+from .stage_line import BEFORE, Form, stage_parts
 
-_BEFORE = (RunPhase.CONNECTING, RunPhase.STAGING, RunPhase.STARTING)
-_UP = (TaskState.READY, TaskState.RUNNING)
+_GAP = "  "
+_NEEDED = 4
+"""Highest rank of the parts for which the stage line takes its narrow form."""
 
 
 class RunHeader(Widget):
@@ -51,23 +53,32 @@ class RunHeader(Widget):
         return self._row
 
     def _make(self) -> Text:
-        if self._snapshot is None:
+        if self._snapshot is None or not self.size:
             return Text()
         colours = status_colours(self.app)
-        parts = header_parts(self._snapshot, time.time(), colours, partial(key_of, self))
-        if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
-            if self._stalled:
-                style = f"bold {colours[StatusColor.BAD]}"
-                parts.insert(1, Part(1, f"⚠ {self._stalled} stalled", style))
-            if self._trouble:
-                parts.append(Part(2, self._trouble, f"bold {colours[StatusColor.BUSY]}"))
-        return fit(parts, self.size.width)
+        now, width = time.time(), self.size.width
+        for form in Form:
+            parts = header_parts(self._snapshot, now, colours, partial(key_of, self), form)
+            if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
+                if self._stalled:
+                    style = f"bold {colours[StatusColor.BAD]}"
+                    parts.insert(1, Part(1, f"! {self._stalled} stalled", style))
+                if self._trouble:
+                    parts.append(Part(2, self._trouble, f"bold {colours[StatusColor.BUSY]}"))
+            if row_width([part for part in parts if part.rank <= _NEEDED], _GAP) <= width:
+                break
+        return fit(parts, width, _GAP)
 
 
 def header_parts(
-    snapshot: Snapshot, now: float, colours: dict[StatusColor, str], key: Callable[[str], str]
+    snapshot: Snapshot,
+    now: float,
+    colours: dict[StatusColor, str],
+    key: Callable[[str], str],
+    form: Form = Form.FULL,
 ) -> list[Part]:
-    """The parts of the header, ranked by importance; `key` gives the displayed key of a command."""
+    """The parts of the header, ranked by importance; `key` gives the displayed key of a command,
+    `form` is that of the stage line."""
     bad, busy, good = (
         f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY, StatusColor.GOOD)
     )
@@ -92,51 +103,36 @@ def header_parts(
         parts.append(Part(0, queue, busy))
         if snapshot.allocation is not None and snapshot.allocation.advice:
             parts.append(Part(1, snapshot.allocation.advice, bad))
-        return [*parts, *_jobs(snapshot, good, bad)]
-    if snapshot.state in _BEFORE:
-        parts.append(Part(0, _waiting(snapshot, now), busy))
-    parts += _jobs(snapshot, good, bad)
+        return [*parts, *stage_parts(snapshot, now, form, colours)]
+    stages = stage_parts(snapshot, now, form, colours)
+    if snapshot.state in BEFORE:
+        parts += [*stages, Part(0, _waiting(snapshot, now, form), busy)]
+    else:
+        elapsed = clock(now - snapshot.started)
+        parts += [Part(6, f"{snapshot.state} {elapsed}"), *stages]
     parts += _first_failure(snapshot, bad)
     parts += _progress(snapshot, now)
     return parts
 
 
-def _waiting(snapshot: Snapshot, now: float) -> str:
-    text = f"{snapshot.state}"
-    if snapshot.waiting:
-        text += f": waiting for {snapshot.waiting}"
-        if snapshot.waiting_since is not None:
-            text += f" — {age(now - snapshot.waiting_since)}"
+def _waiting(snapshot: Snapshot, now: float, form: Form) -> str:
+    """What is waited for, and how long where the stage line does not say that."""
+    if not snapshot.waiting:
+        return f"{snapshot.state}"
+    text = f"waiting for {snapshot.waiting}"
+    if form is Form.FULL:
+        text = f"{snapshot.state}: {text}"
+    if snapshot.waiting_since is not None and (
+        form is Form.NARROW or snapshot.state is not RunPhase.STARTING
+    ):
+        text += f" — {age(now - snapshot.waiting_since)}"
     return text
-
-
-def _jobs(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
-    """`ps 1/1 ✓  chief ✓  workers 2/3 ⚠1`."""
-    parts: list[Part] = []
-    jobs: dict[str, list[TaskView]] = {}
-    for task in snapshot.tasks:
-        jobs.setdefault(task.id.job, []).append(task)
-    for job, tasks in jobs.items():
-        up = sum(task.state in _UP for task in tasks)
-        wrong = sum(status_color(task) is StatusColor.BAD for task in tasks)
-        name = job if job in ("ps", "chief") or len(tasks) == 1 else f"{job}s"
-        count = "" if job == "chief" else f" {up}/{len(tasks)}"
-        mark = f" ⚠{wrong}" if wrong else " ✓" if up == len(tasks) else ""
-        style = bad if wrong else good if up == len(tasks) else ""
-        rank = 1 if wrong else 4 if tasks[0].in_cluster else 6
-        parts.append(Part(rank, f"{name}{count}{mark}", style))
-        if job != "chief" and tasks[0].is_chief:
-            chief = tasks[0]
-            wrong_chief = status_color(chief) is StatusColor.BAD
-            text = " ⚠" if wrong_chief else " ✓" if chief.state in _UP else f" {chief.state}"
-            parts.insert(len(parts) - 1, Part(6, f"chief{text}", bad if wrong_chief else ""))
-    return parts
 
 
 def _progress(snapshot: Snapshot, now: float) -> list[Part]:
     step, total, rate = snapshot.step, snapshot.total_steps, snapshot.rate
     if step is None:
-        return [Part(5, clock(now - snapshot.started))]
+        return []
     parts = []
     if total:
         share = min(1.0, step / total)

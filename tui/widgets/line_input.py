@@ -47,4 +47,4 @@ class ProblemLine(Static):
     def show(self, problem: str, about: str = "") -> None:
         """Shows a problem, or without one a description."""
         self.set_class(bool(problem), "wrong")
-        self.update(f"⚠ {problem}" if problem else about)
+        self.update(f"! {problem}" if problem else about)

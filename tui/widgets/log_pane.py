@@ -1,4 +1,4 @@
-"""Log pane: a title row, and below it the lines of a log.
+"""Log pane: a border with a title, and in it the lines of a log.
 
 Only what is visible is read from the file, parsed and kept. The stock log widgets take about a
 thousand lines a second in all; this one takes what the disk takes, because a line that scrolls
@@ -26,8 +26,8 @@ from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable
 from tui.log.view import LogView
 from tui.log.viewport import Item, Viewport
 
-from .fit import Part, fitting
 from .paint import Painter
+from .pane_frame import Frame, FramePen, Title
 
 WHEEL_ROWS = 3
 
@@ -39,6 +39,7 @@ class LogPane(Widget, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "log-pane--title",
         "log-pane--name",
+        "log-pane--spark",
         "log-pane--note",
         "log-pane--edge",
         "log-pane--placeholder",
@@ -59,14 +60,14 @@ class LogPane(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.view: LogView | None = None
-        self.edge = False
-        """Draws a line on the left: another pane stands there."""
-        self._parts: tuple[Part, ...] = ()
+        self.frame = Frame()
+        self._title = Title()
         self._note = ""
         self._placeholder = ""
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
         self._styled: dict[tuple[str, bool], Style] = {}
+        self._frame_pen: FramePen | None = None
         self._rows: dict[int, list[Strip]] = {}
         """The rows of lines in sight that are not folded."""
         self._drawn = 0
@@ -82,7 +83,7 @@ class LogPane(Widget, can_focus=True):
         if self.view is None:
             return Viewport()
         port = self.view.port
-        port.update(self.view.lines.count, self.size.height - 1, self._item_at)
+        port.update(self.view.lines.count, self._log_height, self._item_at)
         return port
 
     def show(self, view: LogView) -> None:
@@ -92,11 +93,19 @@ class LogPane(Widget, can_focus=True):
             view.lines.refresh()
         self.redraw()
 
-    def set_title(self, parts: tuple[Part, ...], note: str = "") -> None:
+    def set_title(self, title: Title, note: str = "") -> None:
         """The title, and a note at its right end."""
-        if (parts, note) != (self._parts, self._note):
-            self._parts, self._note = parts, note
-            self._refresh_title()
+        before = self._title
+        if (title, note) == (before, self._note):
+            return
+        self._title, self._note = title, note
+        if title.bad != before.bad:
+            self._forget_styles()
+            self.refresh()
+            return
+        self._refresh_title()
+        if self.frame.whole and title[1:] != before[1:]:
+            self.refresh(Region(0, self.size.height - 1, self.size.width, 1))
 
     def set_placeholder(self, text: str) -> None:
         """The text shown while the log is empty."""
@@ -114,15 +123,15 @@ class LogPane(Widget, can_focus=True):
             return False
         if order != self.view.lines.order:
             self._rows.clear()
-        if self.view.port.following or self._drawn < self.size.height - 1:
+        if self.view.port.following or self._drawn < self._log_height:
             self.refresh()
         else:
             self._refresh_title()
         return True
 
     def redraw(self) -> None:
-        """Forgets what was drawn: options, selection, theme or size have changed."""
-        self._rows.clear()
+        """Forgets what was drawn: options, selection, theme, size or border have changed."""
+        self._forget_styles()
         self.refresh()
 
     # moving
@@ -146,7 +155,7 @@ class LogPane(Widget, can_focus=True):
     def notify_style_update(self) -> None:
         self._painter = None
         self._styled.clear()
-        self._rows.clear()
+        self._forget_styles()
         super().notify_style_update()
 
     def on_resize(self) -> None:
@@ -156,12 +165,16 @@ class LogPane(Widget, can_focus=True):
         """The rows asked for; one strip is built for each line that has newly come into sight,
         and those that have left it are forgotten."""
         width = self.size.width
-        rows = [self._title(width)]
+        rows = [self._pen().title(self._title, self._told(), width)]
         if crop.bottom > 1:
             left, room = self._margins()
-            blank = Strip([*left, Segment(" " * room, self._paint().base)], width)
+            (blank,) = self._with_right_border(
+                [Strip([*left, Segment(" " * room, self._paint().base)])]
+            )
             rows += self._log_rows(blank)
-            rows.extend([blank] * (self.size.height - len(rows)))
+            rows.extend([blank] * (1 + self._log_height - len(rows)))
+        if self.frame.whole and crop.bottom >= self.size.height:
+            rows.append(self._pen().bottom(self._title, width))
         rows = rows[crop.y : crop.bottom]
         if crop.x or crop.width != width:
             rows = [row.crop(crop.x, crop.right) for row in rows]
@@ -195,16 +208,34 @@ class LogPane(Widget, can_focus=True):
         for line in self._placeholder.splitlines():
             for part in wrap([Span(make_drawable(line), PLAIN)], room, 0):
                 strip = Strip([*left, Segment("".join(span.text for span in part), style)])
-                rows.append(strip.adjust_cell_length(self.size.width, base))
-        return rows[: self.size.height - 1]
+                rows.append(strip.adjust_cell_length(len(left) + room, base))
+        return self._with_right_border(rows[: self._log_height])
 
     def _refresh_title(self) -> None:
         self.refresh(Region(0, 0, self.size.width, 1))
 
+    @property
+    def _log_height(self) -> int:
+        return self.size.height - self.frame.rows
+
     def _margins(self) -> tuple[list[Segment], int]:
-        if not self.edge:
-            return [], self.size.width
-        return [Segment("│", self._style("edge"))], self.size.width - 1
+        """The border at the left, and the cells between it and that at the right."""
+        return self._pen().left, self.size.width - self.frame.columns
+
+    def _with_right_border(self, rows: list[Strip]) -> list[Strip]:
+        """The rows with the border at their right."""
+        right = self._pen().right
+        return [Strip([*row, *right]) for row in rows] if right else rows
+
+    def _pen(self) -> FramePen:
+        if self._frame_pen is None:
+            self._frame_pen = FramePen(self.frame, self.has_focus, self._title.bad, self._style)
+        return self._frame_pen
+
+    def _forget_styles(self) -> None:
+        """The border looks otherwise, and the rows that were drawn have parts of it."""
+        self._frame_pen = None
+        self._rows.clear()
 
     def _item_at(self, number: int) -> Item:
         """The fold that covers a line, or the line alone."""
@@ -264,7 +295,7 @@ class LogPane(Widget, can_focus=True):
                 segments.append(Segment(" " * (room - used), base))
             strip = Strip(segments, len(left) + max(used, room))
             result.append(strip if used <= room else strip.crop(0, len(left) + room))
-        return result
+        return self._with_right_border(result)
 
     def _separator(self, text: str, left: list[Segment], room: int) -> Strip:
         """A row that is on the screen only: an attempt begins below it."""
@@ -295,21 +326,12 @@ class LogPane(Widget, can_focus=True):
             style = segments[0].style or style
         return style
 
-    def _title(self, width: int) -> Strip:
-        """The parts of the title that fit, and at the right what a paused view has missed."""
-        plain = self._style("title")
+    def _told(self) -> str:
+        """The note, and what a paused view has missed."""
         note = self._note
         if not self.port.following:
             note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
-        right = f" {make_drawable(note.strip())} " if note else ""
-        room = max(1, width - cell_len(right) - self.edge)
-        parts = fitting(self._parts, room - 1)
-        left = [Segment("│", self._style("edge"))] if self.edge else []
-        segments = [Segment("▸" if self.has_focus else " ", self._style("name"))]
-        segments += [Segment(make_drawable(part.text), self._style(part.style)) for part in parts]
-        strip = Strip(segments).adjust_cell_length(room, plain)
-        ends = [Segment(right, self._style("note"))] if right else []
-        return Strip([*left, *strip, *ends]).adjust_cell_length(width, plain)
+        return note.strip()
 
     # mouse
 
@@ -326,7 +348,8 @@ class LogPane(Widget, can_focus=True):
             self.post_message(self.TitleDoubleClicked())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if self.view and event.y > 0 and event.button == 1:
+        border = self.frame.holds(event.x, event.y, *self.size)
+        if self.view and not border and event.button == 1:
             self._drag_from = self._line_at(event.y)
             if self.view.selection:
                 self.view.selection = None
@@ -357,4 +380,5 @@ class LogPane(Widget, can_focus=True):
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
-        self._refresh_title()
+        self._forget_styles()
+        self.refresh()

@@ -7,23 +7,33 @@ from launcher.run.snapshot import TaskView
 from tui.format import StatusColor, figure, status_color
 
 from .fit import Part
+from .pane_frame import Title
 
 _SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_CELLS = 12
+FEWEST_VALUES = 4
+QUIET_AFTER = 2.0
+"""Seconds of silence from which on a title shows them."""
 
 
 def task_title(
-    task: TaskView, now: float, spark: str, stalled: float | None, pinned: bool
-) -> tuple[Part, ...]:
-    """`worker:1 @tf3  running  step 4 113  loss 0.21  ⏱ 2 s`."""
+    task: TaskView,
+    now: float,
+    spark: str,
+    stalled: float | None,
+    pinned: bool,
+    total: float | None,
+) -> Title:
+    """`worker:1 @tf3  running  step 4 113  loss 0.21  quiet 2 s`, the sparkline of the loss, and
+    where the `total` of the steps is known the progress."""
     parts = [
         Part(0, f"{task.id}", "name"),
         Part(4, f" @{task.host}", "title"),
     ]
     if pinned:
-        parts.append(Part(6, " ⌖", "title"))
+        parts.append(Part(6, "  pinned", "title"))
     if stalled is not None:
-        parts.append(Part(1, f"  ⚠ no step for {age(stalled)}", StatusColor.BAD))
+        parts.append(Part(1, f"  ! no step for {age(stalled)}", StatusColor.BAD))
     else:
         parts.append(Part(1, f"  {task.exit_text}", status_color(task)))
     if task.attempt > 1:
@@ -32,20 +42,21 @@ def task_title(
         parts.append(Part(2, f"  step {thousands(task.step)}", "title"))
     if task.loss is not None:
         parts.append(Part(3, f"  loss {figure(task.loss)}", "title"))
-        if spark:
-            parts.append(Part(7, f" {spark}", "title"))
-    if task.last_output is not None and task.state.live:
-        parts.append(Part(5, f"  ⏱ {age(now - task.last_output)}", "title"))
+    if task.last_output is not None and task.state.live and now - task.last_output >= QUIET_AFTER:
+        parts.append(Part(5, f"  quiet {age(now - task.last_output)}", "title"))
     if task.url:
         parts.append(Part(2, f"  {task.url}", "name"))
-    return tuple(parts)
+    share = min(1.0, task.step / total) if total and task.step is not None else None
+    return Title(tuple(parts), spark, share)
 
 
 def sparkline(values: list[float], cells: int = SPARK_CELLS) -> str:
-    """The last values as a row of blocks, each cell the mean of its share."""
+    """The values as a row of blocks, each cell the mean of its share; empty where a few values
+    are no curve yet."""
     finite = [value for value in values if abs(value) < float("inf")]
-    if len(finite) < cells:
+    if len(finite) < FEWEST_VALUES:
         return ""
+    cells = min(cells, len(finite))
     means = []
     for i in range(cells):
         share = finite[len(finite) * i // cells : len(finite) * (i + 1) // cells]

@@ -81,7 +81,7 @@ class FilePane(Vertical):
         text = Text()
         for problem in shown.problems[:_MOST_PROBLEMS]:
             line = f"line {problem.line}: " if problem.line else ""
-            text.append(f"⚠ {line}{problem}\n", colour)
+            text.append(f"! {line}{problem}\n", colour)
         if shown.document is None:
             text.append("not valid TOML: fix it before saving\n", "bold")
         self.query_one("#problems", Static).update(text)

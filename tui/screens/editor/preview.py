@@ -95,7 +95,7 @@ class PlanPreview(Vertical):
         colour = theme_colour(self.app, "status-bad")
         text = Text("no plan until these problems are fixed:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
-            text.append(f"⚠ {problem}\n", colour)
+            text.append(f"! {problem}\n", colour)
         return text
 
     @staticmethod

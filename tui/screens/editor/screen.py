@@ -179,7 +179,7 @@ class EditorScreen(Page):
             text.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
         if count := len(self._state.shown.problems):
             style = f"bold {theme_colour(self.app, 'status-bad')}"
-            text.append(f"   ⚠ {counted(count, 'problem')}", style)
+            text.append(f"   ! {counted(count, 'problem')}", style)
         else:
             text.append("   ✓", f"bold {theme_colour(self.app, 'status-good')}")
         self.query_one("#title", Static).update(text)

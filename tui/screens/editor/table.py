@@ -110,7 +110,7 @@ class EditTable(Widget):
             return text
         field = self.model.field(self.body.row, self.body.column)
         if problem := cell.problem or self.body.rows[self.body.row].problem:
-            text.append(f"⚠ {problem}", theme_colour(self.app, "status-bad"))
+            text.append(f"! {problem}", theme_colour(self.app, "status-bad"))
         elif field is not None and not cell.fixed:
             text.no_wrap, text.overflow = True, "ellipsis"
             value = cell.text or (f"{cell.default} (default)" if cell.default else "not set")

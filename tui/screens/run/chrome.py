@@ -17,6 +17,7 @@ from tui.widgets.fit import Part
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.widgets.outcome_panel import OutcomePanel
+from tui.widgets.pane_frame import Title
 from tui.widgets.status_strip import StatusStrip
 from tui.widgets.titles import task_title
 
@@ -41,7 +42,7 @@ class Chrome:
         self._area = area
         self._monitor = monitor
         self._note = note
-        self._titles: dict[TaskId | None, tuple[Part, ...]] = {}
+        self._titles: dict[TaskId | None, Title] = {}
         self._queue = ""
         """Text of empty panes."""
 
@@ -92,7 +93,7 @@ class Chrome:
             if name is None:
                 count = len(self._area.views.merged)
                 text = f"all logs, {count} of {len(tasks)} tasks, by time of receipt"
-                self._titles[None] = (Part(0, text, "name"),)
+                self._titles[None] = Title((Part(0, text, "name"),))
             elif name in tasks:
                 self._titles[name] = task_title(
                     tasks[name],
@@ -100,6 +101,7 @@ class Chrome:
                     self._monitor.sparklines.get(name, ""),
                     self._monitor.stalled.get(name),
                     name in self._area.pane_layout.pinned,
+                    self._snapshot.total_steps or tasks[name].metrics.get("total"),
                 )
 
     def _hints(self) -> list[tuple[str, str]]:
@@ -120,4 +122,5 @@ class Chrome:
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
-        return [*hints, ("log.fold", "unfold" if self._area.views.options.fold else "fold")]
+        hints += [("log.fold", "unfold" if self._area.views.options.fold else "fold")]
+        return [*hints, ("pane.smaller pane.larger", "size")]

@@ -33,7 +33,7 @@ class PaneCommands:
 
     def focus_nth(self, number: int) -> None:
         """The nth pane of the page."""
-        places = self._layout.place()
+        places = self._layout.place().panes
         if number <= len(places):
             self._area.focus_task(places[number - 1][0])
 
@@ -111,8 +111,16 @@ class PaneCommands:
         self._layout.turn(by)
         self._area.refocus()
 
+    def grow(self, steps: int) -> None:
+        """Makes the focused pane larger, or smaller by negative steps."""
+        self._area.grow(steps)
+
+    def make_equal(self) -> None:
+        """Gives all panes their usual sizes."""
+        self._area.make_equal()
+
     def pin(self) -> None:
-        """Pins the focused task to the attention page, or unpins it."""
+        """Pins the focused task to the first page of a large run, or unpins it."""
         self._layout.toggle_pin()
         self._area.refocus()
 

@@ -48,4 +48,4 @@ class TaskMonitor:
             return ""
         task, hint = newest
         cause = known_cause(hint, task, contexts)
-        return f"⚠ {task}: {hint.kind}" + (f": {cause}" if cause else "")
+        return f"! {task}: {hint.kind}" + (f": {cause}" if cause else "")
