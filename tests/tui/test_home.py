@@ -169,11 +169,11 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     past_run("lost", {"time": 1004.0, "event": "run", "state": "running"})
     async with home() as pilot:
         await shows(pilot, "Past runs 3")
-        await shows(pilot, "✓ success      good-20261120-183002-7f3a     1:02  step  1 200")
-        await shows(pilot, "loss 0.250")
-        await shows(pilot, "✗ failed       bad-20261120-183002-7f3a")
+        await shows(pilot, "took   step   loss")
+        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1 200  0.250")
+        await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
         await shows(pilot, "worker:1 @tf3 failed 1")
-        await shows(pilot, "? unknown      lost-20261120-183002-7f3a     0:04")
+        await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:04")
 
 
 async def test_a_past_run_opens_in_the_run_screen() -> None:
@@ -229,7 +229,7 @@ async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
     lock = acquire(folder.path)
     assert lock is not None
     async with home() as pilot:
-        await shows(pilot, "▸ active")
+        await shows(pilot, "▸ ")
         await pilot.press("f9")
         await shows(pilot, "Kill this run, on all hosts?")
         await pilot.press("escape")
@@ -244,7 +244,7 @@ async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> No
     with Up("up", str(file), "--json") as up:
         up.state("ps:0", "starting")
         async with home() as pilot:
-            await shows(pilot, "▸ active")
+            await shows(pilot, "▸ ")
             await pilot.press("f9")
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("y")
@@ -290,7 +290,7 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
     other.launch(load(file), file.read_text(), PromptDialogs())
     try:
         async with home() as pilot:
-            await shows(pilot, "▸ active")
+            await shows(pilot, "▸ ")
             await pilot.press("f9")
             await shows(pilot, "on all hosts?")
             await pilot.press("f9")
@@ -322,7 +322,7 @@ async def test_everything_fits_80_by_24() -> None:
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Past runs 1")
         await shows(pilot, "Enter open  l launch")
-        await shows(pilot, "step  1 200  loss 0.250")
+        await shows(pilot, "✓ success  good-2026112…-7f3a  1:02  1 200  0.250")
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")
