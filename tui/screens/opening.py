@@ -57,6 +57,5 @@ class Opening(Page):
             home.kill_active_runs()
         for key in self._typed:
             app.simulate_key(key)
-        # The screens needed next, while a person still reads the home screen.
-        for name in ("tui.screens.run.screen", "textual_plotext"):
-            await asyncio.to_thread(importlib.import_module, name)
+        # The screen needed next, while a person still reads the home screen.
+        await asyncio.to_thread(importlib.import_module, "tui.screens.run.screen")
