@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -117,8 +116,7 @@ class Catalog:
     def ask_hosts(self) -> None:
         """Asks the hosts of runs that no launcher supervises."""
         asked = {folder.run_id for folder in RunFolder.all()}
-        # A loop of its own: logging in to many hosts must not slow the keys.
-        found = asyncio.run(active_runs())
+        found = active_runs()
         self._reports = {run.run_id: run for run in found.runs}
         self.unreadable = {
             run.run_id: f"could not be read: {run.reason}" for run in found.unreadable

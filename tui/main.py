@@ -114,7 +114,9 @@ def build_parser() -> argparse.ArgumentParser:
     commands.add_parser("schema", help="print the JSON Schema of the cluster file")
 
     ps = commands.add_parser("ps", help="list the runs that still live, wherever")
-    ps.add_argument("--json", action="store_true", help="one JSON array")
+    form = ps.add_mutually_exclusive_group()
+    form.add_argument("-q", "--quiet", action="store_true", help="only their names")
+    form.add_argument("--json", action="store_true", help="one JSON array")
 
     attach = commands.add_parser("attach", help="take a living run over")
     _run_options(attach)
@@ -212,9 +214,9 @@ COMMANDS = {
     "check": "check.check",
     "export": "export.export",
     "schema": "schema.schema",
-    "ps": "runs.ps",
+    "ps": "ps.ps",
     "attach": "runs.attach",
-    "kill": "runs.kill",
+    "kill": "kill.kill",
     "serve": "serve.serve",
     "logs": "runs.logs",
     "doctor": "doctor.doctor",

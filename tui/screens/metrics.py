@@ -109,8 +109,8 @@ class MetricsScreen(Screen[None]):
             values = [value_at(of, at) for of in (steps, loss, speed)]
             number = numbers[task.id]
             sign = f"{marker(number)} " if self.app.no_color else ""
-            name = Text(f"{sign}{task.id}", f"bold {style(number)}")
-            table.add_row(name, *_words(task, values))
+            title = Text(f"{sign}{task.id}", f"bold {style(number)}")
+            table.add_row(title, *_words(task, values))
         self.query_one("#values Static", Static).update(table)
 
 

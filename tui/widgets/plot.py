@@ -21,6 +21,8 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _DOWN, _ACROSS = len(_DOTS), len(_DOTS[0])
 _MARKERS = "*x+o#%@=&$~^"
 """Markers of curves where there are no colours."""
+_HALF = 0.5001
+"""Rounds a share in the middle of two dots up, although it may be a bit less."""
 _LABEL = 4
 _ROWS_A_TICK, _CELLS_A_TICK = 3, 14
 _CONSTANT = 1e-6
@@ -168,7 +170,8 @@ class _Canvas:
     @staticmethod
     def _dot(value: float, span: tuple[float, float], dots: int) -> int:
         low, high = span
-        return min(dots - 1, max(0, round((value - low) / (high - low) * (dots - 1))))
+        share = (value - low) / (high - low)
+        return min(dots - 1, max(0, int(share * (dots - 1) + _HALF)))
 
 
 def _line(start: tuple[int, int], end: tuple[int, int]) -> list[tuple[int, int]]:
