@@ -26,7 +26,7 @@ from tui.keys import key_of
 from tui.notification import RunNews
 from tui.palette import Palette, commands
 from tui.repairs import repair
-from tui.screens.page import OpenRun, Page
+from tui.screens.page import STYLES, OpenRun, Page
 from tui.terminal import KeysFirst, TerminalDriver
 from tui.widgets.colours import status_defaults
 from tui.widgets.controls import NoControls
@@ -49,7 +49,8 @@ class TfmuxApp(App[int]):
     """
 
     TITLE = "tfmux"
-    CSS_PATH = Path(__file__).with_name("app.tcss")
+    CSS_PATH = Path(__file__).with_name("first.tcss")
+    """Styles of the first frame; other pages and dialogs bring the rest (`page.STYLES`)."""
     ENABLE_COMMAND_PALETTE = True
     VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-tall")]  # noqa: RUF012 Textual declares it so
     COMMAND_PALETTE_BINDING = "ctrl+p"
@@ -79,7 +80,8 @@ class TfmuxApp(App[int]):
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config` the
         person's own file counts. `prompts` answers the run's launcher by dialogs of this app."""
-        super().__init__()
+        # A default screen cannot bring styles of its own.
+        super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
         repair()
         self.control: RunControl | None = control if not pages else None
         self._prompts = prompts

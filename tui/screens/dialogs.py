@@ -24,6 +24,7 @@ from textual.widgets.option_list import Option
 from launcher.run.snapshot import Snapshot
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
+from tui.screens.page import STYLES
 from tui.widgets.colours import status_colours
 from tui.widgets.line_input import LineInput, ProblemLine
 
@@ -49,6 +50,7 @@ async def ask(screen: Screen[None], dialog: Screen[Answer | None]) -> Answer | N
 class Dialog(ModalScreen[Answer | None]):
     """Box with a title, a body, and a note about its keys; Escape answers None."""
 
+    CSS_PATH = STYLES
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "Back", show=False),
     ]

@@ -29,7 +29,7 @@ from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
 from tui.screens.home_rows import Rows, detail
 from tui.screens.kill_runs import KillRunsDialog
-from tui.screens.page import OpenRun, Page
+from tui.screens.page import STYLES, OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialogs
 from tui.sessions import Sessions
@@ -46,7 +46,7 @@ rows of height from which on they are shown below it."""
 class HomeScreen(Page):
     """One list of everything there is."""
 
-    CSS_PATH = "home.tcss"
+    CSS_PATH: ClassVar = [STYLES, "home.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open; a demo: launch", id="home.open"),
         Binding("j", "move(1)", "Down", id="home.down"),
