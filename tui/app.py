@@ -22,7 +22,7 @@ from textual.widgets import Input
 
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
-from tui.keys import key_of
+from tui.keys import bound_keys, key_of
 from tui.notification import RunNews
 from tui.palette import Palette, commands
 from tui.repairs import repair
@@ -147,6 +147,7 @@ class TfmuxApp(App[int]):
 
     def _check_keys(self) -> None:
         """Warns about keys of unknown commands; in a thread, which imports all screens."""
+        from tui.screens.dialogs import Confirm, Dialog
         from tui.screens.editor.screen import EditorScreen
         from tui.screens.home import HomeScreen
         from tui.screens.hosts import HostsScreen
@@ -154,10 +155,9 @@ class TfmuxApp(App[int]):
         from tui.screens.preflight import PreflightScreen
         from tui.screens.run.screen import RunScreen
 
-        screens: list[type[Screen[None]]] = [RunScreen, MetricsScreen, HostsScreen]
-        screens += [HomeScreen, EditorScreen, PreflightScreen]
-        known = {command.id for screen in screens for command in commands(self, screen)}
-        for name in sorted(self._config.keys.keys() - known):
+        screens = (RunScreen, MetricsScreen, HostsScreen, HomeScreen, EditorScreen, PreflightScreen)
+        known = bound_keys(self, (*screens, Dialog, Confirm))
+        for name in sorted(self._config.keys.keys() - known.keys()):
             message = f"keys.{name} is no command; the palette shows their ids"
             self.call_from_thread(self.notify, message, severity="warning", timeout=10)
 

@@ -124,18 +124,18 @@ def build_parser() -> argparse.ArgumentParser:
 
     commands.add_parser("schema", help="print the JSON Schema of the cluster file")
 
-    ps = commands.add_parser("ps", help="list the runs that still live, wherever")
+    ps = commands.add_parser("ps", help="list active runs")
     form = ps.add_mutually_exclusive_group()
     form.add_argument("-q", "--quiet", action="store_true", help="only their names")
     form.add_argument("--json", action="store_true", help="one JSON array")
 
-    attach = commands.add_parser("attach", help="take a living run over")
+    attach = commands.add_parser("attach", help="come back to an active run")
     _run_options(attach)
     _output_options(attach)
 
     kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
     _run_options(kill, nargs="?")
-    kill.add_argument("--all", action="store_true", help="every run that still lives")
+    kill.add_argument("--all", action="store_true", help="every active run")
 
     serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
     serve.add_argument("file", type=_path, nargs="?", metavar="FILE", help="opened in each page")

@@ -1,4 +1,4 @@
-"""`tfmux ps`: runs that still live, a line each. Hosts are asked only about runs without a launcher
+"""`tfmux ps`: active runs, a line each. Hosts are asked only about runs without a launcher
 process; nothing slow is imported for the others."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GAP = "  "
 
 
 def ps(arguments: argparse.Namespace) -> int:
-    """Lists the runs that still live: a table, `--quiet` names, or `--json` what
+    """Lists the active runs: a table, `--quiet` names, or `--json` what
     `discovery.ACTIVE_RUNS_SCHEMA` describes. What is odd about them is said on stderr."""
     found = active_runs()
     tell_unreadable(found)

@@ -24,6 +24,7 @@ from launcher.session.history import FinishedRun
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.keys import key_of
+from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
@@ -32,7 +33,6 @@ from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import STYLES, OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialogs
-from tui.sessions import Sessions
 from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.footer import KeyFooter
 
@@ -62,7 +62,7 @@ class HomeScreen(Page):
         Binding("f5", "again", "Refresh, and ask the hosts", id="home.again"),
     ]
 
-    def __init__(self, sessions: Sessions, files: Sequence[Path] = ()) -> None:
+    def __init__(self, sessions: RunClients, files: Sequence[Path] = ()) -> None:
         super().__init__()
         self.sessions = sessions
         self.prompts = PromptDialogs()

@@ -15,12 +15,12 @@ from launcher.run.states import Outcome, RunPhase
 from launcher.session.history import RunSummary
 from tui.catalog import ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.format import StatusColor, clock, figure
-from tui.widgets.columns import Column, Columns, Field, Line
+from tui.widgets.columns import Column, Columns, Field, Line, indented
 
 Colours = dict[StatusColor, str]
 NARROW = 90
 """Cells of width below which step and loss matter more than the whole of a run's id."""
-_INDENT = "  "
+_INDENT = 2
 _MARKS = {
     Outcome.SUCCESS: ("✓", StatusColor.GOOD),
     Outcome.FAILED: ("✗", StatusColor.BAD),
@@ -69,15 +69,15 @@ class Rows:
                 continue
             result += [Option("", disabled=True)] if result else []
             lines = [self._line(entry) for entry in section]
-            table = Columns(columns, lines, self.width - len(_INDENT))
+            table = Columns(columns, lines, self.width - _INDENT)
             head = Text(no_wrap=True, end="")
             head.append(title, f"bold {self.accent}")
             head.append(f" {len(section)}" if section else "", "dim")
-            result.append(Option(table.titles(head, len(_INDENT)), disabled=True))
+            result.append(Option(table.titles(head, _INDENT), disabled=True))
             if not section:
-                result.append(Option(Text(f"{_INDENT}{no_clusters}", "dim"), disabled=True))
+                result.append(Option(Text(f"  {no_clusters}", "dim"), disabled=True))
             result += [
-                Option(_indented(table.row(line)), id=entry.key)
+                Option(indented(table.row(line), _INDENT), id=entry.key)
                 for entry, line in zip(section, lines, strict=True)
             ]
         return result
@@ -161,11 +161,6 @@ class Rows:
 def _figures(run: RunSummary) -> list[Field]:
     step = "" if run.step is None else thousands(run.step)
     return [Field(step), Field("" if run.loss is None else figure(run.loss))]
-
-
-def _indented(row: Text) -> Text:
-    lines = row.split("\n")
-    return Text("\n", no_wrap=True, end="").join(Text(_INDENT) + line for line in lines)
 
 
 def shape(cluster: Cluster) -> str:

@@ -43,6 +43,17 @@ class Column:
     """Cells that it has at least."""
 
 
+def wrapped(text: Text, width: int) -> Text:
+    """A text in lines of at most `width` cells, broken between words."""
+    return Text("\n", end="").join(text.wrap(get_console(), max(1, width)))
+
+
+def indented(text: Text, cells: int) -> Text:
+    """A text whose lines all begin with so many blanks."""
+    lines = text.split("\n")
+    return Text("\n", no_wrap=True, end="").join(Text(" " * cells) + line for line in lines)
+
+
 class Columns:
     """Rows of at most `width` cells, whose columns are as wide as their widest field."""
 
@@ -94,10 +105,13 @@ class Columns:
         left = self._width - text.cell_len - GAP
         beside = left >= min(cell_len(note), _NOTE_FROM)
         indent = self._width - left if beside else _INDENT
-        wrapped = Text(note, style).wrap(get_console(), max(1, self._width - indent))
-        for number, part in enumerate(wrapped):
-            text.append(" " * GAP if beside and not number else "\n" + " " * indent)
-            text.append_text(part)
+        lines = wrapped(Text(note, style), self._width - indent)
+        if not beside:
+            return text.append("\n").append_text(indented(lines, indent))
+        first, *rest = lines.split("\n")
+        text.append(" " * GAP).append_text(first)
+        for part in rest:
+            text.append("\n").append_text(indented(part, indent))
         return text
 
     def _aligned(self, at: int, text: str) -> str:
