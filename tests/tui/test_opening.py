@@ -72,8 +72,8 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
-        "launcher.run.snapshot", "launcher.session.engine", "launcher.cluster.spec", "tui.screens.run.screen",
-        "tui.screens.editor.screen",
+        "launcher.run.snapshot", "launcher.session.engine", "launcher.cluster.spec",
+        "tui.screens.run.screen", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"
     code += f"print([name for name in {heavy} if name in sys.modules])"

@@ -83,6 +83,7 @@ class HomeScreen(Page):
 
     def on_mount(self) -> None:
         self.prompts.serve(self.app)
+        self.set_class(self.app.no_color, "-colourless")
         self.set_focus(self._list)
         self.set_interval(POLL_SECONDS, self._read_if_shown)
 
