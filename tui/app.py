@@ -105,7 +105,8 @@ class TfmuxApp(App[int]):
         if self._prompts is not None:
             self._prompts.serve(self)
         for page in self._pages:
-            self.push_screen(page)
+            if page not in self.screen_stack:
+                self.push_screen(page)
         if self._first is not None and self._pages:
             self.open_run(self._first)
         self.set_interval(0.1, self._watch_end)
@@ -124,12 +125,14 @@ class TfmuxApp(App[int]):
         self._close_messages_no_wait()
 
     def get_default_screen(self) -> Screen[Any]:
-        """The run, when there is nothing but it: a key may come before the first frame, and
-        must not find a blank screen."""
+        """The run, when there is nothing but it, or the page for the first frame: a key may come
+        before it, and must not find a blank screen."""
         if self._first is not None and not self._pages:
             from tui.screens.run.screen import RunScreen
 
             return RunScreen(self._first)
+        if self._pages and not self._pages[0].CSS_PATH:
+            return self._pages[0]
         return super().get_default_screen()
 
     def _configure(self) -> None:
@@ -162,10 +165,10 @@ class TfmuxApp(App[int]):
             self.call_from_thread(self.notify, message, severity="warning", timeout=10)
 
     async def replace_pages(self, pages: Sequence[Page]) -> Page:
-        """Puts other pages in place of the only one; returns the home."""
+        """Puts other pages over the only one, which stays below as a default screen does; returns
+        the home."""
         self._pages = list(pages)
-        await self.switch_screen(self._pages[0])
-        for page in self._pages[1:]:
+        for page in self._pages:
             await self.push_screen(page)
         return self._pages[0]
 

@@ -23,7 +23,7 @@ class Opening(Page):
     than the whole first frame may. Keys pressed meanwhile are handed on."""
 
     def __init__(self, load: Import, replace: Callable[[Sequence[Page]], Awaitable[Page]]) -> None:
-        """`load` imports; `replace` puts the pages in place of this one."""
+        """`load` imports; `replace` puts the pages over this one."""
         super().__init__()
         self._load = load
         self._replace = replace
