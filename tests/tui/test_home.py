@@ -387,7 +387,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
             await shows(pilot, "tasks  hosts   step   loss")
             assert isinstance(pilot.app, TfmuxApp)
             rows = screen_text(pilot.app)
-            (row,) = (row for row in rows if "living-20261120" in row and "▶" in row)
+            (row,) = (row for row in rows if "living-20261120" in row and "▸" in row)
             assert "1/3      1  1 200  0.250" in row
             titles = [row.split()[0] for row in rows if row.startswith(" ") and row[1] != " "]
             assert next(t for t in titles if t in ("Active", "Clusters", "Demos")) == "Active"
@@ -405,7 +405,7 @@ async def test_dialogs_name_the_keys_that_are_bound() -> None:
     app = TfmuxApp(pages=[HomeScreen(RunClients())], config=Config(keys=keys))
     try:
         async with app.run_test(size=(100, 30)) as pilot:
-            await shows(pilot, "▶ ")
+            await shows(pilot, "▸ ")
             await pilot.press("f9")
             await shows(pilot, "F3 or F9 kills   F2 cancels")
             await pilot.press("escape", "f2")
