@@ -17,6 +17,7 @@ from docs import bindings, command_line, contracts, events, frames
 from docs.markdown import table
 from launcher.cluster.reference import markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
+from launcher.session.discovery import ACTIVE_RUNS_SCHEMA
 from tui.commands.doctor import SCHEMA as DOCTOR_SCHEMA
 from tui.config import SETTINGS
 from tui.exits import Exit
@@ -84,6 +85,7 @@ def generated() -> dict[Path, str]:
         SCHEMAS / "event.schema.json": _json(events.schema()),
         SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
         SCHEMAS / "doctor.schema.json": _json(DOCTOR_SCHEMA),
+        SCHEMAS / "ps.schema.json": _json(ACTIVE_RUNS_SCHEMA),
     }
 
 

@@ -25,8 +25,8 @@ from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tui.app import TfmuxApp
 from tui.demos import find
+from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
-from tui.sessions import Sessions
 
 FOLDER = Path(__file__).resolve().parent
 SIZES = ((200, 50), (120, 40), (80, 24))
@@ -108,7 +108,7 @@ async def running(session: RunClient) -> None:
 
 async def home() -> None:
     """The home screen with that run in it, and the editor on an example."""
-    sessions = Sessions()
+    sessions = RunClients()
     file = Path(shutil.copy(EXAMPLE, Path.home()))
     first = HomeScreen(sessions, [file])
     app = TfmuxApp(pages=[first])
@@ -124,7 +124,7 @@ async def home() -> None:
 
 async def preflight(path: Path) -> None:
     """The preflight of this machine, filled."""
-    sessions = Sessions()
+    sessions = RunClients()
     first = HomeScreen(sessions, [path])
     app = TfmuxApp(pages=[first])
     async with app.run_test(size=(120, 40)) as pilot:

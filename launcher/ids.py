@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 import time
 from typing import Any
 
@@ -43,7 +43,7 @@ def new_run_id(name: str) -> str:
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime())
     safe = _RUN_NAME.sub("-", name).strip("-.") or "run"
-    return f"{safe}-{stamp}-{secrets.token_hex(2)}"
+    return f"{safe}-{stamp}-{os.urandom(2).hex()}"
 
 
 def tag(run_id: str, task: TaskId, attempt: int) -> str:

@@ -22,11 +22,11 @@ from textual.widgets import Input
 
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
-from tui.keys import key_of
+from tui.keys import bound_keys, key_of
 from tui.notification import RunNews
 from tui.palette import Palette, commands
 from tui.repairs import repair
-from tui.screens.page import OpenRun, Page
+from tui.screens.page import STYLES, OpenRun, Page
 from tui.terminal import KeysFirst, TerminalDriver
 from tui.widgets.colours import status_defaults
 from tui.widgets.controls import NoControls
@@ -49,7 +49,8 @@ class TfmuxApp(App[int]):
     """
 
     TITLE = "tfmux"
-    CSS_PATH = Path(__file__).with_name("app.tcss")
+    CSS_PATH = Path(__file__).with_name("first.tcss")
+    """Styles of the first frame; other pages and dialogs bring the rest (`page.STYLES`)."""
     ENABLE_COMMAND_PALETTE = True
     VERTICAL_BREAKPOINTS = [(0, "-low"), (36, "-tall")]  # noqa: RUF012 Textual declares it so
     COMMAND_PALETTE_BINDING = "ctrl+p"
@@ -79,7 +80,8 @@ class TfmuxApp(App[int]):
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config` the
         person's own file counts. `prompts` answers the run's launcher by dialogs of this app."""
-        super().__init__()
+        # A default screen cannot bring styles of its own.
+        super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
         repair()
         self.control: RunControl | None = control if not pages else None
         self._prompts = prompts
@@ -103,7 +105,8 @@ class TfmuxApp(App[int]):
         if self._prompts is not None:
             self._prompts.serve(self)
         for page in self._pages:
-            self.push_screen(page)
+            if page not in self.screen_stack:
+                self.push_screen(page)
         if self._first is not None and self._pages:
             self.open_run(self._first)
         self.set_interval(0.1, self._watch_end)
@@ -122,12 +125,14 @@ class TfmuxApp(App[int]):
         self._close_messages_no_wait()
 
     def get_default_screen(self) -> Screen[Any]:
-        """The run, when there is nothing but it: a key may come before the first frame, and
-        must not find a blank screen."""
+        """The run, when there is nothing but it, or the page for the first frame: a key may come
+        before it, and must not find a blank screen."""
         if self._first is not None and not self._pages:
             from tui.screens.run.screen import RunScreen
 
             return RunScreen(self._first)
+        if self._pages and not self._pages[0].CSS_PATH:
+            return self._pages[0]
         return super().get_default_screen()
 
     def _configure(self) -> None:
@@ -145,6 +150,7 @@ class TfmuxApp(App[int]):
 
     def _check_keys(self) -> None:
         """Warns about keys of unknown commands; in a thread, which imports all screens."""
+        from tui.screens.dialogs import Confirm, Dialog
         from tui.screens.editor.screen import EditorScreen
         from tui.screens.home import HomeScreen
         from tui.screens.hosts import HostsScreen
@@ -152,18 +158,17 @@ class TfmuxApp(App[int]):
         from tui.screens.preflight import PreflightScreen
         from tui.screens.run.screen import RunScreen
 
-        screens: list[type[Screen[None]]] = [RunScreen, MetricsScreen, HostsScreen]
-        screens += [HomeScreen, EditorScreen, PreflightScreen]
-        known = {command.id for screen in screens for command in commands(self, screen)}
-        for name in sorted(self._config.keys.keys() - known):
+        screens = (RunScreen, MetricsScreen, HostsScreen, HomeScreen, EditorScreen, PreflightScreen)
+        known = bound_keys(self, (*screens, Dialog, Confirm))
+        for name in sorted(self._config.keys.keys() - known.keys()):
             message = f"keys.{name} is no command; the palette shows their ids"
             self.call_from_thread(self.notify, message, severity="warning", timeout=10)
 
     async def replace_pages(self, pages: Sequence[Page]) -> Page:
-        """Puts other pages in place of the only one; returns the home."""
+        """Puts other pages over the only one, which stays below as a default screen does; returns
+        the home."""
         self._pages = list(pages)
-        await self.switch_screen(self._pages[0])
-        for page in self._pages[1:]:
+        for page in self._pages:
             await self.push_screen(page)
         return self._pages[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from launcher.cluster.library import Stamp
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
 from launcher.session.discovery import ActiveRun, active_runs
-from launcher.session.history import RunSummary, summary, unreadable_summary
+from launcher.session.history import RunSummary, SummaryReader, unreadable_summary
 from launcher.store.runs import RunFolder
 from tui import demos
 
@@ -84,8 +83,8 @@ Entry = ClusterEntry | RunEntry | DemoEntry
 class Entries(NamedTuple):
     """Clusters, runs and demos that the home screen lists."""
 
-    clusters: list[ClusterEntry]
     active: list[RunEntry]
+    clusters: list[ClusterEntry]
     past: list[RunEntry]
     demos: list[DemoEntry]
 
@@ -98,7 +97,7 @@ class Catalog:
     unreadable: dict[str, str] = field(default_factory=dict)
     """Runs of which it is not known whether they are active, and why."""
     _clusters: dict[Path, ClusterEntry] = field(default_factory=dict)
-    _summaries: dict[str, tuple[Stamp | None, RunSummary]] = field(default_factory=dict)
+    _summaries: dict[str, SummaryReader] = field(default_factory=dict)
     _demos: list[DemoEntry] = field(default_factory=list)
     _reports: dict[str, ActiveRun] = field(default_factory=dict)
     _asked: set[str] = field(default_factory=set)
@@ -108,8 +107,8 @@ class Catalog:
         """Reads the files of this machine."""
         runs = self._runs()
         return Entries(
-            self._all_clusters(),
             [run for run in runs if run.active],
+            self._all_clusters(),
             [run for run in runs if not run.active],
             self.demos(),
         )
@@ -117,8 +116,7 @@ class Catalog:
     def ask_hosts(self) -> None:
         """Asks the hosts of runs that no launcher supervises."""
         asked = {folder.run_id for folder in RunFolder.all()}
-        # A loop of its own: logging in to many hosts must not slow the keys.
-        found = asyncio.run(active_runs())
+        found = active_runs()
         self._reports = {run.run_id: run for run in found.runs}
         self.unreadable = {
             run.run_id: f"could not be read: {run.reason}" for run in found.unreadable
@@ -142,8 +140,11 @@ class Catalog:
         folders, unreadable = RunFolder.scan()
         entries = []
         for folder in folders[:MOST_RUNS]:
-            told = self._summary(folder)
+            reader = self._summaries.setdefault(folder.run_id, SummaryReader(folder))
+            told = reader.read()
             launcher = None if told.over else folder.launcher_pid()
+            if launcher is not None:
+                told = reader.read(metrics=True)
             entries.append(self._run(told, launcher, asked=told.run_id in self._asked))
         shown = [unreadable_summary(run) for run in unreadable[:MOST_RUNS]]
         return entries + [self._run(told, None, asked=True) for told in shown]
@@ -174,12 +175,3 @@ class Catalog:
             entry = ClusterEntry(path, saved, stamp, None, problem, len(error.problems))
         self._clusters[path] = entry
         return entry
-
-    def _summary(self, folder: RunFolder) -> RunSummary:
-        stamp = Stamp.of(folder.journal) or Stamp.of(folder.public_events)
-        known = self._summaries.get(folder.run_id)
-        if known is not None and known[0] == stamp:
-            return known[1]
-        told = summary(folder)
-        self._summaries[folder.run_id] = (stamp, told)
-        return told

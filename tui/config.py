@@ -10,7 +10,6 @@ kill_all = "f9,f12"
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,10 +46,16 @@ def load_config(path: Path | None = None) -> Config:
     """Reads the file; a missing one is empty."""
     path = path or config_path()
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return Config()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, UnicodeDecodeError) as error:
+        return Config(problems=(f"{path}: {error}",))
+    import tomllib  # most people have no such file, and the first frame is sooner without
+
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         return Config(problems=(f"{path}: {error}",))
     problems = [f"{path}: unknown key {key!r}" for key in raw if key not in SETTINGS]
     theme = raw.get("theme")

@@ -1,34 +1,42 @@
-"""Curves of metrics over time: resampling, smoothing, the value at a moment."""
+"""Curves of metrics over time: resampling, smoothing, the value at a moment, round ticks."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import pairwise
 
 from launcher.store.metrics import Point
 
 Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""
+_LARGEST = 1e300
+"""Sums and differences of smaller values are finite."""
 
 
 def curve(points: list[Point], name: str, started: float) -> Curve:
-    """One metric of a task; values that are no numbers (NaN, infinite) are left out."""
+    """One metric of a task; values that are no numbers (NaN, infinite or near it) are left out."""
     xs, ys = [], []
     for point in points:
         value = point.values.get(name)
-        if value is not None and math.isfinite(value):
+        if value is not None and abs(value) < _LARGEST:
             xs.append(point.time - started)
             ys.append(value)
     return xs, ys
 
 
 def rates(points: list[Point], started: float, span: float = 2.0) -> Curve:
-    """Global steps a second, each over at least `span` seconds: single lines come in bursts."""
+    """Global steps a second, each over at least `span` seconds: single lines come in bursts. The
+    last one is that of the newest point."""
     xs, ys = [], []
     steps = [(p.time, p.values["step"]) for p in points if "step" in p.values]
     first = 0
     for last in range(1, len(steps)):
+        newest = last == len(steps) - 1
+        if newest:  # over a span that may overlap the one before
+            while first and steps[last][0] - steps[first][0] < span:
+                first -= 1
         passed = steps[last][0] - steps[first][0]
         if passed >= span:
             gained = steps[last][1] - steps[first][1]
@@ -53,15 +61,16 @@ def smoothed(of: Curve, weight: float) -> Curve:
 
 
 def resampled(of: Curve, cells: int) -> Curve:
-    """At most `cells` points, each the mean of its share: a plot has no room for more."""
+    """About `cells` points, each the mean of its share, between the first and the last one: a plot
+    has no room for more."""
     xs, ys = of
     if len(xs) <= cells:
         return of
     edges = [len(xs) * i // cells for i in range(cells + 1)]
     spans = [(a, b) for a, b in pairwise(edges) if b > a]
     return (
-        [sum(xs[a:b]) / (b - a) for a, b in spans],
-        [sum(ys[a:b]) / (b - a) for a, b in spans],
+        [xs[0], *(sum(xs[a:b]) / (b - a) for a, b in spans), xs[-1]],
+        [ys[0], *(sum(ys[a:b]) / (b - a) for a, b in spans), ys[-1]],
     )
 
 
@@ -69,3 +78,48 @@ def value_at(of: Curve, x: float) -> float | None:
     """The last value at or before a moment."""
     at = bisect_right(of[0], x) - 1
     return of[1][at] if at >= 0 else None
+
+
+_ROUND = (1, 2, 5, 10)
+_SPANS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 86_400)
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PLAIN = (1e-4, 1e15)
+"""Sizes of values that are written without an exponent."""
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """At most `most` round values (1, 2 or 5 × 10^n apart) from `low` to `high`."""
+    if not (high > low and most > 0):
+        return []
+    power = 10.0 ** math.floor(math.log10((high - low) / most))
+    return _multiples(low, high, most, (number * power for number in (*_ROUND, 20, 50, 100)))
+
+
+def time_ticks(low: float, high: float, most: int) -> list[float]:
+    """At most `most` moments, in seconds, that are round on a clock."""
+    days = (86_400.0 * number * 10**power for power in range(9) for number in _ROUND)
+    return _multiples(low, high, most, (*map(float, _SPANS), *days))
+
+
+def tick_texts(values: list[float]) -> list[str]:
+    """Ticks in words that differ: `0.05`, `20`, `1.5k`, `2e-06`."""
+    largest = max(map(abs, values), default=0.0)
+    unit, letter = next(((u, name) for u, name in _UNITS if largest >= u), (1.0, ""))
+    form = "f"
+    if largest and not _PLAIN[0] <= largest < _PLAIN[1]:
+        form, unit, letter = "e", 1.0, ""
+    texts: list[str] = []
+    for digits in range(17):
+        texts = [f"{value / unit:.{digits}{form}}" for value in values]
+        pairs = zip(texts, values, strict=True)
+        if all(abs(float(text) * unit - value) <= largest * 1e-9 for text, value in pairs):
+            break
+    return [f"{text}{letter}" if float(text) else "0" for text in texts]
+
+
+def _multiples(low: float, high: float, most: int, steps: Iterable[float]) -> list[float]:
+    for step in steps:
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            return [number * step for number in range(first, last + 1)]
+    return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Self
 
 
 class Exit(IntEnum):
@@ -11,7 +10,7 @@ class Exit(IntEnum):
 
     meaning: str
 
-    def __new__(cls, code: int, meaning: str) -> Self:
+    def __new__(cls, code: int, meaning: str) -> Exit:
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning

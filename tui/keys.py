@@ -78,8 +78,9 @@ class _Bindings(NamedTuple):
 
 
 def _bindings_at(node: DOMNode) -> _Bindings:
-    owners = (type(node.app), *(type(owner) for owner in node.ancestors_with_self))
-    return _Bindings(owners, frozenset(node.app._keymap.items()))
+    types = (type(owner) for owner in node.ancestors_with_self)
+    owners = (base for each in types for base in each.__mro__ if "BINDINGS" in vars(base))
+    return _Bindings((type(node.app), *owners), frozenset(node.app._keymap.items()))
 
 
 # Both are asked up to thirty times a second, and their answers hardly ever change.

@@ -1,22 +1,25 @@
-"""The command line. Textual is imported only when a screen opens: `--help` answers at once."""
+"""The command line. Textual is imported only when a screen opens, and little else before the
+command is known: `--help` answers at once."""
 
 from __future__ import annotations
 
+import os
 import sys
 
 if __name__ == "__main__" and not sys.flags.safe_path:
     del sys.path[0]  # `python -m` puts the working directory first: its `queue.py` is not Python's
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tui.exits import Exit
-from tui.stderr import message
 
+TYPE_CHECKING = False  # `typing` and `pathlib` are a fifth of what `--help` takes
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from typing import Any
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
@@ -45,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return Exit.USAGE
     except TfmuxError as error:
+        from tui.stderr import message
+
         message(str(error))
         return Exit.USAGE
     except BrokenPipeError:
@@ -55,11 +60,17 @@ def build_parser() -> argparse.ArgumentParser:
     """All commands and their options."""
     import argparse  # the home screen opens sooner without it
 
-    parser = argparse.ArgumentParser(
+    class Parser(argparse.ArgumentParser):
+        """Parser of a command, whose help looks up the terminal's width once for all arguments."""
+
+        def __init__(self, **options: Any) -> None:
+            super().__init__(formatter_class=formatter, **options)
+
+    formatter = partial(argparse.RawDescriptionHelpFormatter, width=_help_width())
+    parser = Parser(
         prog="tfmux",
         description="Configure, launch, watch and kill TensorFlow clusters from one terminal.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
@@ -70,7 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     _output_options(demo)
 
     up = commands.add_parser("up", help="launch a cluster file at once")
-    up.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
+    up.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
     up.add_argument("--resume", metavar="RUN", help="go on in that run's log directory")
     _hosts_options(up)
     _output_options(up)
@@ -85,15 +96,15 @@ def build_parser() -> argparse.ArgumentParser:
     _output_options(run)
 
     opened = commands.add_parser("open", help="open cluster files, one of them ready to launch")
-    opened.add_argument("files", type=Path, nargs="+", metavar="FILE", help="cluster files")
+    opened.add_argument("files", type=_path, nargs="+", metavar="FILE", help="cluster files")
 
     plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
-    plan.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
+    plan.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
     plan.add_argument("--json", action="store_true", help="one JSON object")
     _hosts_options(plan)
 
     check = commands.add_parser("check", help="look at every host before a launch; start nothing")
-    check.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
+    check.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
     check.add_argument("--json", action="store_true", help="one JSON object")
     check.add_argument(
         "--accept-new", action="store_true", help="trust unknown host keys and print them"
@@ -101,11 +112,11 @@ def build_parser() -> argparse.ArgumentParser:
     _hosts_options(check)
 
     export = commands.add_parser("export", help="print the cluster for another engine")
-    export.add_argument("file", type=Path, metavar="FILE", help="the cluster file")
+    export.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
     export.add_argument("engine", choices=("compose", "slurm"), help="for which one")
     export.add_argument(
         "--output",
-        type=Path,
+        type=_path,
         metavar="DIR",
         help="write it there; compose: and the cluster file for its containers, and a guide",
     )
@@ -113,25 +124,27 @@ def build_parser() -> argparse.ArgumentParser:
 
     commands.add_parser("schema", help="print the JSON Schema of the cluster file")
 
-    ps = commands.add_parser("ps", help="list the runs that still live, wherever")
-    ps.add_argument("--json", action="store_true", help="one JSON array")
+    ps = commands.add_parser("ps", help="list active runs")
+    form = ps.add_mutually_exclusive_group()
+    form.add_argument("-q", "--quiet", action="store_true", help="only their names")
+    form.add_argument("--json", action="store_true", help="one JSON array")
 
-    attach = commands.add_parser("attach", help="take a living run over")
+    attach = commands.add_parser("attach", help="come back to an active run")
     _run_options(attach)
     _output_options(attach)
 
     kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
     _run_options(kill, nargs="?")
-    kill.add_argument("--all", action="store_true", help="every run that still lives")
+    kill.add_argument("--all", action="store_true", help="every active run")
 
     serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
-    serve.add_argument("file", type=Path, nargs="?", metavar="FILE", help="opened in each page")
+    serve.add_argument("file", type=_path, nargs="?", metavar="FILE", help="opened in each page")
     serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
     serve.add_argument(
         "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
     )
-    serve.add_argument("--tls-cert", type=Path, metavar="FILE", help="serve over TLS: certificate")
-    serve.add_argument("--tls-key", type=Path, metavar="FILE", help="its key (PEM)")
+    serve.add_argument("--tls-cert", type=_path, metavar="FILE", help="serve over TLS: certificate")
+    serve.add_argument("--tls-key", type=_path, metavar="FILE", help="its key (PEM)")
     serve.add_argument(
         "--insecure", action="store_true", help="serve beyond the loopback without TLS"
     )
@@ -154,6 +167,21 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _path(word: str) -> Path:
+    from pathlib import Path
+
+    return Path(word)
+
+
+def _help_width() -> int:
+    """Width of the help, as argparse finds it with the help of slower modules."""
+    columns = os.environ.get("COLUMNS", "")
+    try:
+        return (int(columns) if columns.isdecimal() else os.get_terminal_size(1).columns) - 2
+    except OSError:  # not a terminal
+        return 78
+
+
 def _placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-n", "-np", type=int, metavar="N", help="tasks (default: one for each slot of the hosts)"
@@ -161,7 +189,7 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-H", "--hosts", metavar="HOST[:SLOTS],…", help="as ssh knows them (default: this machine)"
     )
-    parser.add_argument("--hostfile", type=Path, metavar="FILE", help="lines such as: tf1 slots=2")
+    parser.add_argument("--hostfile", type=_path, metavar="FILE", help="lines such as: tf1 slots=2")
     parser.add_argument("--ps", metavar="HOST[:SLOTS],…", help="hosts of parameter servers")
     parser.add_argument("--workers", metavar="HOST[:SLOTS],…", help="and of their workers")
     parser.add_argument(
@@ -171,7 +199,7 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workdir", help="directory to copy to the hosts (default: this one; '': none)"
     )
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the cluster file there")
+    parser.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file there")
 
 
 def _hosts_options(parser: argparse.ArgumentParser) -> None:
@@ -182,7 +210,7 @@ def _hosts_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--hostfile",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="the list (default: that which PBS or mpirun names in the environment)",
     )
@@ -190,7 +218,7 @@ def _hosts_options(parser: argparse.ArgumentParser) -> None:
 
 def _run_options(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
     parser.add_argument("run", metavar="RUN", nargs=nargs, help="its id, or the beginning of it")
-    parser.add_argument("--file", type=Path, help="its cluster file, on a machine that lacks it")
+    parser.add_argument("--file", type=_path, help="its cluster file, on a machine that lacks it")
 
 
 def _output_options(parser: argparse.ArgumentParser) -> None:
@@ -212,9 +240,9 @@ COMMANDS = {
     "check": "check.check",
     "export": "export.export",
     "schema": "schema.schema",
-    "ps": "runs.ps",
+    "ps": "ps.ps",
     "attach": "runs.attach",
-    "kill": "runs.kill",
+    "kill": "kill.kill",
     "serve": "serve.serve",
     "logs": "runs.logs",
     "doctor": "doctor.doctor",
@@ -225,6 +253,8 @@ COMMANDS = {
 
 def _home() -> int:
     if not sys.stdout.isatty():
+        from tui.stderr import message
+
         message("the home screen needs a terminal on stdout")
         build_parser().print_help(sys.stderr)
         return Exit.USAGE
@@ -248,7 +278,7 @@ def _run(command: str, arguments: argparse.Namespace) -> int:
 
 
 def _is_file(word: str) -> bool:
-    return Path(word).exists() or "/" in word or word.endswith(".toml")
+    return os.path.exists(word) or "/" in word or word.endswith(".toml")
 
 
 def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:

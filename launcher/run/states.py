@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum, StrEnum, auto
+from typing import TYPE_CHECKING
 
-from ..ids import TaskId
+if TYPE_CHECKING:
+    from ..ids import TaskId
 
 
 class TaskState(StrEnum):

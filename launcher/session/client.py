@@ -163,7 +163,8 @@ class RunClient:
         ask: PromptHandler | None = None,
         on_event: OnEvent | None = None,
     ) -> RunClient:
-        """Follows a run that goes on; one without a launcher process gets one.
+        """Follows a run that goes on; one without a launcher process gets one, which imports what
+        it needs while we read the run's files.
 
         Raises:
             TfmuxError: the run's files cannot be read.
@@ -178,13 +179,17 @@ class RunClient:
                 client.resume()  # where the one that held the lock was about to end
             client._on_event = None  # the next client has more to tell
             client.close()  # it stands still: another launcher takes the run over
+        process = None
         try:
+            process = LauncherProcess()
             snapshot = _resumed(StoredRun(folder).snapshot())
         except BaseException:
+            if process is not None:
+                process.cancel()
             if lock is not None:
                 os.close(lock)
             raise
-        link = LauncherProcess().order({"attach": folder.run_id}, lock)
+        link = process.order({"attach": folder.run_id}, lock)
         return cls(folder, snapshot, link, ask=ask, on_event=on_event)
 
     # --- RunControl -----------------------------------------------------------------------

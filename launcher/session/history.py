@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from ..cluster.library import Stamp
 from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import runs_home
@@ -29,8 +30,16 @@ class RunSummary:
     """None: no end was written down; it lives, or its launcher died."""
     outcome: Outcome | None = None
     exit_code: int | None = None
-    queued: bool = False
-    """It waits for its nodes."""
+    name: str = ""
+    """Name of its cluster."""
+    phase: RunPhase | None = None
+    """None: nothing of it could be read."""
+    waiting: str = ""
+    """Tasks or hosts that are waited for."""
+    live: int = 0
+    """Tasks that may have a process."""
+    tasks: int = 0
+    hosts: tuple[str, ...] = ()
     step: int | None = None
     loss: float | None = None
     last: float = 0.0
@@ -49,17 +58,47 @@ class RunSummary:
         return self.ended is not None and self.proven and not self.problem
 
 
+class SummaryReader:
+    """Reads the summary of one run, again and again: the end of its journal, or all of it where
+    that breaks off, when the journal has changed."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.run: StoredRun | None = None
+        """The run, where all of its journal was read."""
+        self._folder = folder
+        self._stamp: Stamp | None = None
+        self._known: RunSummary | None = None
+
+    def read(self, *, metrics: bool = False) -> RunSummary:
+        """Summary of the run as its journal tells it now, with `metrics` with the newest ones."""
+        stamp = Stamp.of(self._folder.journal) or Stamp.of(self._folder.public_events)
+        if self._known is None or stamp != self._stamp:
+            self._stamp, self.run = stamp, None
+            self._known = self._read()
+        elif metrics and self.run is not None:
+            self._known = self._of_run(self.run)
+        return self._known
+
+    def _read(self) -> RunSummary:
+        folder = self._folder
+        final = read_final(folder.journal)
+        if final is not None:
+            return _summary(folder, final, final.ended or 0.0)
+        try:
+            self.run = StoredRun(folder)
+        except TfmuxError as error:
+            problem = f"could not be read: {error}".partition("\n")[0]
+            return RunSummary(folder.run_id, folder, _launched(folder), None, problem=problem)
+        return self._of_run(self.run)
+
+    def _of_run(self, run: StoredRun) -> RunSummary:
+        told = run.damage.told(self._folder.run_id)
+        return _summary(self._folder, run.snapshot(), run.last, told)
+
+
 def summary(folder: RunFolder) -> RunSummary:
-    """Summary by the end of a run's journal; where it breaks off, by all of it."""
-    final = read_final(folder.journal)
-    if final is not None:
-        return _summary(folder, final, final.ended or 0.0)
-    try:
-        run = StoredRun(folder)
-    except TfmuxError as error:
-        problem = f"could not be read: {error}".partition("\n")[0]
-        return RunSummary(folder.run_id, folder, _launched(folder), None, problem=problem)
-    return _summary(folder, run.snapshot(), run.last, run.damage.told(folder.run_id))
+    """Summary of a run that is read once."""
+    return SummaryReader(folder).read()
 
 
 def unreadable_summary(run: UnreadableRun) -> RunSummary:
@@ -78,7 +117,12 @@ def _summary(folder: RunFolder, seen: Snapshot, last: float, problem: str = "") 
         ended=None if detached else seen.ended,
         outcome=None if detached else seen.outcome,
         exit_code=None if detached else seen.exit_code,
-        queued=seen.state is RunPhase.QUEUED,
+        name=seen.name,
+        phase=seen.state,
+        waiting=seen.waiting,
+        live=sum(task.state.live for task in seen.tasks),
+        tasks=len(seen.tasks),
+        hosts=tuple(host.name for host in seen.hosts),
         step=seen.step,
         loss=seen.loss,
         last=last,

@@ -126,8 +126,8 @@ def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -
         "the task itself went with the agent",
     )
     assert hidden(scenario), "the daemon was meant to live on"
-    listed = command.run("ps").stdout
-    assert f"tf3  worker:0: left over, no agent; tfmux kill {run_id} ends it" in listed
+    listed = command.run("ps").stderr
+    assert f"tfmux: {run_id}: tf3 has worker:0 without an agent: tfmux kill ends" in listed
     code, said = scenario.kill(run_id)
     assert code == 0 and "tf3: " in said, said
     scenario.wait_dead()

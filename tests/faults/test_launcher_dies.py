@@ -82,8 +82,9 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: Fault
     assert scenario.of("tf1", "ps:0") and scenario.of("tf3", "worker:0")
     assert any("/worker:1/" in (p.tag or "") for p in scenario.here(run_id))
     listed = command.run("ps")
-    assert f"{run_id}" in listed.stdout and "unsupervised" in listed.stdout, listed
-    assert "tf3  worker:0" in listed.stdout and "tf1  ps:0" in listed.stdout
+    row = next(line for line in listed.stdout.splitlines() if line.startswith(run_id))
+    assert row.split()[2:5] == ["unsupervised", "3/3", "3/3"], listed
+    assert f"tfmux: {run_id}: no launcher supervises it; tfmux attach resumes it" in listed.stderr
     with Up("attach", run_id, "--json") as again:
         again.wait_for(lambda e: e.get("state") == "running" and e["event"] == "run", "running")
         wait_until(lambda: set(last_states(again).values()) == {"ready"}, "all are ready again")

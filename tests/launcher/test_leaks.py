@@ -19,7 +19,7 @@ from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
-from tui.sessions import EndedRun, Sessions
+from tui.run_clients import EndedRun, RunClients
 
 CLUSTER = """
 name = "many"
@@ -126,7 +126,7 @@ def wait_for_clients() -> None:
 @pytest.mark.processes
 def test_a_screen_keeps_no_run_that_has_ended() -> None:
     """What it keeps for the report at its end is the snapshot and the folder."""
-    sessions = Sessions()
+    sessions = RunClients()
     kept: list[weakref.ref[object]] = []
     cluster = loads(CLUSTER, "many.toml", Path("/"))
 

@@ -36,10 +36,10 @@ from tests.attacks.worst_text import WORST_TEXTS
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
+from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.preflight import PreflightScreen
-from tui.sessions import Sessions
 
 KEYS = 300
 STARTS = (
@@ -96,7 +96,7 @@ workdir = ""
 Event = tuple[str, ...]
 
 
-class MonkeySessions(Sessions):
+class MonkeySessions(RunClients):
     """Opens scripted runs instead of launching anything."""
 
     def __init__(self, make: Callable[[], ScriptedRun]) -> None:

@@ -14,11 +14,11 @@ from launcher.cluster.draft import Draft, FileStatus
 from launcher.cluster.templates import PS_WORKERS, render
 from tests.tui.conftest import screen_text, shows, until
 from tui.app import TfmuxApp
+from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
 from tui.screens.run.screen import RunScreen
-from tui.sessions import Sessions
 
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2", "tf3": "root@tf3"}
 
@@ -28,7 +28,7 @@ async def editor(
     path: Path | None = None, size: tuple[int, int] = (100, 30)
 ) -> AsyncIterator[Pilot[int]]:
     """The app with the editor open on a saved cluster of three hosts, or on another file."""
-    sessions = Sessions()
+    sessions = RunClients()
     if path is None:
         path = library.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
     home = HomeScreen(sessions)

@@ -23,12 +23,13 @@ from tests.tui.conftest import screen_text, shows, until
 from tui import demos, extras
 from tui.app import TfmuxApp
 from tui.catalog import Catalog, ClusterEntry
+from tui.config import Config
 from tui.extras import Extra
+from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import PromptDialogs
 from tui.screens.run.screen import RunScreen
-from tui.sessions import Sessions
 
 TEXT = """name = "mine"
 [jobs.ps]
@@ -44,7 +45,7 @@ workdir = ""
 @asynccontextmanager
 async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
     """The app on its home screen; every run that it opened is ended afterwards."""
-    sessions = Sessions()
+    sessions = RunClients()
     app = TfmuxApp(pages=[HomeScreen(sessions, files)])
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
@@ -169,11 +170,11 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     past_run("lost", {"time": 1004.0, "event": "run", "state": "running"})
     async with home() as pilot:
         await shows(pilot, "Past runs 3")
-        await shows(pilot, "✓ success      good-20261120-183002-7f3a     1:02  step  1 200")
-        await shows(pilot, "loss 0.250")
-        await shows(pilot, "✗ failed       bad-20261120-183002-7f3a")
+        await shows(pilot, "took   step   loss")
+        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1 200  0.250")
+        await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
         await shows(pilot, "worker:1 @tf3 failed 1")
-        await shows(pilot, "? unknown      lost-20261120-183002-7f3a     0:04")
+        await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:04")
 
 
 async def test_a_past_run_opens_in_the_run_screen() -> None:
@@ -229,7 +230,7 @@ async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
     lock = acquire(folder.path)
     assert lock is not None
     async with home() as pilot:
-        await shows(pilot, "▸ active")
+        await shows(pilot, "▸ ")
         await pilot.press("f9")
         await shows(pilot, "Kill this run, on all hosts?")
         await pilot.press("escape")
@@ -244,7 +245,7 @@ async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> No
     with Up("up", str(file), "--json") as up:
         up.state("ps:0", "starting")
         async with home() as pilot:
-            await shows(pilot, "▸ active")
+            await shows(pilot, "▸ ")
             await pilot.press("f9")
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("y")
@@ -286,11 +287,11 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
         TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]')
         + '[start.ready]\nps = "started"\nworker = "started"\n'
     )
-    other = Sessions()
+    other = RunClients()
     other.launch(load(file), file.read_text(), PromptDialogs())
     try:
         async with home() as pilot:
-            await shows(pilot, "▸ active")
+            await shows(pilot, "▸ ")
             await pilot.press("f9")
             await shows(pilot, "on all hosts?")
             await pilot.press("f9")
@@ -322,7 +323,7 @@ async def test_everything_fits_80_by_24() -> None:
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Past runs 1")
         await shows(pilot, "Enter open  l launch")
-        await shows(pilot, "step  1 200  loss 0.250")
+        await shows(pilot, "✓ success  good-2026112…-7f3a  1:02  1 200  0.250")
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")
@@ -356,3 +357,63 @@ async def test_a_demo_without_the_trainer_says_what_to_install(
         await pilot.press("end", "enter")
         await shows(pilot, "pip install 'tfmux[trainer]'")
         assert isinstance(pilot.app.screen, HomeScreen) and not RunFolder.all()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
+    """In one line where it fits, else in several: no word of a demo's description is missing."""
+    async with home(size=size) as pilot:
+        await shows(pilot, "Demos")
+        await pilot.press("end")
+        await until(pilot, lambda: not missing(pilot, "two-tasks"))
+        assert isinstance(pilot.app, TfmuxApp)
+        width = pilot.app.screen.query_one("#catalog").size.width
+        seen = " ".join(" ".join(row[:width] for row in screen_text(pilot.app)).split())
+        assert "two tasks of one job; the first waits for the second, and where operations" in seen
+        assert "…" not in seen
+
+
+async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
+    """Above the clusters, under titles, and the cursor is there."""
+    library.create("mine", TEXT)
+    task = {"time": 1001.0, "event": "task", "task": "ps:0", "host": "localhost", "attempt": 1}
+    task |= {"state": "ready", "address": "localhost:1", "pid": 1, "log_start": 0}
+    run = {"time": 1004.0, "event": "run", "state": "running"}
+    folder = past_run("living", task, run, ENDED[0])
+    lock = acquire(folder.path)
+    assert lock is not None
+    try:
+        async with home() as pilot:
+            await shows(pilot, "tasks  hosts   step   loss")
+            assert isinstance(pilot.app, TfmuxApp)
+            rows = screen_text(pilot.app)
+            (row,) = (row for row in rows if "living-20261120" in row and "▸" in row)
+            assert "1/3      1  1 200  0.250" in row
+            titles = [row.split()[0] for row in rows if row.startswith(" ") and row[1] != " "]
+            assert next(t for t in titles if t in ("Active", "Clusters", "Demos")) == "Active"
+            await shows(pilot, "x kill")
+    finally:
+        os.close(lock)
+
+
+async def test_dialogs_name_the_keys_that_are_bound() -> None:
+    """Of going back and of yes, wherever they are asked for."""
+    folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
+    lock = acquire(folder.path)
+    assert lock is not None
+    keys = {"dialog.back": "f2", "dialog.yes": "f3"}
+    app = TfmuxApp(pages=[HomeScreen(RunClients())], config=Config(keys=keys))
+    try:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await shows(pilot, "▸ ")
+            await pilot.press("f9")
+            await shows(pilot, "F3 or F9 kills   F2 cancels")
+            await pilot.press("escape", "f2")
+            await until(pilot, lambda: missing(pilot, "on all hosts?"))
+            await pilot.press("n")
+            await shows(pilot, "Enter chooses, F2 cancels")
+            await pilot.press("f2", "question_mark")
+            await shows(pilot, "F2 back")
+            assert missing(pilot, "is no command")
+    finally:
+        os.close(lock)

@@ -23,6 +23,7 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.keys import bound_keys, display_name, key_hints, key_of
+from tui.run_clients import RunClients
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.help import HelpScreen
@@ -34,7 +35,6 @@ from tui.screens.page import Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialog
 from tui.screens.run.screen import RunScreen
-from tui.sessions import Sessions
 from tui.widgets.footer import KeyFooter
 
 
@@ -188,7 +188,7 @@ async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr("tui.screens.preflight.preflight", fake)
     path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
-    sessions = Sessions()
+    sessions = RunClients()
     home = HomeScreen(sessions)
     app = TfmuxApp(pages=[home], config=Config(keys=OTHERS))
 

@@ -12,6 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
+from tests.conftest import REPOSITORY
 from tests.tui.conftest import shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
@@ -70,11 +71,29 @@ async def test_what_is_typed_during_the_import_is_handed_on() -> None:
 def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
     heavy = (
-        "asyncssh", "pydantic", "pathspec", "tomlkit", "plotext", "launcher.run.snapshot",
-        "launcher.session.engine", "launcher.cluster.spec", "tui.screens.run.screen",
-        "tui.screens.editor.screen",
+        "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
+        "launcher.run.snapshot", "launcher.session.engine", "launcher.cluster.spec",
+        "tui.screens.run.screen", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"
     code += f"print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_help_imports_little() -> None:
+    """`tfmux --help` takes three times as long as `python -c pass`, no more."""
+    slow = ("typing", "pathlib", "shutil", "dataclasses", "unicodedata")
+    code = (
+        "import sys, tui.main\ntry:\n    tui.main.main(['--help'])\nexcept SystemExit:\n    pass\n"
+    )
+    code += f"print([name for name in {slow} if name in sys.modules])"
+    command = [
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        f"import sys; sys.path.append({str(REPOSITORY)!r})\n{code}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "usage: tfmux" in done.stdout and done.stdout.splitlines()[-1] == "[]"

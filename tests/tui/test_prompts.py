@@ -16,9 +16,9 @@ from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
+from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import HostKeyDialog, PromptDialog
-from tui.sessions import Sessions
 
 PASSWORD = AuthPrompt("tf1", "Password", True, PromptKind.PASSWORD)
 KEY = AuthPrompt(
@@ -59,7 +59,7 @@ def launcher() -> Iterator[Launcher]:
 @asynccontextmanager
 async def home() -> AsyncIterator[tuple[Pilot[int], HomeScreen]]:
     """The app on its home screen."""
-    screen = HomeScreen(Sessions())
+    screen = HomeScreen(RunClients())
     app = TfmuxApp(pages=[screen])
     async with app.run_test(size=(100, 30), notifications=True) as pilot:
         await shows(pilot, "Demos")

@@ -30,8 +30,8 @@ from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
+from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
-from tui.sessions import Sessions
 
 Compare = Callable[..., bool]
 Prepare = Callable[[Pilot[Any]], Awaitable[None]]
@@ -182,7 +182,7 @@ def pages() -> Iterator[TfmuxApp]:
     records += [ended | {"time": NOON - 3890, "exit_code": 0}]
     records += [{"time": NOON - 3890, "event": "receipt", "hosts": [], "clean": True}]
     folder.public_events.write_text("".join(json.dumps(record) + "\n" for record in records))
-    sessions = Sessions()
+    sessions = RunClients()
     home = HomeScreen(sessions)
     yield TfmuxApp(pages=[home, home.editor(path)], config=Config())
     sessions.close()

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     import argparse
 
     from tui.app import TfmuxApp
+    from tui.run_clients import RunClients
     from tui.screens.opening import Imported
     from tui.screens.page import Page
-    from tui.sessions import Sessions
 
 
 def open_files(arguments: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def home(files: Sequence[Path] = ()) -> int:
     """
     from tui import crash
 
-    opened: list[Sessions] = []
+    opened: list[RunClients] = []
 
     def folder() -> Path:
         alive = [run for sessions in opened for run in sessions.launched() if run.living]
@@ -76,7 +76,7 @@ def home(files: Sequence[Path] = ()) -> int:
     return codes[-1] if files and codes else Exit.SUCCESS
 
 
-def _app(files: Sequence[Path], opened: list[Sessions]) -> TfmuxApp:
+def _app(files: Sequence[Path], opened: list[RunClients]) -> TfmuxApp:
     """The app with its first page; `opened` gets what holds its runs, or has it already from a
     screen that failed."""
     from tui.app import TfmuxApp
@@ -84,11 +84,11 @@ def _app(files: Sequence[Path], opened: list[Sessions]) -> TfmuxApp:
 
     def load() -> Imported:
         """The launcher and the editor, which nothing before the first frame needs."""
+        from tui.run_clients import RunClients
         from tui.screens.home import HomeScreen
-        from tui.sessions import Sessions
 
         def pages() -> list[Page]:
-            sessions = opened[0] if opened else Sessions()
+            sessions = opened[0] if opened else RunClients()
             opened[:] = [sessions]
             first = HomeScreen(sessions, files)
             return [first, first.editor(files[0])] if len(files) == 1 else [first]

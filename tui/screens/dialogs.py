@@ -24,6 +24,7 @@ from textual.widgets.option_list import Option
 from launcher.run.snapshot import Snapshot
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
+from tui.screens.page import STYLES
 from tui.widgets.colours import status_colours
 from tui.widgets.line_input import LineInput, ProblemLine
 
@@ -47,13 +48,14 @@ async def ask(screen: Screen[None], dialog: Screen[Answer | None]) -> Answer | N
 
 
 class Dialog(ModalScreen[Answer | None]):
-    """Box with a title, a body, and a note about its keys; Escape answers None."""
+    """Box with a title, a body, and a note about its keys; going back answers None."""
 
+    CSS_PATH = STYLES
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "Back", show=False),
+        Binding("escape", "dismiss(None)", "Back", id="dialog.back", show=False),
     ]
 
-    def __init__(self, title: str, note: str = "Esc cancels") -> None:
+    def __init__(self, title: str, note: str = "") -> None:
         super().__init__()
         self._title = title
         self._note = note
@@ -70,7 +72,7 @@ class Dialog(ModalScreen[Answer | None]):
 
     def note(self) -> str:
         """Text of the last line."""
-        return self._note
+        return self._note or f"{key_of(self, 'dialog.back')} cancels"
 
 
 class AskText(Dialog[str]):
@@ -85,7 +87,7 @@ class AskText(Dialog[str]):
         suggester: Suggester | None = None,
     ) -> None:
         """`problem` returns what is wrong with a text, or an empty string."""
-        super().__init__(title, "Enter accepts, Esc cancels")
+        super().__init__(title)
         self._value = value
         self._problem = problem
         self._about = about
@@ -94,6 +96,9 @@ class AskText(Dialog[str]):
     def body(self) -> ComposeResult:
         yield LineInput(self._value, suggester=self._suggester)
         yield ProblemLine(self._about)
+
+    def note(self) -> str:
+        return f"Enter accepts, {super().note()}"
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -111,7 +116,7 @@ class Choose(Dialog[Choice]):
     """Asks for one of a few choices; each is a key of its own."""
 
     def __init__(
-        self, title: str, choices: Mapping[Choice, str], text: str = "", note: str = "Esc cancels"
+        self, title: str, choices: Mapping[Choice, str], text: str = "", note: str = ""
     ) -> None:
         """`choices` maps each key, which is the answer, to what it does."""
         super().__init__(title, note)
@@ -136,16 +141,19 @@ class Choose(Dialog[Choice]):
 
 
 class Confirm(Dialog[bool]):
-    """One question; y or Enter is yes, anything else no."""
+    """One question; whoever goes back has said no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "dismiss(True)", "Yes", show=False),
-        Binding("n,escape,q", "dismiss(False)", "No", show=False),
+        Binding("y,enter", "dismiss(True)", "Yes", id="dialog.yes", show=False),
+        Binding("n,q", "dismiss(False)", "No", id="dialog.no", show=False),
     ]
 
     def __init__(self, question: str, why: str) -> None:
-        super().__init__(question, "y yes   n no")
+        super().__init__(question)
         self._why = why
+
+    def note(self) -> str:
+        return f"{key_of(self, 'dialog.yes')} yes   {key_of(self, 'dialog.no')} no"
 
     def body(self) -> ComposeResult:
         yield Label(self._why, markup=False)
@@ -209,7 +217,8 @@ class ReceiptScreen(Dialog[None]):
     def note(self) -> str:
         if self._leaving:
             return "any key leaves"
-        return f"Esc back to the logs   {key_of(self, 'leave')} leave"
+        back = key_of(self, "dialog.back")
+        return f"{back} back to the logs   {key_of(self, 'leave')} leave"
 
     def _text(self) -> Text:
         colours = status_colours(self.app)

@@ -15,6 +15,7 @@ from textual.widgets import Label, Static
 
 from tui.config import config_path
 from tui.format import LETTERS, STATE_COLORS
+from tui.keys import key_of
 from tui.palette import Command
 from tui.screens.dialogs import Dialog
 from tui.widgets.colours import status_colours, theme_colour
@@ -31,8 +32,11 @@ class HelpScreen(Dialog[None]):
     ]
 
     def __init__(self, commands: list[Command]) -> None:
-        super().__init__("Keys", "Esc back")
+        super().__init__("Keys")
         self._commands = commands
+
+    def note(self) -> str:
+        return f"{key_of(self, 'dialog.back')} back"
 
     def body(self) -> ComposeResult:
         with VerticalScroll():

@@ -12,7 +12,7 @@ from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Container, VerticalScroll
 from textual.widgets import OptionList, Static
 
 from launcher.cluster import library
@@ -24,28 +24,29 @@ from launcher.session.history import FinishedRun
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.keys import key_of
+from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
-from tui.screens.home_rows import Rows, detail, options
+from tui.screens.home_rows import Rows, detail
 from tui.screens.kill_runs import KillRunsDialog
-from tui.screens.page import OpenRun, Page
+from tui.screens.page import STYLES, OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialogs
-from tui.sessions import Sessions
-from tui.widgets.colours import status_colours
+from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.footer import KeyFooter
 
 POLL_SECONDS = 2.0
 """Between two reads of this machine's files; hosts are asked only when the screen is opened."""
-DETAIL_FROM = 110
-"""Cells of width from which on details of the row under the cursor are shown beside the list."""
+BESIDE_FROM, BELOW_FROM = 180, 36
+"""Cells of width from which on details of the row under the cursor are shown beside the list, and
+rows of height from which on they are shown below it."""
 
 
 class HomeScreen(Page):
     """One list of everything there is."""
 
-    CSS_PATH = "home.tcss"
+    CSS_PATH: ClassVar = [STYLES, "home.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open; a demo: launch", id="home.open"),
         Binding("j", "move(1)", "Down", id="home.down"),
@@ -61,7 +62,7 @@ class HomeScreen(Page):
         Binding("f5", "again", "Refresh, and ask the hosts", id="home.again"),
     ]
 
-    def __init__(self, sessions: Sessions, files: Sequence[Path] = ()) -> None:
+    def __init__(self, sessions: RunClients, files: Sequence[Path] = ()) -> None:
         super().__init__()
         self.sessions = sessions
         self.prompts = PromptDialogs()
@@ -74,7 +75,7 @@ class HomeScreen(Page):
 
     def compose(self) -> ComposeResult:
         yield Static("tfmux", id="title", markup=False)
-        with Horizontal():
+        with Container(id="content"):
             yield OptionList(id="catalog", markup=False)
             with VerticalScroll(id="detail", can_focus=False):
                 yield Static(id="about", markup=False)
@@ -82,6 +83,7 @@ class HomeScreen(Page):
 
     def on_mount(self) -> None:
         self.prompts.serve(self.app)
+        self.set_class(self.app.no_color, "-colourless")
         self.set_focus(self._list)
         self.set_interval(POLL_SECONDS, self._read_if_shown)
 
@@ -90,7 +92,9 @@ class HomeScreen(Page):
         self.action_again()
 
     def on_resize(self) -> None:
-        self.query_one("#detail").display = self.size.width >= DETAIL_FROM
+        beside = self.size.width >= BESIDE_FROM
+        self.set_class(beside, "-beside")
+        self.set_class(not beside and self.size.height >= BELOW_FROM, "-below")
         self._shown = None
         self.call_after_refresh(self._show)
 
@@ -132,9 +136,10 @@ class HomeScreen(Page):
         if not self._entries.demos or state == self._shown or width <= 0:
             return  # not read yet, or nothing new
         self._shown = state
-        rows = Rows(width, time.time(), status_colours(self.app))
+        accent = theme_colour(self.app, "accent-text")
+        rows = Rows(width, time.time(), status_colours(self.app), accent)
         nothing = f"none yet: {key_of(self, 'home.new')} makes one from a template"
-        shown = options(rows, self._entries, nothing)
+        shown = rows.options(self._entries, nothing)
         ids = [option.id for option in shown]
         here = self._key
         if self._new in ids:

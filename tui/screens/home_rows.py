@@ -11,14 +11,16 @@ from textual.widgets.option_list import Option
 
 from launcher.cluster.spec import Cluster
 from launcher.quantities import age, counted, thousands
-from launcher.run.states import Outcome
+from launcher.run.states import Outcome, RunPhase
+from launcher.session.history import RunSummary
 from tui.catalog import ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.format import StatusColor, clock, figure
-from tui.widgets.fit import Part, fit
+from tui.widgets.columns import Column, Columns, Field, Line, indented
 
 Colours = dict[StatusColor, str]
 NARROW = 90
 """Cells of width below which step and loss matter more than the whole of a run's id."""
+_INDENT = 2
 _MARKS = {
     Outcome.SUCCESS: ("✓", StatusColor.GOOD),
     Outcome.FAILED: ("✗", StatusColor.BAD),
@@ -28,84 +30,107 @@ _MARKS = {
 }
 
 
-def options(rows: Rows, entries: Entries, no_clusters: str) -> list[Option]:
-    """The list: titles and rows, the latter with the keys of their entries."""
-    sections: list[tuple[str, Sequence[Entry]]] = [
-        ("Clusters", entries.clusters),
-        ("Active runs", entries.active),
-        ("Past runs", entries.past),
-        ("Demos", entries.demos),
-    ]
-    result: list[Option] = []
-    for title, section in sections:
-        if not section and title != "Clusters":
-            continue
-        result += [Option("", disabled=True)] if result else []
-        result.append(Option(rows.title(title, len(section)), disabled=True))
-        if not section:
-            result.append(Option(Text(f"  {no_clusters}", "dim"), disabled=True))
-        result += [Option(rows.row(entry), id=entry.key) for entry in section]
-    return result
+_NAME = 40
+"""Cells of the longest name of a cluster that is shown whole in its row."""
+_RUN = (Column(), Column())
+_FIGURES = (Column("step", 1, right=True), Column("loss", 2, right=True))
+_ACTIVE = (
+    *_RUN,
+    Column("tasks", 1, right=True),
+    Column("hosts", 3, right=True),
+    *_FIGURES,
+    Column("elapsed", 2, right=True),
+)
+_PAST = (*_RUN, Column("took", 2, right=True), *_FIGURES, Column("started", 3, right=True))
+_CLUSTERS = (Column(least=16), Column("tasks and hosts"), Column("changed", 1, right=True))
+_DEMOS = (Column(least=16),)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Makes rows that fit."""
+    """Makes the list: titles of sections, and below each its rows, aligned, in `width` cells."""
 
     width: int
     now: float
     colours: Colours
+    accent: str
 
-    def title(self, title: str, count: int) -> Text:
-        """A section's title with a rule after it."""
-        text = Text(no_wrap=True)
-        text.append(f"{title} ", "bold")
-        text.append(f"{count} " if count else "", "dim")
-        text.append("─" * max(0, self.width - text.cell_len), "dim")
-        return text
+    def options(self, entries: Entries, no_clusters: str) -> list[Option]:
+        """The list; rows have the keys of their entries. `no_clusters` stands in for clusters."""
+        result: list[Option] = []
+        sections: list[tuple[str, Sequence[Column], Sequence[Entry]]] = [
+            ("Active runs", _ACTIVE, entries.active),
+            ("Clusters", _CLUSTERS, entries.clusters),
+            ("Past runs", _PAST, entries.past),
+            ("Demos", _DEMOS, entries.demos),
+        ]
+        for title, columns, section in sections:
+            if not section and title != "Clusters":
+                continue
+            result += [Option("", disabled=True)] if result else []
+            lines = [self._line(entry) for entry in section]
+            table = Columns(columns, lines, self.width - _INDENT)
+            head = Text(no_wrap=True, end="")
+            head.append(title, f"bold {self.accent}")
+            head.append(f" {len(section)}" if section else "", "dim")
+            result.append(Option(table.titles(head, _INDENT), disabled=True))
+            if not section:
+                result.append(Option(Text(f"  {no_clusters}", "dim"), disabled=True))
+            result += [
+                Option(indented(table.row(line), _INDENT), id=entry.key)
+                for entry, line in zip(section, lines, strict=True)
+            ]
+        return result
 
-    def row(self, entry: Entry) -> Text:
+    def _line(self, entry: Entry) -> Line:
         match entry:
             case ClusterEntry():
                 return self._cluster(entry)
             case DemoEntry():
-                return self._cut((f"  {entry.name:<16}  ", ""), (entry.about, "dim"))
+                return Line([Field(entry.name)], Field(entry.about, "dim"))
             case RunEntry():
                 return self._active(entry) if entry.active else self._past(entry)
 
-    def _cluster(self, entry: ClusterEntry) -> Text:
-        name = f"{_short(entry.path.stem, 24):<24}"
+    def _cluster(self, entry: ClusterEntry) -> Line:
+        name = Field(_short(entry.path.stem, _NAME))
         if entry.cluster is None:
             more = f"  and {entry.problems - 1} more" if entry.problems > 1 else ""
             problem = f"! {entry.problem}{more}"
-            return self._cut((f"  {name}  ", ""), (problem, self.colours[StatusColor.BAD]))
-        parts = [Part(0, name), Part(1, shape(entry.cluster))]
+            return Line([name, Field(), Field()], Field(problem, self.colours[StatusColor.BAD]))
+        changed, note = Field(), Field()
         if not entry.saved:
-            parts.append(Part(2, str(entry.path), "dim"))
+            note = Field(str(entry.path), "dim")
         elif entry.stamp is not None:
-            ago = age(self.now - entry.stamp.mtime_ns / 1e9)
-            parts.append(Part(3, f"changed {ago} ago", "dim"))
-        return self._line(*parts)
+            changed = Field(f"{age(self.now - entry.stamp.mtime_ns / 1e9)} ago", "dim")
+        return Line([name, Field(shape(entry.cluster)), changed], note)
 
-    def _active(self, entry: RunEntry) -> Text:
+    def _active(self, entry: RunEntry) -> Line:
         run, report = entry.summary, entry.report
-        word, color = "▸ active", StatusColor.GOOD
-        if run.queued:
-            word, color = "▸ queued", StatusColor.BUSY
-        if report is not None and any(host.unreachable for host in report.hosts):
-            word, color = "? unreachable hosts", StatusColor.BAD
-        elif entry.launcher is None:
-            word = "? asking its hosts" if report is None else "▸ unsupervised"
+        word, color = f"▸ {run.phase or 'active'}", StatusColor.GOOD
+        if run.phase is not RunPhase.RUNNING:
             color = StatusColor.BUSY
-        parts = [
-            Part(0, f"{word:<16}", f"bold {self.colours[color]}"),
-            Part(0, self._id(run.run_id)),
-            *_figures(entry),
-            Part(3, f"since {age(self.now - run.started)}", "dim"),
+        note = Field(f"waits for {run.waiting}" if run.waiting else "", "dim")
+        live = run.live
+        if entry.launcher is None:
+            word, color = "? asking hosts" if report is None else "▸ unsupervised", StatusColor.BUSY
+        lost = [host for host in report.hosts if host.unreachable] if report else []
+        if report is not None and entry.launcher is None:
+            live = sum(len(host.tasks) for host in report.hosts)
+        if lost:
+            word, color = "? unreachable", StatusColor.BAD
+            told = "; ".join(f"{host.name}: {host.unreachable}" for host in lost)
+            note = Field(told, self.colours[StatusColor.BAD])
+        fields = [
+            Field(word, f"bold {self.colours[color]}"),
+            Field(self._id(run.run_id)),
+            Field(f"{live}/{run.tasks}" if run.tasks else ""),
+            Field(str(len(run.hosts) or "")),
+            *_figures(run),
+            Field(clock(self.now - run.started), "dim"),
         ]
-        return self._line(*parts)
+        return Line(fields, note)
 
-    def _past(self, entry: RunEntry) -> Text:
+    def _past(self, entry: RunEntry) -> Line:
         run = entry.summary
         mark, color = "?", StatusColor.OFF
         if not run.clean:
@@ -115,19 +140,16 @@ class Rows:
         else:
             word = str(run.outcome)
             mark, color = _MARKS.get(run.outcome, (mark, color))
-        bad = self.colours[StatusColor.BAD]
-        parts = [
-            Part(0, f"{mark} {word:<11}", self.colours[color]),
-            Part(0, self._id(run.run_id)),
-            Part(2, f"{clock((run.ended or run.last) - run.started):>7}"),
-            *_figures(entry),
-            Part(3, f"{age(self.now - run.started)} ago", "dim"),
+        fields = [
+            Field(f"{mark} {word}", self.colours[color]),
+            Field(self._id(run.run_id)),
+            Field(clock((run.ended or run.last) - run.started) if run.started else ""),
+            *_figures(run),
+            Field(f"{age(self.now - run.started)} ago" if run.started else "", "dim"),
         ]
-        if run.problem:
-            parts.append(Part(0, f"! {run.problem}", bad))
-        if run.first_failure:
-            parts.append(Part(4, run.first_failure, bad))
-        return self._line(*parts)
+        told = [f"! {run.problem}"] if run.problem else []
+        told += [run.first_failure] if run.first_failure else []
+        return Line(fields, Field("  ".join(told), self.colours[StatusColor.BAD]))
 
     def _id(self, run_id: str) -> str:
         """A run's id; on a small screen its beginning and what tells it from its like."""
@@ -135,24 +157,10 @@ class Rows:
             return run_id
         return f"{run_id[:12]}…{run_id[-5:]}"
 
-    def _cut(self, *parts: tuple[str, str]) -> Text:
-        row = Text.assemble(*parts, no_wrap=True, end="")
-        row.truncate(self.width, overflow="ellipsis")
-        return row
 
-    def _line(self, *parts: Part) -> Text:
-        row = fit(list(parts), self.width - 2)
-        return Text("  ", no_wrap=True, end="").append_text(row)
-
-
-def _figures(entry: RunEntry) -> list[Part]:
-    run = entry.summary
-    parts = []
-    if run.step is not None:
-        parts.append(Part(1, f"step {thousands(run.step):>6}"))
-    if run.loss is not None:
-        parts.append(Part(2, f"loss {figure(run.loss):<6}"))
-    return parts
+def _figures(run: RunSummary) -> list[Field]:
+    step = "" if run.step is None else thousands(run.step)
+    return [Field(step), Field("" if run.loss is None else figure(run.loss))]
 
 
 def shape(cluster: Cluster) -> str:
@@ -220,6 +228,8 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
         _pair(text, "first", run.first_failure, bad)
     if entry.active:
         _pair(text, "launcher", f"pid {entry.launcher}" if entry.launcher else "none")
+        _pair(text, "tasks", f"{run.live} of {run.tasks} have a process")
+        _pair(text, "hosts", " ".join(run.hosts))
     _pair(text, "folder", str(run.folder.path))
     for host in entry.report.hosts if entry.report else ():
         text.append(f"\n{host.name}  ", "bold")
@@ -232,11 +242,8 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
 
 def _append_jobs(text: Text, cluster: Cluster) -> None:
     for name, job in cluster.jobs.items():
-        text.append(f"\n{name}\n", "bold")
-        for place in job.tasks[:12]:
-            text.append(f"  {place}\n")
-        if len(job.tasks) > 12:
-            text.append(f"  and {len(job.tasks) - 12} more\n", "dim")
+        more = f"  and {len(job.tasks) - 12} more" if len(job.tasks) > 12 else ""
+        _pair(text, name, "  ".join(map(str, job.tasks[:12])) + more)
 
 
 def _short(text: str, width: int) -> str:

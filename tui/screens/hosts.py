@@ -14,12 +14,14 @@ from textual.widgets import Static
 
 from launcher.printable import printable
 from launcher.quantities import age, size
-from launcher.run.snapshot import HostView, Snapshot
+from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import LETTERS, StatusColor, bar, status_color
 from tui.outcome import queue_status
 from tui.widgets.colours import status_colours
+from tui.widgets.columns import Column, Columns, Field, Line, indented, wrapped
+from tui.widgets.fit import Part, fit
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 
@@ -30,8 +32,8 @@ _COLORS = {
     HostState.REFUSED: StatusColor.BAD,
     HostState.CLOSED: StatusColor.OFF,
 }
-_LOAD_WIDE = len("cpu  100 %  memory  512 MB")
-_PID_WIDE = len("pid 4194304")
+_TASK = (Column(), Column(), Column(), Column(), Column(), Column(rank=1))
+_INDENT = 2
 
 
 class HostsScreen(Screen[None]):
@@ -53,55 +55,72 @@ class HostsScreen(Screen[None]):
         yield KeyFooter([*hints, ("help", "help")])
 
     def on_mount(self) -> None:
-        self._show()
         self.set_interval(1.0, self._show)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show)  # rows fit the width
 
     def _show(self) -> None:
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot)
-        colours = status_colours(self.app)
-        self.query_one(Static).update(hosts_text(snapshot, time.time(), colours))
+        text, colours = self.query_one(Static), status_colours(self.app)
+        text.update(hosts_text(snapshot, time.time(), colours, text.container_size.width))
 
 
-def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) -> Text:
-    """A block a host: its link, its load, and a row for each of its tasks."""
-    text = Text(no_wrap=True)
-    name_wide = max((len(str(task.id)) for task in snapshot.tasks), default=0)
-    exit_wide = max((len(task.exit_text) for task in snapshot.tasks), default=0)
-    text.append_text(_allocation(snapshot, now, colours))
+def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str], width: int) -> Text:
+    """A block a host: its link, its load, and a row for each of its tasks; in `width` cells."""
+    text = _allocation(snapshot, now, colours)
+    usage = {name: of for host in snapshot.hosts for name, of in host.usage.items()}
+    lines = {task.id: _task(task, usage.get(task.id), colours) for task in snapshot.tasks}
+    table = Columns(_TASK, list(lines.values()), width - _INDENT)
     for host in snapshot.hosts:
-        state, color = _state(host, snapshot.state)
-        text.append(f"{host.name}", "bold")
-        text.append(f"  {host.destination}" if host.destination != host.name else "", "dim")
-        text.append(f"  {state}", f"bold {colours[color]}")
-        if host.reason:
-            text.append(f"  {host.reason}")
-        if host.last_heard is not None:
-            text.append(f"  heard {age(now - host.last_heard)} ago", "dim")
-        if host.lease_until is not None:
-            left = host.lease_until - now
-            word = f"lease ends in {age(left)}" if left > 0 else "lease has ended"
-            text.append(f"  {word}", "dim")
-        if host.staged_total and host.staged_bytes < host.staged_total:
-            text.append(f"  staged {size(host.staged_bytes)} of {size(host.staged_total)}")
-            text.append(f", {host.staged_files} of {host.staged_total_files} files")
-        if host.collected_total:
-            done, total = size(host.collected_bytes), size(host.collected_total)
-            text.append(f"  results {done} of {total}")
-        text.append("\n")
+        text.append_text(_link(host, snapshot.state, now, colours, width)).append("\n")
         text.append_text(_load(host))
         for task in snapshot.tasks:
-            if task.host != host.name:
-                continue
-            text.append(f"  {LETTERS[task.state]} ", f"bold {colours[status_color(task)]}")
-            text.append(f"{task.id!s:<{name_wide}}  {task.exit_text:<{exit_wide}}")
-            cpu, memory = host.usage.get(task.id, (None, None))
-            load = "" if cpu is None else f"cpu {cpu * 100:>4.0f} %  memory {size(memory or 0):>7}"
-            text.append(f"  {load:<{_LOAD_WIDE}}")
-            pid = "" if task.pid is None else f"pid {task.pid}"
-            text.append(f"  {pid:<{_PID_WIDE}}  {task.address}\n", "dim")
+            if task.host == host.name:
+                text.append_text(indented(table.row(lines[task.id]), _INDENT)).append("\n")
         text.append("\n")
     return text
+
+
+def _link(
+    host: HostView, phase: RunPhase, now: float, colours: dict[StatusColor, str], width: int
+) -> Text:
+    """The host, its state, and below it why it is so."""
+    state, color = _state(host, phase)
+    parts = [Part(0, host.name, "bold"), Part(0, state, f"bold {colours[color]}")]
+    if host.destination != host.name:
+        parts.append(Part(3, host.destination, "dim"))
+    if host.last_heard is not None:
+        parts.append(Part(1, f"heard {age(now - host.last_heard)} ago", "dim"))
+    if host.lease_until is not None:
+        left = host.lease_until - now
+        word = f"lease ends in {age(left)}" if left > 0 else "lease has ended"
+        parts.append(Part(2, word, "dim"))
+    text = fit(parts, width)
+    more = [host.reason]
+    if host.staged_total and host.staged_bytes < host.staged_total:
+        staged = f"staged {size(host.staged_bytes)} of {size(host.staged_total)}"
+        more.append(f"{staged}, {host.staged_files} of {host.staged_total_files} files")
+    if host.collected_total:
+        more.append(f"results {size(host.collected_bytes)} of {size(host.collected_total)}")
+    for line in filter(None, more):
+        lines = wrapped(Text(line), width - _INDENT)
+        text.append("\n").append_text(indented(lines, _INDENT))
+    return text
+
+
+def _task(task: TaskView, usage: tuple[float, int] | None, colours: dict[StatusColor, str]) -> Line:
+    cpu, memory = ("", "") if usage is None else (f"{usage[0] * 100:.0f} %", size(usage[1]))
+    fields = [
+        Field(LETTERS[task.state], f"bold {colours[status_color(task)]}"),
+        Field(str(task.id)),
+        Field(task.exit_text),
+        Field(f"cpu {cpu:>6}" if cpu else ""),
+        Field(f"memory {memory:>7}" if memory else ""),
+        Field("" if task.pid is None else f"pid {task.pid}", "dim"),
+    ]
+    return Line(fields, Field(task.address, "dim"))
 
 
 def _state(host: HostView, phase: RunPhase) -> tuple[str, StatusColor]:

@@ -20,9 +20,9 @@ from tui.catalog import RunEntry
 from tui.format import StatusColor
 from tui.keys import key_of
 from tui.outcome import receipt_text
+from tui.run_clients import RunClients
 from tui.screens.dialogs import Dialog
 from tui.screens.prompts import PromptDialogs
-from tui.sessions import Sessions
 from tui.widgets.colours import status_colours
 
 _FRAME = 0.1
@@ -32,12 +32,12 @@ class KillRunsDialog(Dialog[None]):
     """The question, the kill as it goes on, and the receipts. Leaving it stops no kill."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,y", "kill", "Kill", show=False),
-        Binding("n", "dismiss(None)", "Back", show=False),
+        Binding("y,enter", "kill", "Kill", id="dialog.yes", show=False),
+        Binding("n", "dismiss(None)", "Back", id="dialog.no", show=False),
     ]
 
     def __init__(
-        self, runs: Sequence[RunEntry], sessions: Sessions, prompts: PromptDialogs
+        self, runs: Sequence[RunEntry], sessions: RunClients, prompts: PromptDialogs
     ) -> None:
         super().__init__("")
         self._runs = list(runs)
@@ -84,10 +84,10 @@ class KillRunsDialog(Dialog[None]):
 
     def _show(self) -> None:
         runs = "this run" if len(self._runs) == 1 else f"these {len(self._runs)} runs"
-        key = key_of(self, "kill_all")
-        title, hint = f"Kill {runs}, on all hosts?", f"Enter, y or {key}: kill   Esc: cancel"
+        key, yes, back = (key_of(self, each) for each in ("kill_all", "dialog.yes", "dialog.back"))
+        title, hint = f"Kill {runs}, on all hosts?", f"{yes} or {key} kills   {back} cancels"
         if self._done:
-            title, hint = "Receipts", "Esc back"
+            title, hint = "Receipts", f"{back} back"
         elif self._killing:
             title, hint = f"Killing {runs}", f"{key} again: KILL now"
         self.query_one(".dialog-title", Label).update(title)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.table import Table
 from rich.text import Text
@@ -13,19 +13,14 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Label, Static
 
-from launcher.ids import TaskId
 from launcher.quantities import thousands
 from launcher.run.snapshot import TaskView
 from launcher.session.control import RunControl
-from launcher.store.metrics import Point
-from tui.curves import Curve, curve, rates, resampled, smoothed, value_at
+from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
-from tui.log.rows import TASK_COLOURS
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
-
-if TYPE_CHECKING:
-    from textual_plotext import PlotextPlot
+from tui.widgets.plot import Drawn, Plot, marker, style
 
 MAX_CURVES = 12
 """Curves that a terminal can still tell apart; the table below has all tasks."""
@@ -34,7 +29,7 @@ CURSOR_STEP = 0.02
 
 
 class MetricsScreen(Screen[None]):
-    """Drawn anew once a second: a plot costs more than all panes together."""
+    """Drawn anew once a second."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,M", "app.pop_screen", "Back to the logs", id="metrics.back"),
@@ -52,14 +47,12 @@ class MetricsScreen(Screen[None]):
         """Moment at which values are read, as a share of the time; None is now."""
 
     def compose(self) -> ComposeResult:
-        from textual_plotext import PlotextPlot  # slow to import, and most runs go without
-
         yield RunHeader()
         with Vertical(classes="body"):
             yield Label(id="loss-title", markup=False)
-            yield PlotextPlot(id="loss")
+            yield Plot(id="loss")
             yield Label(id="rate-title", markup=False)
-            yield PlotextPlot(id="rate")
+            yield Plot(id="rate")
             with VerticalScroll(id="values"):
                 yield Static(markup=False)
         hints = [("kill_all", "kill all"), ("metrics.back", "back")]
@@ -91,8 +84,10 @@ class MetricsScreen(Screen[None]):
         self.query_one(RunHeader).show(snapshot)
         points = {task.id: list(self._control.series(task.id).points) for task in snapshot.tasks}
         tasks = [task for task in snapshot.tasks if points[task.id]]
+        numbers = {task.id: number for number, task in enumerate(snapshot.tasks)}
         started = snapshot.started
         end = max((points[task.id][-1].time for task in tasks), default=time.time()) - started
+        begin = min((points[task.id][0].time for task in tasks), default=started) - started
         moment = end * self._cursor if self._cursor is not None else None
         losses = [curve(points[task.id], "loss", started) for task in tasks]
         speeds = [rates(points[task.id], started) for task in tasks]
@@ -100,52 +95,29 @@ class MetricsScreen(Screen[None]):
         shown = f", {MAX_CURVES} of {len(tasks)} tasks" if len(tasks) > MAX_CURVES else ""
         self.query_one("#loss-title", Label).update(f"loss  smoothing {weight:g}{shown}")
         self.query_one("#rate-title", Label).update(f"global steps a second{shown}")
-        self._plot("#loss", tasks, losses, moment)
-        self._plot("#rate", tasks, speeds, moment)
+        for name, curves in (("#loss", losses), ("#rate", speeds)):
+            drawn = [
+                Drawn(numbers[task.id], smoothed(of, weight))
+                for task, of in list(zip(tasks, curves, strict=True))[:MAX_CURVES]
+            ]
+            self.query_one(name, Plot).show(drawn, (begin, end), moment)
         at = moment if moment is not None else end
-        table = values_table(tasks, points, losses, speeds, at, started)
+        table = Table.grid(padding=(0, 3, 0, 0))
+        table.add_row(*(Text(w, "dim") for w in (f"at {clock(at)}", "step", "loss", "steps/s")))
+        for task, loss, speed in zip(tasks, losses, speeds, strict=True):
+            steps = curve(points[task.id], "step", started)
+            values = [value_at(of, at) for of in (steps, loss, speed)]
+            number = numbers[task.id]
+            sign = f"{marker(number)} " if self.app.no_color else ""
+            title = Text(f"{sign}{task.id}", f"bold {style(number)}")
+            table.add_row(title, *_words(task, values))
         self.query_one("#values Static", Static).update(table)
 
-    def _plot(
-        self, name: str, tasks: list[TaskView], curves: list[Curve], moment: float | None
-    ) -> None:
-        widget = cast("PlotextPlot", self.query_one(name))
-        plot = widget.plt
-        plot.clear_data()
-        plot.xlabel("seconds")
-        for i, (task, of) in enumerate(zip(tasks, curves, strict=True)):
-            if i < MAX_CURVES and of[0]:
-                drawn = smoothed(of, SMOOTHING[self._smoothing])
-                xs, ys = resampled(drawn, max(10, widget.size.width))
-                ys = [float(f"{y:.4g}") for y in ys]  # an axis of 17 digits would take its room
-                colour = TASK_COLOURS[i % len(TASK_COLOURS)]
-                plot.plot(xs, ys, label=str(task.id), marker="braille", color=colour)
-        if moment is not None:
-            plot.vline(moment, color="gray")
-        widget.refresh()
 
-
-def values_table(
-    tasks: list[TaskView],
-    points: dict[TaskId, list[Point]],
-    losses: list[Curve],
-    speeds: list[Curve],
-    at: float,
-    started: float,
-) -> Table:
-    """A row a task: what its metrics were at a moment, `at` seconds after the start."""
-    table = Table.grid(padding=(0, 3, 0, 0))
-    table.add_row(*(Text(word, "dim") for word in (f"at {clock(at)}", "step", "loss", "steps/s")))
-    for i, task in enumerate(tasks):
-        steps = curve(points[task.id], "step", started)
-        cells = [value_at(steps, at), value_at(losses[i], at), value_at(speeds[i], at)]
-        words = ["–" if value is None else figure(value) for value in cells]
-        if cells[0] is not None:
-            words[0] = thousands(cells[0])
-        others = [
-            f"{name} {figure(task.metrics[name])}"
-            for name in sorted(task.metrics.keys() - {"step", "loss", "total"})
-        ]
-        name = Text(str(task.id), f"bold color({TASK_COLOURS[i % len(TASK_COLOURS)]})")
-        table.add_row(name, *words, "  ".join(others))
-    return table
+def _words(task: TaskView, values: list[float | None]) -> list[str]:
+    """Step, loss and rate of a task at the moment, then the other metrics of its last line."""
+    words = ["–" if value is None else figure(value) for value in values]
+    if values[0] is not None:
+        words[0] = thousands(values[0])
+    others = sorted(task.metrics.keys() - {"step", "loss", "total"})
+    return [*words, "  ".join(f"{name} {figure(task.metrics[name])}" for name in others)]

@@ -23,7 +23,7 @@ class Opening(Page):
     than the whole first frame may. Keys pressed meanwhile are handed on."""
 
     def __init__(self, load: Import, replace: Callable[[Sequence[Page]], Awaitable[Page]]) -> None:
-        """`load` imports; `replace` puts the pages in place of this one."""
+        """`load` imports; `replace` puts the pages over this one."""
         super().__init__()
         self._load = load
         self._replace = replace
@@ -57,6 +57,5 @@ class Opening(Page):
             home.kill_active_runs()
         for key in self._typed:
             app.simulate_key(key)
-        # The screens needed next, while a person still reads the home screen.
-        for name in ("tui.screens.run.screen", "textual_plotext"):
-            await asyncio.to_thread(importlib.import_module, name)
+        # The screen needed next, while a person still reads the home screen.
+        await asyncio.to_thread(importlib.import_module, "tui.screens.run.screen")

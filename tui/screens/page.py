@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -9,6 +10,10 @@ from textual.screen import Screen
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
+
+
+STYLES = Path(__file__).parents[1] / "app.tcss"
+"""Styles that several screens and dialogs share; reading them would delay the first frame."""
 
 
 class OpenRun(Message):

@@ -44,10 +44,10 @@ from tui.preflight_view import (
     reach_table,
     verdict,
 )
+from tui.run_clients import RunClients
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import Page
 from tui.screens.prompts import PromptDialogs
-from tui.sessions import Sessions
 from tui.widgets.cell_grid import CellGrid
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
@@ -71,7 +71,7 @@ class PreflightScreen(Page):
     ]
 
     def __init__(
-        self, cluster: Cluster, file: Path, sessions: Sessions, prompts: PromptDialogs
+        self, cluster: Cluster, file: Path, sessions: RunClients, prompts: PromptDialogs
     ) -> None:
         super().__init__()
         self._cluster = cluster

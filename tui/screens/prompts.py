@@ -37,7 +37,8 @@ class PromptDialog(Dialog[str]):
 
     def note(self) -> str:
         secret = "not shown, not stored; " if self.prompt.secret else ""
-        return f"{secret}Enter answers, Esc refuses, {key_of(self, 'kill_all')} kills all"
+        back, kill = key_of(self, "dialog.back"), key_of(self, "kill_all")
+        return f"{secret}Enter answers, {back} refuses, {kill} kills all"
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

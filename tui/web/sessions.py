@@ -13,7 +13,7 @@ from launcher.paths import runs_home
 from launcher.session.client import RunClient
 from launcher.session.history import summary
 from launcher.store.runs import RunFolder
-from tui.sessions import Sessions
+from tui.run_clients import RunClients
 
 FOLDER_VARIABLE = "TFMUX_SERVE"
 """Environment variable that tells a page its server's private folder."""
@@ -48,8 +48,8 @@ class ServedRuns:
             yield
 
 
-class ServedSessions(Sessions):
-    """Sessions of one page."""
+class ServedSessions(RunClients):
+    """RunClients of one page."""
 
     def __init__(self, served: ServedRuns, say: Callable[[str], None]) -> None:
         """`say` shows the person a line."""

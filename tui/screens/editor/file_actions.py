@@ -13,10 +13,10 @@ from launcher.cluster.file import loads
 from launcher.cluster.library import SaveError
 from launcher.errors import TfmuxError
 from launcher.session.control import RunControl
+from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Choose, ask
 from tui.screens.editor.state import EditorState
 from tui.screens.prompts import PromptDialogs
-from tui.sessions import Sessions
 
 
 class FileActions:
@@ -105,7 +105,7 @@ class FileActions:
         if answer == "d" or (answer == "s" and self._write()):
             self._screen.app.pop_screen()
 
-    def launch(self, sessions: Sessions, prompts: PromptDialogs) -> RunControl | None:
+    def launch(self, sessions: RunClients, prompts: PromptDialogs) -> RunControl | None:
         """Launches the draft, saved or not; None if it cannot be launched."""
         draft = self._state.draft
         try:

@@ -19,6 +19,7 @@ from launcher.cluster.library import SaveError
 from launcher.plan.plan import make_plan
 from launcher.quantities import counted
 from tui.keys import key_of
+from tui.run_clients import RunClients
 from tui.screens.editor.document_edits import engine_of
 from tui.screens.editor.file_actions import FileActions
 from tui.screens.editor.file_pane import FilePane
@@ -30,7 +31,6 @@ from tui.screens.editor.tables import TABLE_PAGES, ClusterTables
 from tui.screens.page import OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialogs
-from tui.sessions import Sessions
 from tui.widgets.cell_grid import CellGrid
 from tui.widgets.colours import theme_colour
 from tui.widgets.footer import KeyFooter
@@ -71,7 +71,7 @@ class EditorScreen(Page):
     ]
 
     def __init__(
-        self, path: Path, sessions: Sessions, prompts: PromptDialogs, *, page: str = "hosts"
+        self, path: Path, sessions: RunClients, prompts: PromptDialogs, *, page: str = "hosts"
     ) -> None:
         super().__init__()
         self._sessions = sessions

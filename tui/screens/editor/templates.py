@@ -25,8 +25,11 @@ class TemplateDialog(Dialog[Path]):
     DEFAULT_CSS = "TemplateDialog Label { width: 1fr; }"
 
     def __init__(self) -> None:
-        super().__init__("New cluster", f"1-{len(TEMPLATES)} or Enter chooses, Esc cancels")
+        super().__init__("New cluster")
         self._template: Template | None = None
+
+    def note(self) -> str:
+        return f"1-{len(TEMPLATES)} or Enter chooses, {super().note()}"
 
     def body(self) -> ComposeResult:
         """The templates; the fields for name and hosts appear after one was chosen."""
@@ -63,7 +66,7 @@ class TemplateDialog(Dialog[Path]):
         name = self.query_one("#name", Input)
         name.value = library.free_name(template.key)
         self.set_focus(name)
-        note = "Enter creates it, Esc cancels"
+        note = f"Enter creates it, {super().note()}"
         if template.remote:
             note = "Tab to the hosts (none: this machine). " + note
         self.query_one(".dialog-note", Label).update(note)

@@ -20,7 +20,7 @@ class EndedRun:
     detached: bool = False
 
 
-class Sessions:
+class RunClients:
     """Holds a client for each run, and ends the runs launched here when the screen has gone."""
 
     def __init__(self) -> None:

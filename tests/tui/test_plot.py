@@ -1,0 +1,115 @@
+"""Curves of the metrics screen: round ticks, ends, curves that cross, plots without colours."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from launcher.store.metrics import Point
+from tui.curves import Curve, curve, rates, resampled, tick_texts, ticks, time_ticks
+from tui.widgets.plot import Drawn, marker, plot
+
+VALUES = st.floats(allow_nan=True, allow_infinity=True)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (0.02, 2.4, ["0.5", "1.0", "1.5", "2.0"]),
+        (0, 2200, ["0", "0.5k", "1.0k", "1.5k", "2.0k"]),
+        (0, 4100, ["0", "1k", "2k", "3k", "4k"]),
+        (0.1234, 0.1301, ["0.124", "0.126", "0.128", "0.130"]),
+        (-3, 7e6, ["0", "2M", "4M", "6M"]),
+        (1e-6, 9e-6, ["2e-06", "4e-06", "6e-06", "8e-06"]),
+    ],
+)
+def test_ticks_are_round_and_short(low: float, high: float, texts: list[str]) -> None:
+    """1, 2 or 5 × 10^n apart, in as many digits as tell them apart."""
+    assert tick_texts(ticks(low, high, 5)) == texts
+
+
+@given(st.floats(-1e15, 1e15), st.floats(1e-6, 1e15), st.integers(1, 30))
+def test_ticks_lie_within_and_are_not_too_many(low: float, wide: float, most: int) -> None:
+    """Whatever the range: at most so many, in order, and no two with the same text."""
+    if wide > 1e-6 * abs(low):
+        found = ticks(low, low + wide, most)
+        assert len(found) <= most and found == sorted(found)
+        assert all(low - wide * 1e-6 <= value <= low + wide * (1 + 1e-6) for value in found)
+        assert len(set(tick_texts(found))) == len(found)
+
+
+def test_times_are_round_on_a_clock() -> None:
+    """Not every 50 s, but every minute; days too."""
+    assert time_ticks(0, 240, 5) == [0, 60, 120, 180, 240]
+    assert time_ticks(3500, 12_000, 3) == [3600, 7200, 10_800]
+    assert time_ticks(0, 86_400 * 40, 5) == [0, 864_000, 1_728_000, 2_592_000, 3_456_000]
+
+
+def rows(curves: list[Curve], width: int = 60, height: int = 12, **of: bool) -> list[str]:
+    """The rows of a plot of curves from 0 to 100 s."""
+    drawn = [Drawn(number, one) for number, one in enumerate(curves)]
+    text = plot(drawn, width, height, (0.0, 100.0), None, of.get("colourless", False))
+    return text.plain.split("\n")
+
+
+def columns(row: str) -> list[int]:
+    """The columns of a row that have dots."""
+    return [at for at, letter in enumerate(row) if "\u2800" < letter <= "\u28ff"]
+
+
+@pytest.mark.parametrize("count", [2, 30, 59, 61, 119, 5000])
+def test_a_curve_is_drawn_to_its_end(count: int) -> None:
+    """In the first and the last column, however many points are drawn as one."""
+    xs = [100 * i / (count - 1) for i in range(count)]
+    found = rows([(xs, [float(i) for i in range(count)])])
+    assert max(columns(found[0]), default=0) == 59 or max(columns(found[1])) == 59
+    assert (
+        min(columns(found[-3]) or columns(found[-4]))
+        == len(found[0].split("┤")[0].split("│")[0]) + 1
+    )
+    assert resampled((xs, xs), 50)[0][-1] == 100
+
+
+def test_the_newest_rate_is_that_of_the_newest_point() -> None:
+    """Although less than a whole span has passed since the rate before."""
+    points = [Point(1000.0 + i, {"step": 10.0 * i}) for i in range(10)]
+    xs, ys = rates(points, 1000.0)
+    assert xs == [2, 4, 6, 8, 9] and ys == [10] * 5
+
+
+def test_curves_that_cross_leave_each_other_in_sight() -> None:
+    """Two curves in the same cells: both have a share of them, with dots of both."""
+    flat: Curve = ([0.0, 100.0], [1.0, 1.0])
+    text = plot([Drawn(0, flat), Drawn(1, flat)], 60, 8, (0.0, 100.0), None, False)
+    styles = [str(span.style) for span in text.spans if "color" in str(span.style)]
+    assert abs(styles.count(styles[0]) - len(styles) / 2) <= 1
+
+
+def test_without_colours_each_curve_has_a_marker() -> None:
+    """Two curves apart: each drawn with its own character, none in braille."""
+    found = rows([([0.0, 100.0], [0.0, 0.0]), ([0.0, 100.0], [5.0, 5.0])], colourless=True)
+    lines = [row for row in found if marker(0) * 9 in row or marker(1) * 9 in row]
+    assert len(lines) == 2 and marker(0) != marker(1)
+    assert not any(columns(row) for row in found)
+
+
+@given(
+    st.lists(st.lists(VALUES, max_size=40), max_size=4),
+    st.integers(0, 60),
+    st.integers(0, 20),
+    st.booleans(),
+)
+def test_any_values_are_drawn_in_the_room_there_is(
+    values: list[list[float]], width: int, height: int, colourless: bool
+) -> None:
+    """NaN, infinite, huge, constant, none: no row is wider than the plot."""
+    drawn = []
+    for number, of in enumerate(values):
+        points = [Point(float(i), {"loss": value}) for i, value in enumerate(of)]
+        drawn.append(Drawn(number, curve(points, "loss", 0.0)))
+    text = plot(drawn, width, height, (0.0, 40.0), 7.0, colourless)
+    if any(one.curve[0] for one in drawn) and height > 2 and width > 20:
+        assert len(text.plain.split("\n")) == height
+        assert max(map(cell_len, text.plain.split("\n"))) <= width

@@ -1,0 +1,98 @@
+"""`tfmux kill`: ends runs and prints their receipts."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from launcher.errors import TfmuxError
+from launcher.printable import printable
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import Outcome, RunPhase
+from launcher.session.attach import StoredRun, stored
+from launcher.session.client import RunClient
+from launcher.session.discovery import active_runs
+from launcher.store.runs import RunFolder
+from tui.commands.ps import tell_unreadable
+from tui.exits import Exit
+from tui.stderr import message
+
+_PACE = 0.02
+_RELEASE_SECONDS = 20.0
+"""Seconds that the release of the hosts may take after the receipt."""
+
+
+def kill(arguments: argparse.Namespace) -> int:
+    """Ends one run or all, and prints each receipt.
+
+    Raises:
+        TfmuxError: neither a run nor `--all` was named.
+    """
+    code: int = Exit.SUCCESS
+    if arguments.all:
+        found = active_runs()
+        tell_unreadable(found)
+        code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
+        if not found.runs and not found.unreadable:
+            message("no active runs")
+        kills = [_begin_listed(run.run_id) for run in found.runs]
+    elif arguments.run:
+        kills = [_begin(arguments.run, arguments.file)]
+    else:
+        raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
+    code = max([code, *(_end(kill) for kill in kills)])
+    for kill in kills:
+        if not isinstance(kill, int):
+            kill.wait(_RELEASE_SECONDS)
+    return code
+
+
+def _begin(run_id: str, file: Path | None) -> RunClient | int:
+    """Begins to end a run; the exit code where there is nothing to wait for."""
+    folder = RunFolder.find(run_id) if file is None else stored(run_id, file).folder
+    if folder.launcher_pid() is None:
+        run = StoredRun(folder)
+        if run.damage:
+            message(run.damage.told(folder.run_id))
+        if run.over:
+            message(f"{folder.run_id} has ended already, confirmed")
+            return Exit.SUCCESS
+    client = RunClient.attach(folder)
+    client.kill_all()
+    return client
+
+
+def _begin_listed(run_id: str) -> RunClient | int:
+    """Begins to end one run among many: an error of it must not hold up the others."""
+    try:
+        return _begin(run_id, None)
+    except Exception as error:
+        message(f"{run_id} could not be killed from here: {error!r}")
+        return Exit.UNCONFIRMED
+
+
+def _end(kill: RunClient | int) -> int:
+    if isinstance(kill, int):
+        return kill
+    from tui.outcome import receipt_lines  # slow to import: the run is ending meanwhile
+
+    while kill.snapshot().state is not RunPhase.ENDED:
+        time.sleep(_PACE)
+    snapshot = kill.snapshot()
+    lines = receipt_lines(snapshot.receipt, snapshot.run_id) if snapshot.receipt else []
+    return _tell_end(snapshot, lines)
+
+
+def _tell_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
+    print(f"run {snapshot.run_id}:", flush=True)
+    for line in receipt:
+        print(f"  {line}", flush=True)
+    if snapshot.allocation is not None and snapshot.allocation.released:
+        print(f"  {printable(snapshot.allocation.released)}", flush=True)
+    if snapshot.outcome is Outcome.DETACHED:
+        message("another launcher took it over meanwhile")
+        return Exit.UNCONFIRMED
+    clean = snapshot.receipt is not None and snapshot.receipt.clean
+    return Exit.SUCCESS if clean else Exit.UNCONFIRMED

@@ -1,0 +1,91 @@
+"""`tfmux ps`: active runs, a line each. Hosts are asked only about runs without a launcher
+process; nothing slow is imported for the others."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+from launcher.printable import printable
+from launcher.session.discovery import ActiveRun, ActiveRuns, active_runs
+from tui.exits import Exit
+from tui.format import clock
+from tui.stderr import message
+
+_TITLES = ("RUN", "CLUSTER", "PHASE", "TASKS", "HOSTS", "STARTED", "ELAPSED")
+UNSUPERVISED = "unsupervised"
+_GAP = "  "
+
+
+def ps(arguments: argparse.Namespace) -> int:
+    """Lists the active runs: a table, `--quiet` names, or `--json` what
+    `discovery.ACTIVE_RUNS_SCHEMA` describes. What is odd about them is said on stderr."""
+    found = active_runs()
+    tell_unreadable(found)
+    if arguments.json:
+        records = [run.record() for run in found.runs]
+        sys.stdout.write(json.dumps(records, indent=2) + "\n")
+        return Exit.SUCCESS
+    now = time.time()
+    for run in found.runs:
+        for note in _notes(run, now):
+            message(f"{run.run_id}: {note}")
+    if arguments.quiet:
+        sys.stdout.writelines(f"{printable(run.run_id)}\n" for run in found.runs)
+    elif found.runs:
+        sys.stdout.write(table(found.runs, now))
+    if not found.runs and not found.unreadable:
+        message("no active runs")
+    return Exit.SUCCESS
+
+
+def tell_unreadable(found: ActiveRuns) -> None:
+    """Says on stderr what could not be read."""
+    for run in found.runs:
+        if run.problem:
+            message(run.problem)
+    for unreadable in found.unreadable:
+        message(f"{unreadable.run_id} could not be read: {unreadable.reason}")
+
+
+def table(runs: tuple[ActiveRun, ...], now: float) -> str:
+    """One line a run below the titles, in columns without blanks in them, of any width."""
+    rows = [_TITLES, *(_row(run, now) for run in runs)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _row(run: ActiveRun, now: float) -> tuple[str, ...]:
+    answered = sum(not host.unreachable for host in run.hosts)
+    started = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(run.started))
+    return (
+        printable(run.run_id),
+        printable(run.name).replace(" ", "_") or "-",
+        UNSUPERVISED if run.launcher is None else str(run.state),
+        f"{run.live_tasks}/{run.tasks}",
+        f"{answered}/{len(run.hosts)}",
+        started,
+        clock(now - run.started),
+    )
+
+
+def _notes(run: ActiveRun, now: float) -> Iterator[str]:
+    if run.launcher is None:
+        yield "no launcher supervises it; tfmux attach resumes it, tfmux kill ends it"
+    if run.queued is not None:
+        from tui.outcome import queue_text  # slow to import: Rich
+
+        yield queue_text(run.queued, run.queued_since, now)
+    for host in run.hosts:
+        if host.unreachable:
+            yield f"{host.name} is unreachable: {host.unreachable}"
+        if host.left:
+            tasks = " ".join(map(str, host.tasks)) or "processes"
+            yield f"{host.name} has {tasks} without an agent: tfmux kill ends what is left"
