@@ -18,7 +18,7 @@ from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .engine_table import PENDING
 from .fields import COMMAND, nearest
-from .host import Host
+from .host import SSH_OPTIONS, Host
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
 from .ranks import has_ranks
@@ -76,7 +76,7 @@ def _hosts(cluster: Cluster) -> Iterator[Violation]:
             )
         if host.via is not None:
             yield from _via(path, host)
-        for key in ("identity", "jump", "known_hosts", "via"):
+        for key in (*SSH_OPTIONS, "via"):
             if name == LOCALHOST and getattr(host, key) is not None:
                 yield Violation(
                     (*path, key), None, f"localhost is this machine and has no {key}: remove it"
@@ -96,7 +96,7 @@ def _via(path: KeyPath, host: Host) -> Iterator[Violation]:
             "a host with via needs an address: write the name or IP address that the other hosts "
             'use for it, such as address = "10.0.0.7"',
         )
-    for key in ("identity", "jump", "known_hosts"):
+    for key in SSH_OPTIONS:
         if getattr(host, key) is not None:
             yield Violation(
                 (*path, key), None, f"{key} is an option of ssh, and this host has via: remove it"
@@ -218,6 +218,19 @@ def _engine(cluster: Cluster) -> Iterator[Violation]:
             )
     for key, found, message in first.problems():
         yield Violation((first.table, key), found, message)
+
+
+def _defaults(cluster: Cluster) -> Iterator[Violation]:
+    """Defaults that no host would have."""
+    path: KeyPath = ("defaults", "host")
+    if not any(value for _, value in cluster.defaults.host):
+        return
+    if (table := cluster.engine) is not None:
+        message = f"the hosts are given by {table.label}: write python in [{table.table}], and "
+        yield Violation(path, None, f"{message}the rest in [run], or remove this table")
+    elif not cluster.hosts:
+        message = "the file has no [hosts.NAME] that it holds for: add [hosts.localhost] for this "
+        yield Violation(path, None, f"{message}machine, or remove this table")
 
 
 def _undefined(cluster: Cluster, host: str) -> str:
@@ -386,6 +399,7 @@ def _machine(cluster: Cluster, host: str) -> object:
 
 _CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _hosts,
+    _defaults,
     _engine,
     _jobs,
     _own_tf_config,

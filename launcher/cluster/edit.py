@@ -161,7 +161,7 @@ class ClusterDocument:
             )
 
         tables = ((table, name) for table in ("hosts", "jobs") for name in result.table(table))
-        for path in (("run",), *tables):
+        for path in (("run",), ("defaults", "host"), *tables):
             for key, value in result.table(*path).items():
                 result = result.put((*path, key), _mapped(value, named))
         return result
