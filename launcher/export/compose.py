@@ -213,7 +213,7 @@ def _relocate(table: Any, cluster: Cluster, folder: Path, *, workdir: bool = Tru
         table["data"] = [moved(str(path)) for path in table["data"]]
 
 
-def _table(document: TOMLDocument, name: str) -> Table:
+def _table(document: TOMLDocument | Table, name: str) -> Table:
     if name not in document:
         document[name] = tomlkit.table(is_super_table=True)
     table: Any = document[name]

@@ -130,7 +130,7 @@ class EditTable(Widget):
             self.body.column = self.model.first
             cell = self.body.cell or cell
         field = self.model.field(self.body.row, self.body.column)
-        if field is None:
+        if field is None or cell.fixed:
             self.notify("this cell cannot be edited")
             return
         self._original = cell.text
