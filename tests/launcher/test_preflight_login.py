@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
 import threading
@@ -18,8 +19,9 @@ from launcher.hosts import dial
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import shown_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
-from launcher.hosts.ssh import SshConnector
+from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan.model import SshTarget
+from tests.patience import PATIENCE
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 
@@ -203,6 +205,33 @@ async def test_a_person_decides_at_first_contact(ssh_server: SshServer) -> None:
     assert question.kind is PromptKind.HOST_KEY and not question.secret
     assert "SHA256:" in question.text and str(ssh_server.port) in question.text
     await login(stranger(ssh_server))
+
+
+async def test_all_hosts_behind_one_door_ask_at_once(ssh_server: SshServer) -> None:
+    """Although fewer log in at once: a person sees all keys together."""
+    count = LOGINS_AT_ONCE + 2
+    asked: list[AuthPrompt] = []
+    everybody = asyncio.Event()
+
+    async def person(question: AuthPrompt) -> str | None:
+        asked.append(question)
+        if len(asked) == count:
+            everybody.set()
+        await everybody.wait()
+        return "yes"
+
+    logins = SshConnector(person)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            places = (logins.connect(f"h{n}", stranger(ssh_server)) for n in range(count))
+            for connection in await asyncio.gather(*places):
+                connection.abort()
+    finally:
+        await logins.aclose()
+    (key,) = {question.key for question in asked}
+    assert key is not None and key.fingerprint.startswith("SHA256:")
+    assert key.place == f"[127.0.0.1]:{ssh_server.port}" and key.kind == "ssh-ed25519"
+    assert {question.host for question in asked} == {f"h{n}" for n in range(count)}
 
 
 async def test_a_changed_key_is_never_accepted(ssh_server: SshServer) -> None:

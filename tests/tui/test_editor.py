@@ -170,10 +170,9 @@ async def test_one_python_for_all_hosts() -> None:
         await shows(pilot, "(default)")
         await pilot.press("G", "right", "right", "right", "enter", *"/opt/py", "enter")
         await until(pilot, lambda: '[defaults.host]\npython = "/opt/py"' in text_of(pilot))
-        assert isinstance(pilot.app, TfmuxApp)
-        await until(
-            pilot, lambda: sum("/opt/py" in row for row in screen_text(pilot.app)) >= len(HOSTS)
-        )
+        app = pilot.app
+        assert isinstance(app, TfmuxApp)
+        await until(pilot, lambda: sum("/opt/py" in row for row in screen_text(app)) >= len(HOSTS))
         await pilot.press("u")
         await until(pilot, lambda: text_of(pilot) == before)
         await pilot.press("up", "enter", *"/own/py", "enter", "f")
