@@ -107,11 +107,12 @@ class HostKeyDialog(Dialog[None]):
         self.show(self.prompts)
 
     def show(self, prompts: list[OpenPrompt]) -> None:
-        """Shows these prompts; the cursor stays on its key."""
-        keys = self.query_one(KeyList)
-        at, before = keys.highlighted, self.prompts
-        current = before[at] if at is not None and at < len(before) else None
-        self.prompts = list(prompts)
+        """Shows these prompts, new ones behind the others; the cursor stays on its key."""
+        keys, current = self.query_one(KeyList), self._current
+        new = [each for each in prompts if each not in self.prompts or not each.drawn]
+        kept = [each for each in self.prompts if each in prompts and each not in new]
+        prompts = [*kept, *sorted(new, key=lambda each: each.prompt.host)]
+        self.prompts = prompts
         keys.clear_options()
         keys.add_options([Option(self._key_text(each)) for each in prompts])
         if prompts:
