@@ -89,7 +89,8 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     raw.setdefault("name", stem or "cluster")
     cluster, wrong = _read(raw)
     if cluster is not None:
-        cluster = cluster.based_on(base, FileLines(lines, _lines_added(text))).with_pending_nodes()
+        place = FileLines(lines, _lines_added(text), source)
+        cluster = cluster.based_on(base, place).with_pending_nodes()
         between = [*violations(cluster), *unsupported(cluster)]
         between += _missing_paths(cluster) if for_launch else ()
         between = [_at_default(violation, raw) for violation in between]

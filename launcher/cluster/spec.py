@@ -291,6 +291,12 @@ class Cluster(_Table):
         """Returns the line of a key in the file, or of the nearest table around it."""
         return self._lines.of(path)
 
+    def where(self, *path: str) -> str:
+        """Returns a key and where it stands: `run.workdir (c.toml:12)`."""
+        line = self.line_of(*path)
+        place = f" ({self._lines.source}:{line})" if line else ""
+        return f"{'.'.join(path)}{place}"
+
     def with_hosts(self, hosts: dict[str, Host]) -> Cluster:
         """Returns a copy that has these hosts, too, or in place of those of the same names."""
         return self.model_copy(update={"hosts": {**self.hosts, **hosts}})
