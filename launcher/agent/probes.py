@@ -70,7 +70,7 @@ class Probe(Question[A]):
 
 
 class ClockAnswer(Answer):
-    """The host's time."""
+    """Time by the host's clock."""
 
     time: Figure
 
@@ -146,7 +146,7 @@ class GpusAnswer(Answer):
 
 
 class GpusProbe(Probe[GpusAnswer]):
-    """Which GPUs nvidia-smi lists."""
+    """Question which GPUs `nvidia-smi` lists."""
 
     KIND = "gpus"
 

@@ -63,6 +63,9 @@ class HostModel(NamedTables):
                 cells.append(Cell("", fixed=True))
         return [*found, Row("", tuple(cells), str(wrong.get(None, "")))]
 
+    def about(self, key: str) -> str:
+        return "" if key else "values of every host that has none of its own: [defaults.host]"
+
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         if not self._is_default(document, row):
             return super().put(document, row, column, line)

@@ -117,6 +117,8 @@ class EditTable(Widget):
             text.append(f"{field.title}: ", "bold")
             text.append(value)
             text.append(f"   {field.about}", "dim")
+        else:
+            text.append(self.model.about(self.key), "dim")
         return text
 
     # editing a cell

@@ -57,6 +57,10 @@ class TableModel:
         """Field of a cell; None if it cannot be edited."""
         raise NotImplementedError
 
+    def about(self, key: str) -> str:
+        """What a row is for, where its cells do not say it."""
+        return ""
+
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Puts a text into a cell."""
         raise NotImplementedError
