@@ -167,8 +167,9 @@ async def test_one_python_for_all_hosts() -> None:
     is one step of undo."""
     async with editor() as pilot:
         before = text_of(pilot)
-        await shows(pilot, "(default)")
-        await pilot.press("G", "right", "right", "right", "enter", *"/opt/py", "enter")
+        await pilot.press("G")
+        await shows(pilot, "values of every host that has none of its own: [defaults.host]")
+        await pilot.press("right", "right", "right", "enter", *"/opt/py", "enter")
         await until(pilot, lambda: '[defaults.host]\npython = "/opt/py"' in text_of(pilot))
         app = pilot.app
         assert isinstance(app, TfmuxApp)

@@ -18,7 +18,8 @@ from tui.screens.editor.fields import host_fields
 from tui.screens.editor.table_models import NamedTables, problem_of
 
 _DEFAULTS = ("defaults", "host")
-_TITLE = "(default)"
+_TITLE = "*"
+"""As in ssh_config: every host."""
 
 
 class HostModel(NamedTables):
