@@ -146,7 +146,7 @@ class GpusAnswer(Answer):
 
 
 class GpusProbe(Probe[GpusAnswer]):
-    """Question which GPUs `nvidia-smi` lists."""
+    """Which GPUs nvidia-smi lists."""
 
     KIND = "gpus"
 

@@ -220,19 +220,6 @@ def _engine(cluster: Cluster) -> Iterator[Violation]:
         yield Violation((first.table, key), found, message)
 
 
-def _defaults(cluster: Cluster) -> Iterator[Violation]:
-    """Defaults that no host would have."""
-    path: KeyPath = ("defaults", "host")
-    if not any(value for _, value in cluster.defaults.host):
-        return
-    if (table := cluster.engine) is not None:
-        message = f"the hosts are given by {table.label}: write python in [{table.table}], and "
-        yield Violation(path, None, f"{message}the rest in [run], or remove this table")
-    elif not cluster.hosts:
-        message = "the file has no [hosts.NAME] that it holds for: add [hosts.localhost] for this "
-        yield Violation(path, None, f"{message}machine, or remove this table")
-
-
 def _undefined(cluster: Cluster, host: str) -> str:
     if is_loopback(host):
         return 'use localhost for this machine: write such as "localhost:2222"'
@@ -399,7 +386,6 @@ def _machine(cluster: Cluster, host: str) -> object:
 
 _CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
     _hosts,
-    _defaults,
     _engine,
     _jobs,
     _own_tf_config,

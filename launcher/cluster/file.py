@@ -13,7 +13,6 @@ import re
 import stat
 import tomllib
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
 from .engine_table import EngineTable
 from .fields import nearest
+from .host_defaults import at_default, unused_defaults
 from .key_lines import FileLines, KeyLines, KeyPath
 from .platform_checks import unsupported
 from .spec import NAMED_TABLES, TABLES, Cluster, tables_in
@@ -91,9 +91,9 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     if cluster is not None:
         place = FileLines(lines, _lines_added(text), source)
         cluster = cluster.based_on(base, place).with_pending_nodes()
-        between = [*violations(cluster), *unsupported(cluster)]
+        between = [*violations(cluster), *unused_defaults(cluster), *unsupported(cluster)]
         between += _missing_paths(cluster) if for_launch else ()
-        between = [_at_default(violation, raw) for violation in between]
+        between = [at_default(violation, raw) for violation in between]
         wrong += [violation for violation in between if not _covered(violation, wrong)]
     if cluster is None or wrong:
         problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
@@ -192,22 +192,6 @@ def _covered(violation: Violation, wrong: list[Violation]) -> bool:
     """Something at the same place is wrong already, and may be the cause."""
     paths = ((violation.path, other.path) for other in wrong)
     return any(mine[: len(its)] == its[: len(mine)] for mine, its in paths)
-
-
-def _at_default(violation: Violation, raw: dict[str, Any]) -> Violation:
-    """Places what is wrong with a host's value in `[defaults.host]`, if it stands there."""
-    inherited: KeyPath = ("defaults", "host", *violation.path[2:])
-    if violation.path[0] != "hosts" or len(violation.path) < 3 or _has(raw, violation.path):
-        return violation
-    return replace(violation, path=inherited) if _has(raw, inherited) else violation
-
-
-def _has(raw: Any, path: KeyPath) -> bool:
-    for key in path:
-        if not isinstance(raw, dict) or key not in raw:
-            return False
-        raw = raw[key]
-    return True
 
 
 def _violation(detail: ErrorDetails) -> Violation:

@@ -219,7 +219,7 @@ async def test_what_is_chosen_with_the_mouse(launcher: Launcher) -> None:
     async with home() as (pilot, screen):
         asked = [launcher.ask(screen, key(f"tf{n}")) for n in (1, 2)]
         await keys_on(pilot, 2)
-        await pilot.click("KeyList", offset=(4, 2))
+        await pilot.click("HostKeyList", offset=(4, 2))
         await shows(pilot, "y trust tf2")
         assert not any(one.done() for one in asked)
         choices = pilot.app.screen.query_one("#choices")

@@ -49,13 +49,13 @@ class OpenPrompt:
         return self.prompt.key or OfferedKey(self.prompt.host, "", self.prompt.text)
 
 
-class KeyList(OptionList):
+class HostKeyList(OptionList):
     """The keys, two lines each. Enter refuses: nothing is trusted by a slip."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "screen.decide('n')", "Refuse", show=False),
-        Binding("j", "cursor_down", "Down", show=False),
-        Binding("k", "cursor_up", "Up", show=False),
+        Binding("enter", "screen.decide('n')", "Refuse the key under the cursor", show=False),
+        Binding("j", "cursor_down", "Next key", show=False),
+        Binding("k", "cursor_up", "Previous key", show=False),
     ]
 
     def action_select(self) -> None:
@@ -98,7 +98,7 @@ class HostKeyDialog(Dialog[None]):
         """Those on the screen, in the order in which they came."""
 
     def body(self) -> ComposeResult:
-        yield KeyList(markup=False)
+        yield HostKeyList(markup=False)
         yield Static(id="compare", markup=False, classes="dialog-note")
         with Horizontal(id="choices"):
             yield from map(Choice, ("a", "y", "n", "escape"))
@@ -108,7 +108,7 @@ class HostKeyDialog(Dialog[None]):
 
     def show(self, prompts: list[OpenPrompt]) -> None:
         """Shows these prompts, new ones behind the others; the cursor stays on its key."""
-        keys, current = self.query_one(KeyList), self._current
+        keys, current = self.query_one(HostKeyList), self._current
         new = [each for each in prompts if each not in self.prompts or not each.drawn]
         kept = [each for each in self.prompts if each in prompts and each not in new]
         prompts = [*kept, *sorted(new, key=lambda each: each.prompt.host)]
@@ -155,7 +155,7 @@ class HostKeyDialog(Dialog[None]):
 
     @property
     def _current(self) -> OpenPrompt | None:
-        at = self.query_one(KeyList).highlighted
+        at = self.query_one(HostKeyList).highlighted
         return self.prompts[at] if at is not None and at < len(self.prompts) else None
 
     def _key_text(self, each: OpenPrompt) -> Text:
