@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .ids import TaskId
     from .run.snapshot import HostView, Receipt, Snapshot, TaskView
     from .run.states import HostState, Outcome, RunPhase, TaskState
-    from .store.public_events import PublicEvent
+    from .store.public_events import LogEvent, PublicEvent
 
 __all__ = [
     "Cluster",
@@ -35,6 +35,7 @@ __all__ = [
     "HostState",
     "HostView",
     "LauncherError",
+    "LogEvent",
     "Outcome",
     "PublicEvent",
     "Receipt",
@@ -55,7 +56,7 @@ _MODULES = {
     "ids": ("TaskId",),
     "run.snapshot": ("HostView", "Receipt", "Snapshot", "TaskView"),
     "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),
-    "store.public_events": ("PublicEvent",),
+    "store.public_events": ("LogEvent", "PublicEvent"),
 }
 """Modules of the names above; the others are errors."""
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, overload
 
 from .cluster import file
 from .cluster import spec as cluster_spec
@@ -24,10 +25,14 @@ from .session.attach import stored
 from .session.client import OnEvent, RunClient
 from .session.event_inbox import EventInbox
 from .session.launcher_process import LauncherProcess
-from .store.public_events import PublicEvent
+from .session.log_lines import RunLogs
+from .store.public_events import LogEvent, PublicEvent
 
 _MOST_LAUNCHERS = 4
 """Launcher processes of one run that may die before this is given up."""
+_EVENTS_AT_ONCE = 1000
+"""Events between two looks at the logs."""
+_PACE = 0.05
 _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
 
 
@@ -106,7 +111,7 @@ class Cluster:
 class Run:
     """A run, while its `async with` block is open. Everything belongs to the block's loop."""
 
-    def __init__(self, client: RunClient, inbox: EventInbox) -> None:
+    def __init__(self, client: RunClient, inbox: EventInbox, *, attached: bool) -> None:
         """Use `Cluster.launch` or `Run.attach`."""
         self.client = client
         """The client below, whose methods return at once and are safe in any thread."""
@@ -114,6 +119,7 @@ class Run:
         self.folder = client.folder.path
         """The folder of the run on this machine (`cluster.toml`, `events.jsonl`, logs)."""
         self._inbox = inbox
+        self._attached = attached
         self._changed = asyncio.Event()
         self._error: LauncherError | None = None
         client.subscribe(lambda _: self._inbox.call(self._on_change))
@@ -145,7 +151,7 @@ class Run:
             folder = stored(run_id, None if file is None else Path(file)).folder
             return RunClient.attach(folder, ask=ask, on_event=on_event)
 
-        return opened(start, detach=detach)
+        return opened(start, detach=detach, attached=True)
 
     def snapshot(self) -> Snapshot:
         """The run as it stands: states, metrics, hosts, the first failure."""
@@ -169,18 +175,52 @@ class Run:
         """
         return self.folder / f"{self._find(task).stem}.log"
 
-    async def events(self) -> AsyncIterator[PublicEvent]:
+    @overload
+    def events(self, *, logs: Literal[False] = False) -> AsyncIterator[PublicEvent]: ...
+
+    @overload
+    def events(self, *, logs: Literal[True]) -> AsyncIterator[PublicEvent | LogEvent]: ...
+
+    async def events(self, *, logs: bool = False) -> AsyncIterator[PublicEvent | LogEvent]:
         """Yields the public events from the block's beginning to the run's end.
 
         Each is yielded once. At most 100,000 that nobody reads are kept.
 
+        Args:
+            logs: yields the lines of the tasks, too, those of a run that was attached to from
+                this call on. They are read from the log files when the iterator is asked for
+                more: one that is slow keeps nothing in memory and loses no line.
+
         Raises:
             LauncherError: no launcher process stays alive.
         """
-        while (event := await self._inbox.get()) is not None:
-            yield event
-            if lost := self._inbox.take_lost():
-                yield self._note(f"{lost} events were lost: they were not read in time")
+        reader = await self._reader() if logs else None
+        try:
+            ended = False
+            while not ended:
+                lines = await asyncio.to_thread(reader.read) if reader is not None else []
+                for line in lines:
+                    yield line
+                pause = None if reader is None else 0 if lines else _PACE
+                for _ in range(_EVENTS_AT_ONCE):
+                    if not await self._inbox.ready(pause):
+                        break
+                    if (event := await self._inbox.get()) is None:
+                        ended = True
+                        break
+                    yield event
+                    if lost := self._inbox.take_lost():
+                        yield self._note(f"{lost} events were lost: they were not read in time")
+                    pause = None if reader is None else 0
+            while reader is not None:
+                lines = await asyncio.to_thread(reader.read, last=True)
+                for line in lines:
+                    yield line
+                if not lines and not reader.behind:
+                    break
+        finally:
+            if reader is not None:
+                reader.close()
         self._check()
 
     async def wait(self) -> Snapshot:
@@ -264,6 +304,10 @@ class Run:
                 return known
         raise TaskNotFoundError(str(task), tasks)
 
+    async def _reader(self) -> RunLogs:
+        tasks = {view.id: view.host for view in self.snapshot().tasks}
+        return await asyncio.to_thread(RunLogs, self.folder, tasks, from_end=self._attached)
+
     def _check(self) -> None:
         if self._error is not None:
             raise self._error
@@ -323,7 +367,9 @@ class Run:
 
 
 @asynccontextmanager
-async def opened(start: Callable[[OnEvent], RunClient], *, detach: bool) -> AsyncIterator[Run]:
+async def opened(
+    start: Callable[[OnEvent], RunClient], *, detach: bool, attached: bool = False
+) -> AsyncIterator[Run]:
     """Opens the run of a client that `start` makes, in a thread since files are read there."""
     inbox, cancelled = EventInbox(), False
     starting = asyncio.ensure_future(asyncio.to_thread(start, inbox.put))
@@ -332,7 +378,7 @@ async def opened(start: Callable[[OnEvent], RunClient], *, detach: bool) -> Asyn
             await asyncio.wait([starting])
         except asyncio.CancelledError:
             cancelled = True
-    run = Run(starting.result(), inbox)
+    run = Run(starting.result(), inbox, attached=attached)
     try:
         if cancelled:
             raise asyncio.CancelledError

@@ -55,6 +55,22 @@ def agents() -> set[int]:
     return {pid for pid, tag in tags if tag.startswith("check-")}
 
 
+def test_a_hook_that_is_not_there_is_named_with_its_line(tmp_path: Path) -> None:
+    """A warning: the run goes on without it. One that is there is nothing to tell."""
+    hooks = '[hooks]\non_end = ["sh", "-c", ":"]\non_failure = ["./page-me.sh"]\n'
+    file = Path(here(tmp_path, "auto"))
+    file.write_text(file.read_text().replace("train.py", "-V") + hooks)
+    done = run("check", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    jsonschema.validate(report, REPORT_SCHEMA)
+    (found,) = [each for each in report["findings"] if each["code"] == "hook-missing"]
+    line = file.read_text().splitlines().index('on_failure = ["./page-me.sh"]') + 1
+    assert f"hooks.on_failure ({file}:{line}): " in found["sentence"]
+    assert f"{tmp_path}/./page-me.sh: no such file" in found["sentence"]
+    assert (found["severity"], found["host"]) == ("warn", "localhost")
+
+
 def test_a_machine_that_is_fine_ends_with_0(tmp_path: Path, tfmux_home: Path) -> None:
     """A table on stdout, nothing on stderr, nothing left of the agent."""
     done = run("check", here(tmp_path, "auto", "auto"))

@@ -14,7 +14,6 @@ import sys
 import time
 from collections import Counter
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
@@ -26,58 +25,16 @@ from launcher.quantities import size
 from launcher.run.snapshot import Allocation
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
+from launcher.session.log_lines import LogLines, line_text
 from launcher.store.public_events import HostEvent, LogEvent, PublicEvent, RunEvent
 from tui.exits import Exit, exit_code
 from tui.log.remarks import count_text, remark_source
 from tui.outcome import queue_text, receipt_lines, report
 from tui.stderr import message
 
-_CHUNK = 1 << 18
-_LONGEST = 1 << 20
 _PACE = 0.05
 _PROGRESS_SECONDS = 2.0
 _RECEIPT_SECONDS = 0.5
-
-
-class Follower:
-    """Whole lines of one log file, as they come."""
-
-    def __init__(self, path: Path, offset: int = 0) -> None:
-        self._path = path
-        self._fd = -1
-        self._offset = offset
-        self._rest = b""
-
-    @classmethod
-    def from_end(cls, path: Path) -> Follower:
-        """Follows a file from its present end."""
-        return cls(path, path.stat().st_size if path.exists() else 0)
-
-    def read(self) -> bytes:
-        """The next bytes, at most 256 KiB."""
-        if self._fd < 0:
-            try:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return b""  # the task has not written anything yet
-        data = os.pread(self._fd, _CHUNK, self._offset)
-        self._offset += len(data)
-        return data
-
-    def lines(self, *, last: bool = False) -> list[bytes]:
-        """The lines that have become whole; with `last` also one without a newline."""
-        data = self.read()
-        parts = (self._rest + data).split(b"\n")
-        self._rest = parts.pop()
-        if len(self._rest) > _LONGEST or (last and self._rest and not data):
-            parts.append(self._rest)
-            self._rest = b""
-        return parts
-
-    @property
-    def behind(self) -> bool:
-        """There is more to read."""
-        return bool(self._rest) or (self._fd >= 0 and self._offset < os.fstat(self._fd).st_size)
 
 
 def run_headless(
@@ -144,7 +101,7 @@ class _Output:
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, float] = {}
         self._tasks = {view.id: view.host for view in run.snapshot().tasks}
-        self._followers = {task: Follower.from_end(run.log(task)) for task in self._tasks}
+        self._followers = {task: LogLines.from_end(run.log(task)) for task in self._tasks}
 
     def logs(self, *, last: bool = False) -> bool:
         """Prints what has come; True when there may be more."""
@@ -250,7 +207,7 @@ class _Output:
 def shown(line: bytes, *, pictures: bool) -> str:
     """A line of a log for stdout, as its last carriage return leaves it: for a terminal with
     pictures of what it would act on, for a program without escape sequences."""
-    text = line.decode(errors="replace").rstrip("\r").rsplit("\r", 1)[-1]
+    text = line_text(line)
     return pictured(text) if pictures else without_escapes(text)
 
 

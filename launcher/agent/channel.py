@@ -89,7 +89,7 @@ class Channel:
         self._data: deque[tuple[OpenLog, bytes]] = deque()
 
     def send(self, message: Message) -> None:
-        """Queues a control frame."""
+        """Queues a control frame; log bytes go behind it."""
         self._control.append(message.encode())
 
     def answer(self, ident: int | None, answer: Answer) -> None:
@@ -123,7 +123,7 @@ class Channel:
 
     @property
     def queued(self) -> int:
-        """Control frames that wait."""
+        """Number of control frames that have not been sent yet."""
         return len(self._control)
 
     def receive(self) -> bytes | None:
@@ -136,7 +136,7 @@ class Channel:
             return b""
 
     def wants_to_write(self) -> bool:
-        """Something can be sent."""
+        """Whether frames or log bytes wait to be sent."""
         return bool(self._partial or self._control or self._data)
 
     @property

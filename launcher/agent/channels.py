@@ -97,7 +97,7 @@ class Channels:
         return True
 
     def close(self) -> None:
-        """Closes all."""
+        """Closes the channels of all launchers."""
         for channel in self._all:
             channel.close()
 
@@ -123,7 +123,7 @@ class Channels:
 
     @property
     def has_launcher(self) -> bool:
-        """A launcher is there."""
+        """Whether a launcher has been admitted, and is still connected."""
         return any(channel.admitted for channel in self._all)
 
     def send(self, message: Message) -> None:
@@ -134,7 +134,7 @@ class Channels:
 
     @property
     def queued(self) -> bool:
-        """Control frames wait."""
+        """Whether a channel has control frames that are not sent yet."""
         return any(channel.queued for channel in self._all)
 
     @property
@@ -149,13 +149,13 @@ class Channels:
             self._selector.unregister(channel.source)
 
     def resume(self, channel: Channel) -> None:
-        """Reads from it again."""
+        """Reads again from a channel that was paused."""
         if channel.paused and not channel.closed:
             channel.paused = False
             self._selector.register(channel.source, selectors.EVENT_READ, channel)
 
     def read(self) -> None:
-        """Handles what has come."""
+        """Handles what has come on the channels that are read."""
         for channel in list(self._all):
             if not (channel.closed or channel.paused):  # another's hello may have closed it
                 self._read(channel)

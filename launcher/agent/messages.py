@@ -60,7 +60,7 @@ class Message(Record):
 
 
 class ExitReason(Enum):
-    """Why an agent ends."""
+    """Reason for which an agent ends."""
 
     LAUNCHER_LEFT = "launcher_left"
     LAUNCHER_DIED = "launcher_died"

@@ -70,7 +70,7 @@ class Probe(Question[A]):
 
 
 class ClockAnswer(Answer):
-    """The host's time."""
+    """Time by the host's clock."""
 
     time: Figure
 

@@ -73,7 +73,7 @@ class Reaper:
             self.link.send(_RELEASE)
 
     def poll(self) -> bool:
-        """Whether it has exited."""
+        """Looks, without waiting, whether the process has exited."""
         if not self.exited:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:

@@ -146,7 +146,7 @@ def open_output(terminal: bool) -> tuple[int, int]:
 
 
 class Program(NamedTuple):
-    """What a task executes."""
+    """Program of a task: words, variables, directory, and how it starts."""
 
     argv: Sequence[str]
     env: Mapping[str, str]

@@ -97,6 +97,17 @@ class SshDestination:
         return cls(user or None, host, None if port is None else _port(port))
 
 
+def parse_user(text: str) -> str:
+    """Checks the name of an account.
+
+    Raises:
+        AddressError: it is something else.
+    """
+    if not _USER.fullmatch(text) or "@" in text:
+        raise AddressError('it is not a user name: write such as "root"')
+    return text
+
+
 def parse_jump(text: str) -> str:
     """Checks `user@host:port`, or several of them with commas, as `ssh -J` takes them.
 

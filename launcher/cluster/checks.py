@@ -18,7 +18,7 @@ from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .engine_table import PENDING
 from .fields import COMMAND, nearest
-from .host import Host
+from .host import SSH_OPTIONS, Host
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
 from .ranks import has_ranks
@@ -76,7 +76,7 @@ def _hosts(cluster: Cluster) -> Iterator[Violation]:
             )
         if host.via is not None:
             yield from _via(path, host)
-        for key in ("identity", "jump", "known_hosts", "via"):
+        for key in (*SSH_OPTIONS, "via"):
             if name == LOCALHOST and getattr(host, key) is not None:
                 yield Violation(
                     (*path, key), None, f"localhost is this machine and has no {key}: remove it"
@@ -96,7 +96,7 @@ def _via(path: KeyPath, host: Host) -> Iterator[Violation]:
             "a host with via needs an address: write the name or IP address that the other hosts "
             'use for it, such as address = "10.0.0.7"',
         )
-    for key in ("identity", "jump", "known_hosts"):
+    for key in SSH_OPTIONS:
         if getattr(host, key) is not None:
             yield Violation(
                 (*path, key), None, f"{key} is an option of ssh, and this host has via: remove it"

@@ -10,22 +10,20 @@ import copy
 import json
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import AbstractTable, Array, InlineTable
+from tomlkit.items import InlineTable
 
 from ..errors import TfmuxError
 from ..printable import printable
 from .addresses import TaskAddress
 from .key_lines import KeyPath
+from .toml_values import appended, filled, item, put, quoted
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _ANY_HEADER = re.compile(r"[ \t]*\[[^\[\]]+\][ \t]*(?:#.*)?$")
-_WIDE = 90
-"""Characters of an array from which on it is written on several lines."""
 
 
 class EditError(TfmuxError):
@@ -76,9 +74,31 @@ class ClusterDocument:
         _put_plain(meant, path, value)
         return self._edited(
             meant,
-            lambda document: _put(document, path, value, whole=False),
-            lambda document: _put(document, path, value, whole=True),
-            lambda document: _appended(document, path, value),
+            lambda document: put(document, path, value, whole=False),
+            lambda document: put(document, path, value, whole=True),
+            lambda document: appended(document, path, value),
+        )
+
+    def put_all(self, paths: Iterable[KeyPath], value: Any) -> ClusterDocument:
+        """Sets several keys to one value; None removes them.
+
+        Raises:
+            EditError: the file's form does not allow it.
+        """
+        meant, paths = copy.deepcopy(self.data), list(paths)
+        for path in paths:
+            _put_plain(meant, path, value)
+        if _canonical(meant) == _canonical(self.data):
+            return self
+
+        def change(document: tomlkit.TOMLDocument, *, whole: bool) -> None:
+            for path in paths:
+                put(document, path, value, whole=whole)
+
+        return self._edited(
+            meant,
+            lambda document: change(document, whole=False),
+            lambda document: change(document, whole=True),
         )
 
     def remove(self, *path: str | int) -> ClusterDocument:
@@ -112,7 +132,7 @@ class ClusterDocument:
         table.clear()
         table.update(renamed)
         for form in _forms(path):
-            text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
+            text = form.sub(lambda m: f"{m[1]}{quoted(name)}{m[2]}", self.text)
             if text != self.text and _says(text, meant):
                 return ClusterDocument(text)
         return self._edited(meant, lambda document: _rename(document, path, name))
@@ -161,7 +181,7 @@ class ClusterDocument:
             )
 
         tables = ((table, name) for table in ("hosts", "jobs") for name in result.table(table))
-        for path in (("run",), *tables):
+        for path in (("run",), ("defaults", "host"), *tables):
             for key, value in result.table(*path).items():
                 result = result.put((*path, key), _mapped(value, named))
         return result
@@ -226,122 +246,6 @@ def _put_plain(data: dict[str, Any], path: KeyPath, value: Any) -> None:
         data[str(path[-1])] = copy.deepcopy(value)
 
 
-def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
-    """Changes as little as possible; with `whole`, replaces the whole value."""
-    table = document
-    for depth, key in enumerate(path[:-1]):
-        if key not in table:
-            if value is None:
-                return
-            inline = isinstance(table, InlineTable)
-            # [hosts] above [hosts.tf1] needs no header of its own.
-            above = depth == 0 and len(path) > 2
-            table[key] = (
-                tomlkit.inline_table() if inline else tomlkit.table(is_super_table=above or None)
-            )
-        table = table[key]
-    key = path[-1]
-    if value is None:
-        if key in table:
-            del table[key]
-        return
-    old = table.get(key)
-    if (
-        not whole
-        and isinstance(old, Array)
-        and isinstance(value, list)
-        and _keeps_lines(old, value)
-    ):
-        _change_list(old, value)
-    elif not whole and isinstance(old, AbstractTable | InlineTable) and isinstance(value, dict):
-        for name in [name for name in old if name not in value]:
-            del old[name]
-        for name, inner in value.items():
-            if name not in old or old[name] != inner:
-                old[name] = _item(inner)
-    elif isinstance(value, dict) and len(path) <= 2 and not isinstance(table, InlineTable):
-        table[key] = _filled(tomlkit.table(), value)
-    else:
-        _assign(table, key, value)
-
-
-def _appended(document: tomlkit.TOMLDocument, path: KeyPath, value: Any) -> str:
-    """Appends a table to the text, for files whose tables have no headers."""
-    if not isinstance(value, dict):
-        raise TypeError("only a table can be appended")
-    name = ".".join(_quoted(str(key)) for key in path)
-    pairs = (f"{_quoted(key)} = {_item(inner).as_string()}" for key, inner in value.items())
-    return "\n".join([tomlkit.dumps(document).rstrip("\n"), "", f"[{name}]", *pairs, ""])
-
-
-def _assign(table: Any, key: Any, value: Any) -> None:
-    old = table.get(key)
-    new = _item(value)
-    trivia = getattr(old, "trivia", None)
-    if trivia is not None and hasattr(new, "trivia"):
-        new.trivia.comment_ws, new.trivia.comment = trivia.comment_ws, trivia.comment
-    table[key] = new
-
-
-def _item(value: Any) -> Any:
-    if isinstance(value, dict):
-        return _filled(tomlkit.inline_table(), value)
-    if isinstance(value, list):
-        array = tomlkit.array()
-        for inner in value:
-            array.append(_item(inner))
-        if len(array.as_string()) > _WIDE and all(isinstance(v, str) for v in value):
-            return _lines_of(value)
-        return array
-    return tomlkit.item(value)
-
-
-def _filled(table: Any, values: Mapping[str, Any]) -> Any:
-    for name, inner in values.items():
-        table[name] = _item(inner)
-    return table
-
-
-def _lines_of(words: list[str]) -> Any:
-    """Makes a long list of strings on several lines."""
-    rows: list[list[str]] = [[]]
-    for word in words:
-        text = tomlkit.item(word).as_string()
-        if rows[-1] and sum(len(t) + 2 for t in rows[-1]) + len(text) > _WIDE:
-            rows.append([])
-        rows[-1].append(text)
-    inside = ",\n    ".join(", ".join(row) for row in rows)
-    return tomlkit.parse(f"a = [\n    {inside},\n]\n")["a"]
-
-
-def _change_list(array: Array, values: list[Any]) -> None:
-    """Replaces only the elements between the equal ones at both ends."""
-    old = [item.unwrap() if hasattr(item, "unwrap") else item for item in array]
-    start = 0
-    while start < min(len(old), len(values)) and _same(old[start], values[start]):
-        start += 1
-    end = 0
-    while end < min(len(old), len(values)) - start and _same(old[-1 - end], values[-1 - end]):
-        end += 1
-    fresh = values[start : len(values) - end]
-    gone = len(old) - end - start
-    for offset, value in enumerate(fresh[:gone]):
-        array[start + offset] = _item(value)
-    for offset, value in enumerate(fresh[gone:]):
-        array.insert(start + gone + offset, _item(value))
-    for _ in range(gone - len(fresh)):
-        del array[start + len(fresh)]
-
-
-def _keeps_lines(old: Array, values: list[Any]) -> bool:
-    """Whether the list has several lines already, or will fit on one."""
-    return "\n" in old.as_string() or len(json.dumps(values, ensure_ascii=False)) <= _WIDE
-
-
-def _same(one: object, other: object) -> bool:
-    return type(one) is type(other) and one == other
-
-
 def _forms(path: tuple[str, ...]) -> list[re.Pattern[str]]:
     """Makes patterns that find a table's name, between two groups: in its header and in those of
     the tables below it; also in dotted keys; also in keys below another header."""
@@ -352,12 +256,8 @@ def _forms(path: tuple[str, ...]) -> list[re.Pattern[str]]:
 
 
 def _any_form(name: str) -> str:
-    forms = [re.escape(_quoted(name)), re.escape(json.dumps(name)), re.escape(f"'{name}'")]
+    forms = [re.escape(quoted(name)), re.escape(json.dumps(name)), re.escape(f"'{name}'")]
     return f"(?:{'|'.join(dict.fromkeys(forms))})"
-
-
-def _quoted(name: str) -> str:
-    return name if _BARE.fullmatch(name) else tomlkit.item(name).as_string()
 
 
 def _rename(document: Any, path: tuple[str, ...], name: str) -> None:
@@ -371,9 +271,9 @@ def _rename(document: Any, path: tuple[str, ...], name: str) -> None:
     for key, value in entries:
         new = name if key == path[-1] else key
         if isinstance(value, dict) and not isinstance(table, InlineTable):
-            table[new] = _filled(tomlkit.table(), value)
+            table[new] = filled(tomlkit.table(), value)
         else:
-            table[new] = _item(value)
+            table[new] = item(value)
 
 
 def _moved(task: str, old: str, new: str) -> str:

@@ -25,6 +25,7 @@ from .addresses import (
     TaskAddress,
     parse_address,
     parse_jump,
+    parse_user,
 )
 from .patterns import compile_pattern, group_names
 
@@ -336,6 +337,7 @@ Tasks = Annotated[
 ]
 Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestination), _AS_TEXT]
 Jump = Annotated[str, _parsed(parse_jump)]
+User = Annotated[str, _parsed(parse_user)]
 Address = Annotated[str, _parsed(parse_address)]
 Python = Annotated[str, Rule(_python, _FILLED)]
 EnvName = Annotated[str, Rule(_env_name, _FILLED)]

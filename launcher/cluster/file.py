@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ClusterFileError, Problem
@@ -25,9 +25,10 @@ from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
 from .engine_table import EngineTable
 from .fields import nearest
+from .host_defaults import at_default, unused_defaults
 from .key_lines import FileLines, KeyLines, KeyPath
 from .platform_checks import unsupported
-from .spec import NAMED_TABLES, TABLES, Cluster
+from .spec import NAMED_TABLES, TABLES, Cluster, tables_in
 from .toml_errors import toml_problem
 
 _LARGEST = 16 * 1024 * 1024
@@ -88,9 +89,11 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     raw.setdefault("name", stem or "cluster")
     cluster, wrong = _read(raw)
     if cluster is not None:
-        cluster = cluster.based_on(base, FileLines(lines, _lines_added(text))).with_pending_nodes()
-        between = [*violations(cluster), *unsupported(cluster)]
+        place = FileLines(lines, _lines_added(text), source)
+        cluster = cluster.based_on(base, place).with_pending_nodes()
+        between = [*violations(cluster), *unused_defaults(cluster), *unsupported(cluster)]
         between += _missing_paths(cluster) if for_launch else ()
+        between = [at_default(violation, raw) for violation in between]
         wrong += [violation for violation in between if not _covered(violation, wrong)]
     if cluster is None or wrong:
         problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
@@ -213,9 +216,10 @@ def _violation(detail: ErrorDetails) -> Violation:
 
 def _known(table: KeyPath) -> list[str]:
     """Lists the keys that a table may have."""
-    if not table:
-        return list(Cluster.model_fields)
-    return list(TABLES[str(table[0])].model_fields)
+    model: type[BaseModel] = Cluster
+    for key in table:
+        model = tables_in(model).get(str(key), model)
+    return list(model.model_fields)
 
 
 def _meant(path: KeyPath) -> str:
@@ -230,7 +234,9 @@ def _unknown(path: KeyPath, value: object) -> str:
         return f"unknown table: a job is written [jobs.{key}]"
     tables = [name for name, model in TABLES.items() if key in model.model_fields]
     if tables and not (table and table[0] in tables):
-        right = tables[0] if tables[0] not in NAMED_TABLES else f"{tables[0]}.NAME"
+        below = [name for name in tables if table and name.startswith(f"{table[0]}.")]
+        right = (below or tables)[0]
+        right = right if right not in NAMED_TABLES else f"{right}.NAME"
         return f"unknown key here: {key} belongs in [{right}]"
     if near := _meant(path):
         return f'unknown key: did you mean "{near}"?'

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict
 
+from ..agent.programs import program_problem
 from .fields import Command, Key
+
+
+def hook_problem(command: Sequence[str], base: Path) -> str:
+    """Why the program of a hook cannot be run, or nothing; a relative path starts from `base`."""
+    return program_problem(os.path.expanduser(command[0]), None, str(base))
 
 
 class Hooks(BaseModel):

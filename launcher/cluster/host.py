@@ -1,4 +1,5 @@
-"""`[hosts.NAME]` tables of a cluster file: the machines that run tasks."""
+"""`[hosts.NAME]` tables of a cluster file, the machines that run tasks; and `[defaults.host]`, what
+they have in common."""
 
 from __future__ import annotations
 
@@ -7,19 +8,33 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict
 from pydantic import Field as field
 
-from .fields import Address, Destination, Env, Gpus, Jump, Key, Python, Via, Words
+from .fields import (
+    Address,
+    Destination,
+    Env,
+    Gpus,
+    Jump,
+    Key,
+    Python,
+    Text,
+    User,
+    Via,
+    Words,
+    one_of,
+)
+from .rules import Shell
 
 _AS_SSH = "as `ssh` does"
+_AS_RUN = "as in `[run]`"
+SSH_OPTIONS = ("user", "identity", "jump", "known_hosts")
+"""Keys that only a host with `ssh` has."""
 
 
-class Host(BaseModel):
-    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`.
-
-    A host is reached by `ssh` or by `via`.
-    """
-
+class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+
+class _Place(_Table):
     ssh: Annotated[
         Destination | None,
         Key(
@@ -35,6 +50,11 @@ class Host(BaseModel):
             "the SSH host name",
         ),
     ] = None
+
+
+class HostDefaults(_Table):
+    """`[defaults.host]`: values for every `[hosts.NAME]` that has none of its own."""
+
     python: Annotated[
         Python | None,
         Key(
@@ -44,6 +64,9 @@ class Host(BaseModel):
         ),
     ] = None
     gpus: Annotated[Gpus | None, Key("number of GPUs for this cluster", "as reported")] = None
+    user: Annotated[User | None, Key("account to log in as, where `ssh` names none", _AS_SSH)] = (
+        None
+    )
     identity: Annotated[
         Words | None,
         Key(
@@ -67,6 +90,23 @@ class Host(BaseModel):
             _AS_SSH,
         ),
     ] = None
+    setup: Annotated[
+        Text | None,
+        Key("shell lines before each of its tasks. A job's own `setup` wins", _AS_RUN),
+    ] = None
+    shell: Annotated[
+        Annotated[Shell, one_of(Shell)] | None,
+        Key("shell through which its tasks are started. A job's own `shell` wins", _AS_RUN),
+    ] = None
+    env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
+
+
+class Host(HostDefaults, _Place):
+    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`.
+
+    A host is reached by `ssh` or by `via`.
+    """
+
     via: Annotated[
         Via | None,
         Key(
@@ -74,4 +114,19 @@ class Host(BaseModel):
             '"tf1"]`. `address` is required with it; see `docs/hosts.md`'
         ),
     ] = None
-    env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
+
+    def with_defaults(self, defaults: HostDefaults) -> Host:
+        """Returns a copy with the defaults for what it does not say itself; `env` is merged."""
+        given = {
+            key: value
+            for key, value in defaults
+            if value is not None and getattr(self, key) is None
+            if self.ssh is not None or key not in SSH_OPTIONS
+        }
+        return self.model_copy(update=given | {"env": {**defaults.env, **self.env}})
+
+
+class Defaults(_Table):
+    """`[defaults]`: values that tables of the same kind have in common."""
+
+    host: HostDefaults = field(default_factory=HostDefaults)

@@ -190,6 +190,8 @@ class FileLines:
 
     lines: KeyLines | None = field(default=None, compare=False)
     added: int = field(default=0, compare=False)
+    source: str = field(default="", compare=False)
+    """The file's name in messages."""
 
     def of(self, path: KeyPath) -> int | None:
         """Returns the line of a key, else of the nearest table around it, where it is known."""

@@ -20,7 +20,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from .fields import Key
-from .spec import TABLES, Cluster
+from .spec import TABLES, Cluster, tables_in
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def markdown(table: str) -> Iterator[str]:
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a cluster file. What holds between values is not in it."""
     schema = Cluster.model_json_schema(schema_generator=_Generator)
-    for model in TABLES.values():
+    for model in {*TABLES.values(), *tables_in(Cluster).values()}:
         _describe(model, schema["$defs"][model.__name__])
     _describe(Cluster, schema)
     schema["required"].remove("name")  # the file's name stands in for it

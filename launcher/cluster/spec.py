@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Annotated, get_args
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic import Field as field
 
 from ..ids import TaskId
@@ -38,7 +38,7 @@ from .fields import (
     one_of,
 )
 from .hooks import Hooks
-from .host import Host
+from .host import Defaults, Host
 from .key_lines import UNKNOWN_LINES, FileLines
 from .metrics_table import Metrics
 from .podman import Podman
@@ -54,6 +54,7 @@ class _Table(BaseModel):
 
 
 _AS_RUN = "as in `[run]`"
+_AS_HOST = "the host's, else as in `[run]`"
 
 
 class Job(_Table):
@@ -97,11 +98,11 @@ class Job(_Table):
     ] = False
     max_restarts: Annotated[Count | None, Key("restarts of each task", _AS_RUN)] = None
     setup: Annotated[
-        Text | None, Key("shell lines before each task, such as `conda activate tf`", _AS_RUN)
+        Text | None, Key("shell lines before each task, such as `conda activate tf`", _AS_HOST)
     ] = None
     shell: Annotated[
         Annotated[Shell, one_of(Shell)] | None,
-        Key("shell through which its tasks are started", _AS_RUN),
+        Key("shell through which its tasks are started", _AS_HOST),
     ] = None
     data: Annotated[
         WordList, Key("directories for its hosts, copied whole. In addition to those of `[run]`")
@@ -256,6 +257,7 @@ class Cluster(_Table):
             "the file's name",
         ),
     ]
+    defaults: Defaults = field(default_factory=Defaults)
     hosts: dict[str, Host] = field(default_factory=dict)
     jobs: dict[str, Job]
     run: RunSettings = field(default_factory=RunSettings)
@@ -266,6 +268,13 @@ class Cluster(_Table):
     podman: Podman | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
     _lines: FileLines = PrivateAttr(UNKNOWN_LINES)
+
+    @model_validator(mode="after")
+    def _with_defaults(self) -> Cluster:
+        if "defaults" in self.model_fields_set:
+            for name, host in self.hosts.items():
+                self.hosts[name] = host.with_defaults(self.defaults.host)
+        return self
 
     @property
     def base(self) -> Path:
@@ -281,6 +290,12 @@ class Cluster(_Table):
     def line_of(self, *path: str) -> int | None:
         """Returns the line of a key in the file, or of the nearest table around it."""
         return self._lines.of(path)
+
+    def where(self, *path: str) -> str:
+        """Returns a key and where it stands: `run.workdir (c.toml:12)`."""
+        line = self.line_of(*path)
+        place = f" ({self._lines.source}:{line})" if line else ""
+        return f"{'.'.join(path)}{place}"
 
     def with_hosts(self, hosts: dict[str, Host]) -> Cluster:
         """Returns a copy that has these hosts, too, or in place of those of the same names."""
@@ -344,11 +359,20 @@ class Cluster(_Table):
         return next((TaskId(job, 0) for job in names), None)
 
 
+def tables_in(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Returns the tables right below that of a model, with their own models."""
+    return {
+        name: inner
+        for name, entry in model.model_fields.items()
+        for inner in (entry.annotation, *get_args(entry.annotation))
+        if isinstance(inner, type) and issubclass(inner, BaseModel)
+    }
+
+
 TABLES: dict[str, type[BaseModel]] = {
-    name: model
-    for name, entry in Cluster.model_fields.items()
-    for model in (entry.annotation, *get_args(entry.annotation))
-    if isinstance(model, type) and issubclass(model, BaseModel)
+    f"{name}.{inner}".rstrip("."): table
+    for name, model in tables_in(Cluster).items()
+    for inner, table in (tables_in(model) or {"": model}).items()
 }
 """The tables of a file with their models. Those of `NAMED_TABLES` are `[hosts.NAME]`."""
 ENGINE_TABLES = tuple(model for model in TABLES.values() if issubclass(model, EngineTable))

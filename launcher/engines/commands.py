@@ -59,7 +59,7 @@ class Commands(Protocol):
         """
 
     async def aclose(self) -> None:
-        """Closes what was opened."""
+        """Closes the connection over which commands go, where there is one."""
 
 
 class LocalCommands:
@@ -175,7 +175,7 @@ class LoginCommands:
             return self._connection
 
     async def aclose(self) -> None:
-        """Closes the connection."""
+        """Closes the SSH connection, without waiting for commands on it."""
         if self._connection is not None:
             self._connection.abort()
 

@@ -35,7 +35,7 @@ class NoAnswerError(EngineError):
 
 @dataclass(frozen=True)
 class JobState:
-    """How a job stands."""
+    """State of a job at one look."""
 
     state: str
     """The engine's word for it."""
@@ -54,7 +54,7 @@ class JobState:
 
 
 class Verdict(Enum):
-    """How a remark counts."""
+    """Whether a remark is about something that passed, or how bad it is."""
 
     PASSED = auto()
     WARNING = auto()

@@ -67,7 +67,7 @@ class Container:
 
     @property
     def alive(self) -> bool:
-        """It has processes."""
+        """Whether the container has processes."""
         return self.state in _ALIVE
 
 

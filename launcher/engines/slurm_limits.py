@@ -20,7 +20,7 @@ _OVERRIDING = ("--qos", "--clusters")
 
 @dataclass(frozen=True)
 class Limits:
-    """Parts of Slurm's configuration."""
+    """Values of Slurm's configuration that matter to a kill."""
 
     contains: bool
     """Slurm finds every process of a job, by cgroups."""

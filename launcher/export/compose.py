@@ -20,6 +20,7 @@ from tomlkit import TOMLDocument
 from tomlkit.items import Table
 
 from ..cluster.addresses import LOCALHOST, join
+from ..cluster.host import SSH_OPTIONS
 from ..cluster.spec import DEFAULT_LOGDIR, Cluster
 
 FIRST_PORT = 2201
@@ -101,12 +102,16 @@ def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
     document.pop("podman", None)
     for name, job in _table(document, "jobs").items():
         job["tasks"] = [join(names[at.host][0], at.port) for at in cluster.jobs[name].tasks]
+    if "defaults" in document:
+        common = _table(_table(document, "defaults"), "host")
+        for key in (*SSH_OPTIONS, "python"):
+            common.pop(key, None)
     hosts = _table(document, "hosts")
     for host in [name for name in hosts if name not in names]:
         del hosts[host]
     for host, (service, port) in names.items():
         entry = hosts.pop(host) if host in hosts else tomlkit.table()
-        for key in ("jump", "known_hosts", "via"):
+        for key in ("user", "jump", "known_hosts", "via"):
             if key in entry:
                 del entry[key]
         entry["ssh"] = f"root@127.0.0.1:{port}"
@@ -208,7 +213,7 @@ def _relocate(table: Any, cluster: Cluster, folder: Path, *, workdir: bool = Tru
         table["data"] = [moved(str(path)) for path in table["data"]]
 
 
-def _table(document: TOMLDocument, name: str) -> Table:
+def _table(document: TOMLDocument | Table, name: str) -> Table:
     if name not in document:
         document[name] = tomlkit.table(is_super_table=True)
     table: Any = document[name]

@@ -136,7 +136,7 @@ def _plan(cluster: Cluster, stand_ins: Mapping[str, str], workdir: str) -> Plan:
         entry = cluster.hosts.get(name) or Host()
         ssh = SshDestination(None, stand_in, None)
         python = entry.python or "python3"
-        hosts[stand_in] = Host(ssh=ssh, python=python, gpus=entry.gpus, env=entry.env)
+        hosts[stand_in] = entry.model_copy(update={"ssh": ssh, "via": None, "python": python})
     jobs = {}
     number = 0
     for name, job in cluster.jobs.items():

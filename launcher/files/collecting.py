@@ -261,7 +261,7 @@ class _Receiver:
         self._news.clear()
 
     def abandon(self) -> None:
-        """Ends the thread."""
+        """Ends the thread by an empty chunk; nobody waits for it."""
         self._chunks.put(b"")
 
     def _fail(self, error: Exception) -> None:

@@ -21,6 +21,18 @@ YES = "yes"
 
 
 @dataclass(frozen=True)
+class OfferedKey:
+    """Unknown key of a server, in the words that a person compares."""
+
+    place: str
+    """`host` or `[host]:port`, as known_hosts has it."""
+    kind: str
+    fingerprint: str
+    known_as: str = ""
+    """Sentence about other names under which the same key is known."""
+
+
+@dataclass(frozen=True)
 class AuthPrompt:
     """One prompt; answers to a `secret` one are not to be shown."""
 
@@ -28,6 +40,8 @@ class AuthPrompt:
     text: str
     secret: bool = True
     kind: PromptKind = PromptKind.PROMPT
+    key: OfferedKey | None = None
+    """With `HOST_KEY`: what `text` asks about."""
 
 
 PromptHandler = Callable[[AuthPrompt], Awaitable[str | None]]

@@ -70,7 +70,7 @@ class HostName:
 
     @property
     def place(self) -> str:
-        """The name in known_hosts."""
+        """Name under which known_hosts has the server's keys."""
         return self.alias.lower() or place_of(self.host, self.port)
 
 

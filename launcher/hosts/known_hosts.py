@@ -42,7 +42,7 @@ class Entry:
 
     @property
     def where(self) -> str:
-        """`FILE:LINE`."""
+        """Place of the line, for messages: `FILE:LINE`."""
         return f"{self.file}:{self.line}"
 
     def key(self) -> asyncssh.SSHKey | None:

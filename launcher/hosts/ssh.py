@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, cast
 
 import asyncssh
@@ -19,7 +20,7 @@ from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.model import SshTarget
 from ..printable import printable
 from . import host_keys
-from .auth_prompt import YES, AuthPrompt, PromptHandler, PromptKind
+from .auth_prompt import YES, AuthPrompt, OfferedKey, PromptHandler, PromptKind
 from .credentials import Client, Deadline, agent_keys
 from .dial import dial
 from .error_causes import Cause, cause_of
@@ -101,19 +102,17 @@ class SshConnector:
         """
         gate = self._gates.setdefault(_throttle_key(target), asyncio.Semaphore(LOGINS_AT_ONCE))
         for attempt in range(1, _TRIES + 1):
-            async with gate:
-                try:
-                    return await self._login(name, target)
-                except (asyncssh.ConnectionLost, ConnectionResetError) as error:
-                    if attempt == _TRIES:
-                        raise UnreachableError(
-                            name,
-                            f"{place(target)} accepts connections and closes them "
-                            f"({text_of(error)})",
-                            code="ssh-dropped",
-                            todo="check sshd's log there: it may allow fewer logins at once, "
-                            "or none from this machine",
-                        ) from error
+            try:
+                return await self._login(name, target, gate)
+            except (asyncssh.ConnectionLost, ConnectionResetError) as error:
+                if attempt == _TRIES:
+                    raise UnreachableError(
+                        name,
+                        f"{place(target)} accepts connections and closes them ({text_of(error)})",
+                        code="ssh-dropped",
+                        todo="check sshd's log there: it may allow fewer logins at once, "
+                        "or none from this machine",
+                    ) from error
             await asyncio.sleep(random.uniform(0.2, 0.6) * attempt)
         raise AssertionError("unreachable")
 
@@ -123,13 +122,17 @@ class SshConnector:
             connection.abort()
         self._jumps.clear()
 
-    async def _login(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
-        """One login; a second one when an unknown key was agreed to meanwhile."""
+    async def _login(
+        self, name: str, target: SshTarget, gate: AbstractAsyncContextManager[None]
+    ) -> asyncssh.SSHClientConnection:
+        """One login; a second one when an unknown key was agreed to meanwhile. The gate is not
+        held while a person is asked about it: hosts behind it ask then, too."""
         config = await read_config(name, target.host, target.user, target.port)
         approved: HostKey | None = None
         while True:
             try:
-                return await self._connect_once(name, target, config, approved)
+                async with gate:
+                    return await self._connect_once(name, target, config, approved)
             except UnknownKey as error:
                 # In --accept-new a person has spoken, as with -o StrictHostKeyChecking=….
                 policy = config.get("stricthostkeychecking").lower()
@@ -144,10 +147,13 @@ class SshConnector:
     async def _approves(self, name: str, config: SshConfig, unknown: UnknownKey) -> bool:
         if self._ask is None or config.on("batchmode"):
             return False
-        text = f"First contact with {unknown.shown.place}. Its key: {unknown.shown}. "
-        text += f"T{unknown.known_as[1:]}. " if unknown.known_as else ""
-        text = printable(f"{text}Trust it? ({YES}/no)")
-        question = AuthPrompt(name, text, secret=False, kind=PromptKind.HOST_KEY)
+        shown = unknown.shown
+        known_as = f"T{unknown.known_as[1:]}." if unknown.known_as else ""
+        words = (shown.place, shown.kind, shown.fingerprint, known_as)
+        key = OfferedKey(*map(printable, words))
+        text = f"First contact with {key.place}. Its key: {key.kind} {key.fingerprint}. "
+        text += f"{key.known_as} Trust it? ({YES}/no)".lstrip()
+        question = AuthPrompt(name, text, secret=False, kind=PromptKind.HOST_KEY, key=key)
         answer = await self._ask(question)
         return answer is not None and answer.strip().lower() == YES
 
@@ -337,7 +343,7 @@ class SshConnector:
         async with lock:  # one connection for all hosts behind it
             connection = self._jumps.get(jump)
             if connection is None or connection.is_closed():
-                connection = await self._login(name, _Jump.before(target, jump))
+                connection = await self._login(name, _Jump.before(target, jump), nullcontext())
                 self._jumps[jump] = connection
         return connection
 

@@ -59,7 +59,7 @@ class SshConfig:
         return self.values.get(option, ())
 
     def on(self, option: str) -> bool:
-        """A switch is on."""
+        """Whether the value of an option is yes."""
         return self.get(option).lower() in ("yes", "true")
 
     def differs(self, option: str) -> bool:

@@ -267,7 +267,7 @@ class CommandErrors:
         return self._error("via-silent", what, todo)
 
     def noisy(self, seen: bytes) -> HostError:
-        """It prints and prints."""
+        """Error of a command that prints without end before the agent answers."""
         what = f"printed more than 1 MiB, and no answer ({_last_line(_tail(seen))})"
         return self._error("via-noisy", what, "it must run the command that follows it")
 

@@ -100,7 +100,8 @@ class _Planner:
         command = job.command or run.command or ()
         argv = tuple(expand(word, values, self._shared) for word in command)
         pty = run.pty if job.pty is None else job.pty
-        shell = run.shell if job.shell is None else job.shell
+        entry = self._entry(host)
+        shell = job.shell or entry.shell or run.shell
         cold = pty or shell is Shell.LOGIN  # what is between reads the input by which it would wait
         return TaskPlan(
             id=task,
@@ -118,7 +119,7 @@ class _Planner:
             logdir=values["logdir"],
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
-            setup=run.setup if job.setup is None else job.setup,
+            setup=next(s for s in (job.setup, entry.setup, run.setup) if s is not None),
             shell=shell,
             pty=pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
@@ -150,7 +151,7 @@ class _Planner:
             argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
             env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
             ready=Finished(),
-            shell=run.shell,
+            shell=self._entry(host).shell or run.shell,
             cwd=values["workdir"],
             logdir=values["logdir"],
             log_limit=run.log_limit,
@@ -213,7 +214,7 @@ class _Planner:
         if entry.ssh is None:
             return None
         return SshTarget(
-            user=entry.ssh.user,
+            user=entry.ssh.user or entry.user,
             host=entry.ssh.host,
             port=entry.ssh.port,
             identity=self._file(entry.identity),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..cluster.spec import Cluster
 from ..engines.engine import Engine, EngineError, Remark, Subject, Verdict
 from ..engines.slurm_script import JobRequest
 from ..errors import TfmuxError
 from .findings import ENGINE_CHECKS, Check, Finding, Result, blocking, passed, warning
+from .hooks import check_hooks
 from .report import Report
 
 _CHECKS = {
@@ -19,9 +21,12 @@ _CHECKS = {
 
 
 async def check_engine(
-    name: str, engine: Engine, request: JobRequest | None, on_result: Callable[[Result], None]
+    cluster: Cluster,
+    engine: Engine,
+    request: JobRequest | None,
+    on_result: Callable[[Result], None],
 ) -> Report:
-    """Asks the engine of the cluster `name` whether it would take the request, and what matters
+    """Asks the engine of a cluster whether it would take the request, and what matters
     to a kill. `request` is only shown."""
     began = time.monotonic()
     findings: list[Finding] = []
@@ -30,6 +35,7 @@ async def check_engine(
         findings.append(finding)
         on_result(finding)
 
+    await check_hooks(cluster, Check.QUEUE, engine.name, tell)
     try:
         async for remark in engine.examine():
             tell(_finding(engine.name, remark))
@@ -41,7 +47,7 @@ async def check_engine(
         about = (Check.QUEUE, f"{table}-refused", engine.name, "refused")
         tell(blocking(*about, what, todo or f"correct [{table}]"))
     return Report(
-        name=name,
+        name=cluster.name,
         hosts=(engine.name,),
         findings=tuple(findings),
         reachability=(),

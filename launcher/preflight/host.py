@@ -92,13 +92,12 @@ class HostCheck:
                 self._tell(finding)
                 if finding.severity is Severity.ERROR:
                     return
-            began = time.monotonic()
             try:
                 await self.session.arrive()
             except HostError as error:
                 self._tell(evaluate.failure(error))
                 return
-            took = time.monotonic() - began
+            took = self.session.start_seconds
             sentence = f"tfmux's agent started within {took:.1f} s"
             self._tell(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
             await asyncio.gather(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -41,6 +42,9 @@ class ProbeSession:
         self._link = Link(settings, self._open_tapped, NoLogs(), self)
         self._task: asyncio.Task[None] | None = None
         self._transport: _TappedTransport | None = None
+        self._opened = 0.0
+        self.start_seconds = 0.0
+        """From the login, in which a person may have been asked, to the agent's first message."""
 
     @property
     def noise(self) -> bytes:
@@ -91,6 +95,7 @@ class ProbeSession:
 
     async def _open_tapped(self, run_id: str, nonce: str) -> Transport:
         self._transport = _TappedTransport(await self._open(run_id, nonce))
+        self._opened = time.monotonic()
         return self._transport
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -108,6 +113,7 @@ class ProbeSession:
     def link_up(self, host: str, welcome: Welcome) -> None:
         """The agent has started."""
         if not self._arrived.done():
+            self.start_seconds = time.monotonic() - self._opened
             self._arrived.set_result(welcome)
 
     def link_refused(self, host: str, error: HostError) -> None:

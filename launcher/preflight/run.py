@@ -37,6 +37,7 @@ from .findings import (
     passed,
     warning,
 )
+from .hooks import check_hooks
 from .host import HostCheck
 from .probe_session import ProbeSession
 from .report import Report
@@ -71,7 +72,7 @@ async def preflight(
         assert engine is not None
         try:
             request = request_of(cluster, plan)
-            return await check_engine(cluster.name, engine, request, on_result)
+            return await check_engine(cluster, engine, request, on_result)
         finally:
             await logins.aclose()
     return await _Preflight(cluster, ask, on_result, accept_new).run()
@@ -106,6 +107,7 @@ class _Preflight:
         began = time.monotonic()
         chief, others, why = evaluate.sharers(self._plan)
         self._tell_unset()
+        await check_hooks(self._cluster, Check.COMMAND, self._plan.hosts[0].name, self._tell)
         try:
             async with AsyncExitStack() as sessions:
                 checks = self._open_all(sessions)

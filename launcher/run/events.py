@@ -193,7 +193,7 @@ class TaskStarted(Event):
 
 @dataclass(frozen=True)
 class TaskReady(Event):
-    """The readiness condition holds."""
+    """The readiness condition of a task holds."""
 
     task: TaskId
     attempt: fields.Attempt

@@ -57,7 +57,7 @@ class Shutdown:
         return [*kills, SetTimer(ShutdownTimeout(), grace + KILL_PATIENCE)]
 
     def force(self) -> list[Instruction]:
-        """Kills without grace."""
+        """Makes the kill's deadline now: KILL to every host whose receipt is missing."""
         data = self._data
         data.shutdown.forced = True
         data.shutdown.deadline = min(data.now, data.shutdown.deadline or data.now)
@@ -71,7 +71,7 @@ class Shutdown:
 
     @property
     def grace_left(self) -> float:
-        """Seconds until KILL."""
+        """Seconds until TERM becomes KILL; 0 when that time has come."""
         record = self._data.shutdown
         if record.forced or record.deadline is None:
             return 0.0
@@ -84,7 +84,7 @@ class Shutdown:
         return TaskState.KILLED if person else TaskState.STOPPED
 
     def on_receipt(self, receipt: HostReceipt) -> list[Instruction]:
-        """A host has looked."""
+        """Takes a host's receipt, which may be the last one that was missing."""
         self._data.hosts[receipt.host].receipt = receipt
         if receipt.confirmed and not receipt.survivors:
             self._end_tasks(self.task_state, receipt.host)
@@ -163,7 +163,7 @@ class Shutdown:
         return self.conclude(outcome, event.exit_code)
 
     def conclude(self, outcome: Outcome, exit_code: int) -> list[Instruction]:
-        """The run is over."""
+        """Ends the run with an outcome and an exit code."""
         data, record = self._data, self._data.shutdown
         data.phase = RunPhase.ENDED
         record.outcome, record.exit_code, record.ended = outcome, exit_code, data.now

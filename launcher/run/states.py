@@ -73,7 +73,7 @@ class RunPhase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """End of a run."""
+    """Way in which a run has ended."""
 
     SUCCESS = "success"
     FAILED = "failed"

@@ -82,9 +82,7 @@ class Allocation:
             self._feed(ev.AllocationEnded(time.time(), f"{self._engine.name}: {error}", "REFUSED"))
             return False
         self._feed(ev.Queued(time.time(), self._job))
-        if self._request is not None:
-            await self._warn()
-        pace, told = FIRST_PACE, None
+        pace, told, warned = FIRST_PACE, None, self._request is None
         while True:
             state = await self._look()
             if state is not None:
@@ -92,7 +90,10 @@ class Allocation:
                     self._tell_end(state)
                     return False
                 if state.nodes:
-                    return self._take(state)
+                    taken = self._take(state)
+                    if not warned:
+                        await self._warn()
+                    return taken
                 if state != told:
                     self._feed(
                         ev.Queued(
@@ -105,6 +106,9 @@ class Allocation:
                         )
                     )
                 told = state
+            if not warned:  # behind the first look: nodes that are there do not wait for it
+                warned = True
+                await self._warn()
             await asyncio.sleep(pace)
             pace = min(LAST_PACE, pace * 1.25)
 

@@ -79,7 +79,7 @@ class Connections:
             self.connect()
 
     def connect(self) -> None:
-        """Connects to all hosts."""
+        """Begins the link to each host; nothing is waited for."""
         for host in self._run.plan.hosts:
             self._connect(host)
 

@@ -52,7 +52,8 @@ PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
 _LONGEST_COMMAND = 64 * 1024
 _MOST_CLIENTS = 64
 _MOST_COMMANDS = 100
-"""A second, of one client: more is no person's doing."""
+"""A second, of one client: more is no person's doing. Answers that were waited for are not
+counted: one key may answer for all hosts."""
 _SECONDS_BETWEEN = 1 / 30
 _MERGE_SECONDS = 0.005
 """Changes that come together are sent together."""
@@ -107,6 +108,7 @@ class ControlSocket:
         self._sent: Snapshot | None = None
         """The state that clients have which are not behind."""
         self._due = False
+        self._prompts_due = False
         self._not_before = 0.0
         """Time before which no state is sent, by the loop's clock."""
         self._finished = False
@@ -154,7 +156,14 @@ class ControlSocket:
                 client.send_event(line)
 
     def send_prompts(self) -> None:
-        """Sends the pending prompts to the clients that can answer them."""
+        """Sends the pending prompts to the clients that can answer them; those of many hosts, and
+        answers to them, come together."""
+        if not self._prompts_due:
+            self._prompts_due = True
+            asyncio.get_running_loop().call_later(_MERGE_SECONDS, self._send_prompts)
+
+    def _send_prompts(self) -> None:
+        self._prompts_due = False
         line = _line({"prompts": PROMPTS.dump_python(self._prompts.pending, mode="json")})
         for client in self._clients:
             if client.responds:
@@ -196,12 +205,11 @@ class ControlSocket:
         count, since = 0, time.monotonic()
         try:
             while line := await _read_line(reader):
-                count += 1
+                count += not self._dispatch(client, json.loads(line))
                 if count > _MOST_COMMANDS:
                     if time.monotonic() - since < 1.0:
                         raise ValueError(f"more than {_MOST_COMMANDS} commands a second")
                     count, since = 0, time.monotonic()
-                self._dispatch(client, json.loads(line))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             client.writer.write(_line({"disconnected": f"not accepted: {error}"}))
         except OSError:
@@ -215,7 +223,8 @@ class ControlSocket:
             if client.kills and not self._finished:
                 self._command(ev.KillAll(time.time(), by_person=False))
 
-    def _dispatch(self, client: _Client, message: dict[str, Any]) -> None:
+    def _dispatch(self, client: _Client, message: dict[str, Any]) -> bool:
+        """Carries a command out; True for the answer to a prompt that waited for it."""
         match message:
             case {"command": "subscribe", "on_close": "kill" | "nothing" as on_close}:
                 self._subscribe(client, message, on_close)
@@ -228,9 +237,10 @@ class ControlSocket:
             case {"command": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
                 self._command(ev.SignalTask(time.time(), TaskId.parse(task), name))
             case {"command": "answer", "id": int(ident), "text": str() | None as text}:
-                self._prompts.answer(ident, text)
+                return self._prompts.answer(ident, text)
             case _:
                 raise ValueError("not a command")
+        return False
 
     def _subscribe(self, client: _Client, message: dict[str, Any], on_close: str) -> None:
         if client.subscribed:

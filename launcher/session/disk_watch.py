@@ -31,7 +31,7 @@ class DiskWatch:
         return self.outputs.monitor.stalled or bool(self.writer.trouble)
 
     async def watch(self) -> None:
-        """Never ends by itself."""
+        """Notes disks that do not answer; never ends by itself."""
         while True:
             await asyncio.sleep(_PACE)
             if self.outputs.monitor.stalled:

@@ -48,14 +48,21 @@ class EventInbox:
 
     async def get(self) -> PublicEvent | None:
         """The next event; None at the end."""
-        while True:
-            with self._lock:
-                if self._events:
-                    return self._events.popleft()
-                if self._over:
-                    return None
-                self._news.clear()
-            await self._news.wait()
+        await self.ready()
+        with self._lock:
+            return self._events.popleft() if self._events else None
+
+    async def ready(self, timeout: float | None = None) -> bool:
+        """Waits, at most `timeout` seconds, until `get` returns at once; False if it does not."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while True:
+                    with self._lock:
+                        if self._events or self._over:
+                            return True
+                        self._news.clear()
+                    await self._news.wait()
+        return False
 
     def take_lost(self) -> int:
         """The number of events that found no room, once all before them have been read."""

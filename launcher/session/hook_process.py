@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..agent.programs import program_problem
+from ..cluster.hooks import hook_problem
 from ..store.public_events import tail_lines
 
 HOOK_SECONDS = 10.0
@@ -33,7 +33,7 @@ class HookProgram:
 
     def problem(self) -> str:
         """Why the program cannot be run, or nothing."""
-        return program_problem(os.path.expanduser(self.argv[0]), None, str(self.base))
+        return hook_problem(self.argv, self.base)
 
     def run(self, text: bytes, environ: Mapping[str, str], stopped: threading.Event) -> str:
         """Runs it to its end; returns what is to be noted, or nothing. Blocks.

@@ -73,7 +73,7 @@ class HostStats:
     latest: dict[str, StatsAnswer] = field(default_factory=dict)
 
     async def poll(self) -> None:
-        """Never ends by itself."""
+        """Asks all hosts for their figures, again and again; never ends by itself."""
         while True:
             await asyncio.gather(*(self._ask(host) for host in list(self.links)))
             self.changed()

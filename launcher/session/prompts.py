@@ -69,11 +69,13 @@ class PromptQueue:
     def pending(self) -> tuple[PendingPrompt, ...]:
         return tuple(self._pending)
 
-    def answer(self, ident: int, text: str | None) -> None:
-        """Answers a prompt; only the first answer counts."""
+    def answer(self, ident: int, text: str | None) -> bool:
+        """Answers a prompt; False where it has gone, or has an answer already."""
         for prompt, answer in self._pending.items():
             if prompt.id == ident and not answer.done():
                 answer.set_result(text)
+                return True
+        return False
 
 
 class PromptResponder:

@@ -81,7 +81,7 @@ def final_record(snapshot: Snapshot) -> dict[str, Any]:
 
 @dataclass
 class Journal:
-    """Contents of a journal."""
+    """Contents of a journal file, as far as it can be read."""
 
     events: list[ev.Event] = field(default_factory=list)
     launcher: str = ""

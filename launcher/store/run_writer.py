@@ -55,7 +55,7 @@ class RunWriter:
         self._put(self._folder.journal, {"launcher": self.launcher, **final_record(snapshot)})
 
     def public(self, record: Mapping[str, Any]) -> None:
-        """Adds a public event."""
+        """Appends a public event; metrics are left out while the disk is behind."""
         if record.get("event") != "metric" or self.unwritten <= _MOST_UNWRITTEN:
             self._put(self._folder.public_events, record)
 

@@ -13,7 +13,7 @@ import pytest
 from textual.app import App
 from textual.screen import Screen
 
-from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, TaskState
@@ -22,9 +22,11 @@ from tests.tui.conftest import until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.screens.dialogs import AskText, Confirm
-from tui.screens.prompts import HostKeyDialog, PromptDialog
+from tui.screens.host_keys import HostKeyDialog, OpenPrompt
+from tui.screens.prompts import PromptDialog
 
 EVIL = "\x1b[31m\x9b5m\x1b]0;t\x07\u202e\u200b[bold]e[/] [@click=app.quit]v[/] [link=x]i[/oops] l"
+EVIL_KEY = OfferedKey(EVIL, EVIL, EVIL, EVIL)
 MARKUP = "[@click=app.quit]v[/]"
 
 
@@ -91,7 +93,8 @@ async def test_no_screen_of_a_run_obeys_foreign_text(tmp_path: Path) -> None:
         lambda: Confirm(EVIL, EVIL),
         lambda: AskText(EVIL, EVIL, lambda _: EVIL, EVIL),
         lambda: PromptDialog(AuthPrompt(EVIL, EVIL)),
-        lambda: HostKeyDialog(AuthPrompt(EVIL, EVIL, kind=PromptKind.HOST_KEY)),
+        lambda: HostKeyDialog([OpenPrompt(AuthPrompt(EVIL, EVIL, kind=PromptKind.HOST_KEY))]),
+        lambda: HostKeyDialog([OpenPrompt(AuthPrompt("tf1", "", key=EVIL_KEY))]),
     ],
 )
 async def test_no_dialog_obeys_foreign_text(

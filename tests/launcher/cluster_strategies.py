@@ -46,6 +46,15 @@ _RUN = {
     "pty": st.booleans(),
     "log_limit": st.integers(1, 2**40),
 }
+_HOST = {
+    "env": _ENV,
+    "python": st.sampled_from(["python3", "/p/python", "~/v/python"]),
+    "user": st.sampled_from(["root", "me.too"]),
+    "jump": st.sampled_from(["gate", "me@a:22,b"]),
+    "identity": st.sampled_from(["~/.ssh/id", "key file"]),
+    "setup": _TEXT,
+    "shell": st.sampled_from(["none", "login"]),
+}
 
 
 @st.composite
@@ -65,6 +74,8 @@ def cluster_tables(draw: st.DrawFn) -> dict[str, Any]:
     tables: dict[str, Any] = {"name": "a" + draw(_WORD), "jobs": jobs, "run": run}
     if hosts:
         tables["hosts"] = {host: draw(_host(host)) for host in hosts}
+        if draw(st.booleans()):
+            tables["defaults"] = {"host": draw(st.fixed_dictionaries({}, optional=_HOST))}
     if draw(st.booleans()):
         tables["start"] = draw(_start(jobs))
     return tables
@@ -93,8 +104,7 @@ def _job(draw: st.DrawFn, name: str, hosts: list[str], used: dict[str, set[int]]
 def _host(draw: st.DrawFn, name: str) -> Any:
     user = draw(st.sampled_from(["", "root@", "me.too@"]))
     port = draw(st.sampled_from(["", ":22", ":2201"]))
-    optional = {"env": _ENV, "python": st.sampled_from(["python3", "/p/python", "~/v/python"])}
-    return {"ssh": f"{user}{name}{port}"} | draw(st.fixed_dictionaries({}, optional=optional))
+    return {"ssh": f"{user}{name}{port}"} | draw(st.fixed_dictionaries({}, optional=_HOST))
 
 
 @st.composite

@@ -51,6 +51,7 @@ class FakeEngine:
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
 
     async def cautions(self) -> tuple[Remark, ...]:
+        self.asked.append("cautions")
         return (Remark(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
 
     async def examine(self) -> AsyncIterator[Remark]:
@@ -245,11 +246,14 @@ async def test_a_run_that_is_taken_up_asks_for_no_new_nodes() -> None:
 
 
 async def test_what_a_check_would_warn_of_is_a_note_of_the_run() -> None:
-    """Once, before the nodes are there; not again for who takes the run up."""
-    engine = FakeEngine(RUNNING)
-    engine.answer.set_result("7")
-    shell = Shell(engine)
-    await shell.until(ev.Allocated)
+    """Once, and nodes that are there do not wait for it; not again for who takes the run up."""
+    for states in ((RUNNING,), (PENDING, RUNNING)):
+        engine = FakeEngine(*states)
+        engine.answer.set_result("7")
+        shell = Shell(engine)
+        await shell.until(ev.NoteAdded)
+        await shell.until(ev.Allocated)
+        assert engine.asked[:2] == ["look 7", "cautions"] and engine.asked.count("cautions") == 1
     notes = [event.text for event in shell.told if isinstance(event, ev.NoteAdded)]
     assert notes == ["Slurm: KillWait is short; write less"]
     again = Shell(FakeEngine(RUNNING, found=("7",)), attached=True)

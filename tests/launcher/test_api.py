@@ -85,6 +85,44 @@ async def test_a_run_that_succeeds_yields_all_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+async def test_log_lines_are_events_when_they_are_asked_for() -> None:
+    """Of all tasks, whole and in their order, to the last one, which has no newline; a reader that
+    is slower than the tasks loses none, and the run does not wait for it."""
+    count = 20_000
+    program = (
+        f"for n in range({count}):\n    print(chr(27) + '[31mline', n)\nprint('end', end='')\n"
+    )
+    lines: dict[str, list[str]] = {"worker:0": [], "worker:1": []}
+    kinds = set()
+    async with asyncio.timeout(PATIENCE):
+        async with Cluster.from_text(TEXT.replace(TICKER, program)).launch() as run:
+            async for event in run.events(logs=True):
+                kinds.add(event["event"])
+                if event["event"] == "log":
+                    lines[event["task"]].append(event["text"])
+                    assert event["host"] == "localhost"
+                    if len(lines[event["task"]]) == 1:
+                        await run.wait()  # all the rest is read behind the run's end
+    expected = [*(f"line {n}" for n in range(count)), "end"]
+    assert lines == {"worker:0": expected, "worker:1": expected}
+    assert kinds == {"run", "host", "task", "receipt", "log"}
+
+
+@pytest.mark.processes
+async def test_a_run_that_is_attached_to_yields_its_lines_from_then_on() -> None:
+    """Those before are in the file."""
+    async with asyncio.timeout(PATIENCE):
+        async with Cluster.from_text(TEXT).launch(detach=True) as run:
+            await until_metric(run)
+        before = len(run.log("worker:0").read_text().splitlines())
+        async with Run.attach(run.id, detach=False) as again:
+            async for event in again.events(logs=True):
+                if event["event"] == "log" and event["task"] == "worker:0":
+                    assert int(event["text"].split()[1]) >= before - 1 >= 0
+                    break
+
+
+@pytest.mark.processes
 async def test_a_failure_is_seen_in_the_middle_and_the_kill_is_proven() -> None:
     """The first failure has task, host and exit; the other worker is dead when the block ends."""
     async with asyncio.timeout(PATIENCE), Cluster.from_text(FAILING).launch() as run:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,13 +15,16 @@ from pathlib import Path
 import asyncssh
 import pytest
 
+from launcher.cluster.file import loads
 from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import dial
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import shown_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
-from launcher.hosts.ssh import SshConnector
+from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan.model import SshTarget
+from launcher.preflight import Check, Severity, preflight
+from tests.patience import PATIENCE
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 
@@ -205,6 +210,33 @@ async def test_a_person_decides_at_first_contact(ssh_server: SshServer) -> None:
     await login(stranger(ssh_server))
 
 
+async def test_all_hosts_behind_one_door_ask_at_once(ssh_server: SshServer) -> None:
+    """Although fewer log in at once: a person sees all keys together."""
+    count = LOGINS_AT_ONCE + 2
+    asked: list[AuthPrompt] = []
+    everybody = asyncio.Event()
+
+    async def person(question: AuthPrompt) -> str | None:
+        asked.append(question)
+        if len(asked) == count:
+            everybody.set()
+        await everybody.wait()
+        return "yes"
+
+    logins = SshConnector(person)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            places = (logins.connect(f"h{n}", stranger(ssh_server)) for n in range(count))
+            for connection in await asyncio.gather(*places):
+                connection.abort()
+    finally:
+        await logins.aclose()
+    (key,) = {question.key for question in asked}
+    assert key is not None and key.fingerprint.startswith("SHA256:")
+    assert key.place == f"[127.0.0.1]:{ssh_server.port}" and key.kind == "ssh-ed25519"
+    assert {question.host for question in asked} == {f"h{n}" for n in range(count)}
+
+
 async def test_a_changed_key_is_never_accepted(ssh_server: SshServer) -> None:
     """Neither --accept-new nor a person may trust it in passing."""
     ssh_server.new_host_key()
@@ -312,3 +344,26 @@ async def test_a_password_is_asked_for_and_never_without_a_person(ssh_server: Ss
         await login(target(ssh_server))
     with pytest.raises(AuthError):
         await login(target(ssh_server), Person("wrong"))
+
+
+async def test_the_time_that_a_person_takes_is_not_the_agent_s(ssh_server: SshServer) -> None:
+    """Neither in its cell nor in its sentence: only a login waits for an answer."""
+    thought = 2.0
+
+    async def person(question: AuthPrompt) -> str | None:
+        await asyncio.sleep(thought)
+        return "yes"
+
+    to = stranger(ssh_server)
+    text = (
+        f'[hosts.far]\nssh = "{to.user}@{to.host}:{to.port}"\nidentity = "{to.identity}"\n'
+        f'known_hosts = "{to.known_hosts}"\naddress = "far"\npython = "{sys.executable}"\n'
+        '[jobs.worker]\ntasks = ["far:auto"]\ncommand = ["true"]\n'
+        '[run]\nworkdir = ""\n'
+    )
+    report = await preflight(loads(text, "c.toml", Path("/")), person)
+    (agent,) = (each for each in report.findings if each.check is Check.AGENT)
+    assert agent.severity is Severity.OK
+    seconds = float(agent.brief.removesuffix(" s"))
+    assert report.seconds - seconds > thought
+    assert f"within {seconds:.1f} s" in agent.sentence

@@ -107,6 +107,20 @@ async def test_several_hosts_ask_at_once_and_one_who_comes_late_is_asked(
         assert set(second.seen) == {PASSWORD, CODE}
 
 
+async def test_one_press_may_answer_for_hundreds_of_hosts(folder: RunFolder) -> None:
+    """More answers in a second than a client may send commands: it is not disconnected, and what
+    it sends besides is still counted."""
+    questions = [AuthPrompt(f"tf{n}", "Trust it?", False, PromptKind.HOST_KEY) for n in range(300)]
+    async with listening(folder) as prompts, Page(folder, None) as page:
+        answers = [asyncio.create_task(prompts(each)) for each in questions]
+        await until(lambda: len(page.seen) == len(questions))
+        page.typed = "yes"
+        assert await asyncio.gather(*answers) == ["yes"] * len(questions)
+        last = asyncio.create_task(prompts(PASSWORD))
+        page.typed = "still there"
+        assert await last == "still there"
+
+
 async def test_when_nobody_is_connected_nobody_answers(folder: RunFolder) -> None:
     """The login goes on without an answer."""
     async with listening(folder, 0.1) as prompts:
@@ -150,8 +164,9 @@ async def test_a_refusal_is_an_answer_and_a_prompt_that_is_given_up_is_withdrawn
         (b"x" * (1 << 18), "a line of more than 65536 bytes"),
         (b'{"command": "dance"}\n', "not a command"),
         (b'{"command": "detach"}\n' * 101, "more than 100 commands a second"),
+        (b'{"command": "answer", "id": 1, "text": null}\n' * 101, "more than 100 commands"),
     ],
-    ids=["long", "unknown", "many"],
+    ids=["long", "unknown", "many", "answers to nothing"],
 )
 async def test_a_client_is_told_why_it_is_disconnected(
     folder: RunFolder, sent: bytes, reason: str

@@ -162,6 +162,27 @@ async def test_rows_come_and_go() -> None:
         assert '[hosts.tf1]\nssh = "tf1"' in text_of(pilot)
 
 
+async def test_one_python_for_all_hosts() -> None:
+    """In the last row it is the default of all hosts; f gives all rows the value of a cell. Each
+    is one step of undo."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await pilot.press("G")
+        await shows(pilot, "values of every host that has none of its own: [defaults.host]")
+        await pilot.press("right", "right", "right", "enter", *"/opt/py", "enter")
+        await until(pilot, lambda: '[defaults.host]\npython = "/opt/py"' in text_of(pilot))
+        app = pilot.app
+        assert isinstance(app, TfmuxApp)
+        await until(pilot, lambda: sum("/opt/py" in row for row in screen_text(app)) >= len(HOSTS))
+        await pilot.press("u")
+        await until(pilot, lambda: text_of(pilot) == before)
+        await pilot.press("up", "enter", *"/own/py", "enter", "f")
+        await shows(pilot, "python is the same in all rows")
+        assert text_of(pilot).count('python = "/own/py"') == len(HOSTS)
+        await pilot.press("u")
+        await until(pilot, lambda: text_of(pilot).count('python = "/own/py"') == 1)
+
+
 async def test_the_plan_follows_what_is_typed() -> None:
     """Beside the tables on a wide screen: command, environment and TF_CONFIG of a task."""
     async with editor(size=(200, 50)) as pilot:

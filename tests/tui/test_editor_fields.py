@@ -28,8 +28,9 @@ from tui.screens.editor.cell_codecs import (
     words,
 )
 from tui.screens.editor.fields import host_fields, job_fields, run_fields
+from tui.screens.editor.host_model import HostModel
 from tui.screens.editor.key_models import RunModel
-from tui.screens.editor.table_models import HostModel, JobModel, TableModel, TaskModel
+from tui.screens.editor.table_models import JobModel, TableModel, TaskModel
 
 PATH = Path("/srv/project/cluster.toml")
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2"}

@@ -9,9 +9,10 @@ import time
 from launcher.errors import TaskNotFoundError
 from launcher.ids import TaskId
 from launcher.session.attach import stored
+from launcher.session.log_lines import LogLines
 from tui.commands import launch
 from tui.exits import Exit
-from tui.headless import Follower, shown
+from tui.headless import shown
 from tui.stderr import message
 
 _PACE = 0.02
@@ -44,7 +45,7 @@ def logs(arguments: argparse.Namespace) -> int:
         if wanted not in tasks:
             raise TaskNotFoundError(arguments.task, tasks)
         tasks = [task for task in tasks if task == wanted]
-    followers = [Follower(run.folder.path / f"{task.stem}.log") for task in tasks]
+    followers = [LogLines(run.folder.path / f"{task.stem}.log") for task in tasks]
     pictures, out = sys.stdout.isatty() and not arguments.raw, sys.stdout.buffer
     while True:
         more = False

@@ -59,6 +59,17 @@ class Dialog(ModalScreen[Answer | None]):
         super().__init__()
         self._title = title
         self._note = note
+        self._withdrawn = False
+
+    def close(self) -> None:
+        """Removes the dialog; one below another screen goes when that has gone."""
+        self._withdrawn = True
+        if self.is_current:
+            self.dismiss(None)
+
+    def on_screen_resume(self) -> None:
+        if self._withdrawn:
+            self.dismiss(None)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):

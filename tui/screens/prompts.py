@@ -1,4 +1,4 @@
-"""Prompts of SSH logins, in dialogs: a host key, a passphrase, a password, a server's own question.
+"""Prompts of SSH logins, in dialogs: host keys, a passphrase, a password, a server's own question.
 
 The launcher asks on a loop of its own and waits there; the dialog is on the app's loop. Nothing
 of an answer is stored.
@@ -7,21 +7,20 @@ of an answer is stored.
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextvars
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from textual import on
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Label
 
-from launcher.hosts.auth_prompt import YES, AuthPrompt, PromptKind
+from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from tui.keys import key_of
-from tui.screens.dialogs import Choose, Dialog
+from tui.screens.dialogs import Answer, Dialog
+from tui.screens.host_keys import HostKeyDialog, OpenPrompt
 from tui.widgets.line_input import LineInput
-
-NO = "no"
 
 
 class PromptDialog(Dialog[str]):
@@ -45,20 +44,9 @@ class PromptDialog(Dialog[str]):
         self.dismiss(event.value)
 
 
-class HostKeyDialog(Choose[str]):
-    """First contact: shows the key, and trusts it only when that is chosen; Enter refuses."""
-
-    def __init__(self, prompt: AuthPrompt) -> None:
-        super().__init__(
-            f"First contact with {prompt.host}",
-            {"n": "No, do not log in", "y": "Yes, this is its key: trust it from now on"},
-            prompt.text,
-            "Compare it with the host's own: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
-        )
-
-
 class PromptDialogs:
-    """Answers the prompts of launchers with dialogs of one app, one after the other."""
+    """Answers the prompts of launchers with dialogs of one app: one for all unknown host keys,
+    and one after the other for all else."""
 
     def __init__(self) -> None:
         self._app: App[Any] | None = None
@@ -67,6 +55,9 @@ class PromptDialogs:
         self._ready = threading.Event()
         self._turn = asyncio.Lock()
         self._asking: set[asyncio.Task[None]] = set()
+        self._keys: list[OpenPrompt] = []
+        """Those without an answer."""
+        self._keys_changed = asyncio.Event()
 
     def serve(self, app: App[Any]) -> None:
         """The app that shows the dialogs; called on its loop."""
@@ -80,10 +71,11 @@ class PromptDialogs:
         await asyncio.to_thread(self._ready.wait)
         loop = self._loop
         assert loop is not None
-        answered: concurrent.futures.Future[str | None] = concurrent.futures.Future()
+        opened = OpenPrompt(prompt)
+        show = self._show_key if prompt.kind is PromptKind.HOST_KEY else self._show
 
         def begin() -> None:
-            task = loop.create_task(self._show(prompt, answered), context=self._context)
+            task = loop.create_task(show(opened), context=self._context)
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
 
@@ -91,31 +83,52 @@ class PromptDialogs:
             loop.call_soon_threadsafe(begin)
         except RuntimeError:  # the screen has gone
             return None
-        return await asyncio.wrap_future(answered)
+        return await asyncio.wrap_future(opened.answer)
 
-    async def _show(
-        self, prompt: AuthPrompt, answered: concurrent.futures.Future[str | None]
-    ) -> None:
+    async def _show(self, prompt: OpenPrompt) -> None:
         """Shows a dialog until it is answered, or nobody waits for it any more."""
-        app = self._app
-        assert app is not None
         async with self._turn:
             gone = asyncio.Event()
-            loop = asyncio.get_running_loop()
-            answered.add_done_callback(lambda _: loop.call_soon_threadsafe(gone.set))
-            if answered.cancelled():
+            self._when_done(prompt, gone.set)
+            if prompt.answer.done():
                 return
-
-            host_key = prompt.kind is PromptKind.HOST_KEY
-
-            def answer(text: str | None) -> None:
-                if host_key:
-                    text = YES if text == "y" else NO
-                if not answered.done():
-                    answered.set_result(text)
-
-            dialog = HostKeyDialog(prompt) if host_key else PromptDialog(prompt)
-            await app.push_screen(dialog, answer)
+            dialog = PromptDialog(prompt.prompt)
+            await self._push(dialog, prompt.set)
             await gone.wait()
-            if dialog.is_current:
-                dialog.dismiss(None)
+            dialog.close()
+
+    async def _show_key(self, prompt: OpenPrompt) -> None:
+        """Shows a key in the dialog that is open for others, or opens one."""
+        self._keys.append(prompt)
+        self._keys_changed.set()
+        self._when_done(prompt, self._keys_changed.set)
+        if len(self._open_keys()) > 1:
+            return
+        async with self._turn:
+            while keys := self._open_keys():
+                dialog = HostKeyDialog(keys)
+                await self._push(dialog, dialog.refuse_all)
+                while self._is_open(dialog) and (keys := self._open_keys()):
+                    self._keys_changed.clear()
+                    dialog.show(keys)
+                    await self._keys_changed.wait()
+                dialog.close()
+
+    def _open_keys(self) -> list[OpenPrompt]:
+        self._keys = [prompt for prompt in self._keys if not prompt.answer.done()]
+        return self._keys
+
+    def _when_done(self, prompt: OpenPrompt, act: Callable[[], None]) -> None:
+        """Calls `act` on the app's loop when a prompt was answered, or was given up."""
+        loop = asyncio.get_running_loop()
+        prompt.answer.add_done_callback(lambda _: loop.call_soon_threadsafe(act))
+
+    def _is_open(self, dialog: HostKeyDialog) -> bool:
+        assert self._app is not None
+        return dialog in self._app.screen_stack
+
+    async def _push(
+        self, dialog: Dialog[Answer], callback: Callable[[Answer | None], None] | None = None
+    ) -> None:
+        assert self._app is not None
+        await self._app.push_screen(dialog, callback)

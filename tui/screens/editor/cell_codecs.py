@@ -153,13 +153,15 @@ def _ready(line: str) -> Any:
 
 def _order_line(value: Any) -> str:
     if isinstance(value, list) and all(isinstance(stage, list) for stage in value):
-        return " > ".join(", ".join(map(str, stage)) for stage in value)
+        return " > ".join(", ".join(map(str, stage)) for stage in value) or EMPTY
     return _other(value)
 
 
 def _order(line: str) -> Any:
     if not line.strip():
         return None
+    if line.strip() == EMPTY:  # all at once, which no key at all does not mean
+        return [[]]
     stages = [[entry.strip() for entry in stage.split(",")] for stage in line.split(">")]
     return [[entry for entry in stage if entry] for stage in stages]
 

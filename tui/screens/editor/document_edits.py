@@ -15,6 +15,8 @@ from tui.screens.editor.fields import Field
 
 _SHARED = ("python", "gpus")
 """Keys that a host and the allocation have in common."""
+_OF_RUN = ("setup", "shell")
+"""Keys that a host and `[run]` have in common; a host's wins."""
 _TIME = "04:00:00"
 
 
@@ -47,18 +49,50 @@ def task_hosts(document: ClusterDocument) -> list[str]:
 
 def use_slurm(document: ClusterDocument) -> ClusterDocument:
     """Replaces `[hosts.*]` by as many nodes of Slurm as tasks have hosts."""
-    hosts = document.table("hosts")
-    tasks = (task for found in all_tasks(document).values() for task in found)
-    used = dict.fromkeys(halves(task)[0] for task in tasks)
-    nodes = {host: node_name(number) for number, host in enumerate(used)}
+    hosts = _used_hosts(document)
+    nodes = {host: node_name(number) for number, host in enumerate(hosts)}
+    common = _in_common(list(hosts.values()))
+    env = {name: value for (key, name), value in common.items() if key == "env"}
     table: dict[str, Any] = {"nodes": max(1, len(nodes)), "time": _TIME}
-    entries = [hosts[host] for host in nodes if isinstance(hosts.get(host), dict)]
-    for key in _SHARED:
-        values = [entry.get(key) for entry in entries]
-        if values and values[0] is not None and values.count(values[0]) == len(nodes):
-            table[key] = values[0]
+    table |= {key: common[key, ""] for key in _SHARED if (key, "") in common}
     document = _without_forwards(_with_task_hosts(document, nodes))
-    return document.put(("hosts",), None).put(("slurm",), table)
+    for key in _OF_RUN:
+        if (key, "") in common:
+            document = document.put(("run", key), common[key, ""])
+    if env:
+        document = document.put(("run", "env"), {**document.table("run", "env"), **env})
+    document = document.put(("hosts",), None).put(("defaults",), None)
+    return document.put(("slurm",), table)
+
+
+def differing(document: ClusterDocument) -> list[str]:
+    """Names what the hosts of tasks have not in common, which nodes of Slurm cannot have."""
+    hosts = list(_used_hosts(document).values())
+    common = _in_common(hosts)
+    found = (place for host in hosts for place, value in host.items() if place not in common)
+    return [".".join(filter(None, place)) for place in dict.fromkeys(found)]
+
+
+def _used_hosts(document: ClusterDocument) -> dict[str, dict[tuple[str, str], Any]]:
+    """Hosts of tasks with what is not about the way there: their own values, else the defaults,
+    each by its key, and variables by `env` and their names."""
+    hosts, common = document.table("hosts"), document.table("defaults", "host")
+    tasks = (task for found in all_tasks(document).values() for task in found)
+    result = {}
+    for name in dict.fromkeys(halves(task)[0] for task in tasks):
+        values: dict[tuple[str, str], Any] = {}
+        for table in (common, hosts[name]) if isinstance(hosts.get(name), dict) else ():
+            values |= {(key, ""): table[key] for key in (*_SHARED, *_OF_RUN) if key in table}
+            env = table.get("env")
+            values |= {("env", n): v for n, v in env.items()} if isinstance(env, dict) else {}
+        result[name] = values
+    return result
+
+
+def _in_common(hosts: list[dict[tuple[str, str], Any]]) -> dict[tuple[str, str], Any]:
+    """Values that are the same on all hosts."""
+    first, *rest = hosts or [{}]
+    return {k: v for k, v in first.items() if all(h.get(k) == v for h in rest)}
 
 
 def use_hosts(document: ClusterDocument) -> ClusterDocument:

@@ -13,6 +13,7 @@ from tui.screens.dialogs import AskText, ask
 from tui.screens.editor.document_edits import (
     add_missing,
     all_tasks,
+    differing,
     engine_of,
     put_spec,
     use_hosts,
@@ -57,22 +58,35 @@ class RowActions:
         if table is None or dialog is None:
             return
         line = await ask(self._screen, dialog)
+        before = {row.key for row in table.body.rows}
         if line and self.edit(lambda d: table.model.add(d, line)):
-            self._go_to_last(table)
+            self._go_to_new(table, before)
 
     def copy(self) -> None:
         """Adds a row like the one under the cursor."""
         table = self._tables.focused
         if table is None or not table.body.rows:
             return
-        rows = len(table.body.rows)
+        before = {row.key for row in table.body.rows}
         if self.edit(lambda d: table.model.copy(d, table.body.row)):
-            if len(table.body.rows) > rows:
-                self._go_to_last(table)
+            self._go_to_new(table, before)
 
-    def _go_to_last(self, table: EditTable) -> None:
+    def fill(self) -> None:
+        """Gives all rows of a column the value of the cell under the cursor."""
+        table = self._tables.focused
+        if table is None or not table.body.rows:
+            return
+        row, column = table.body.row, table.body.column
+        if self.edit(lambda d: table.model.fill(d, row, column)):
+            title, undo = table.body.titles[column], key_of(self._screen, "edit.undo")
+            self._screen.notify(f"{title} is the same in all rows; {undo} undoes it", timeout=4)
+
+    def _go_to_new(self, table: EditTable, before: set[str]) -> None:
+        """Moves to the last of the rows that were not there before."""
         column = table.body.column if table is self._tables.tasks else 0
-        table.body.go_to(len(table.body.rows) - 1, column)
+        new = [number for number, row in enumerate(table.body.rows) if row.key not in before]
+        if new:
+            table.body.go_to(new[-1], column)
 
     def remove(self) -> None:
         """Deletes the row under the cursor."""
@@ -101,10 +115,12 @@ class RowActions:
         """Lets Slurm give the hosts, or takes them back from it."""
         document = self._state.document
         engine = document is not None and engine_of(document) is not None
+        lost = [] if document is None or engine else differing(document)
         if self.edit(use_hosts if engine else use_slurm):
             undo = key_of(self._screen, "edit.undo")
             now = "[hosts], by SSH" if engine else "nodes of Slurm"
-            self._screen.notify(f"the tasks run on {now}; {undo} undoes it")
+            dropped = f"; not kept, since hosts differ in it: {', '.join(lost)}" if lost else ""
+            self._screen.notify(f"the tasks run on {now}{dropped}; {undo} undoes it", timeout=10)
 
     def define_missing(self) -> None:
         """Defines the hosts that tasks name and the file does not."""

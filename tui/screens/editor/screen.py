@@ -57,6 +57,7 @@ class EditorScreen(Page):
         Binding("c", "copy_row", "Copy the row", id="edit.copy"),
         Binding("x,delete", "remove", "Delete the row", id="edit.remove"),
         Binding("backspace", "clear", "Empty the cell", id="edit.clear"),
+        Binding("f", "fill", "Give all rows the value of the cell", id="edit.fill"),
         Binding("p", "paste", "Paste a cluster spec or TF_CONFIG", id="edit.paste"),
         Binding("w", "switch_hosts", "Nodes of Slurm, or hosts by SSH", id="edit.switch_hosts"),
         Binding("m", "missing", "Add the hosts that tasks name", id="edit.missing"),
@@ -89,6 +90,7 @@ class EditorScreen(Page):
         self.action_copy_row = rows.copy
         self.action_remove = rows.remove
         self.action_clear = rows.clear
+        self.action_fill = rows.fill
         self.action_missing = rows.define_missing
         self.action_save = self._asking(self._files.save)
         self.action_save_as = self._asking(self._files.save_as)
@@ -210,6 +212,7 @@ class EditorScreen(Page):
             hints.append(("edit.remove", "default"))
         elif self._page in TABLE_PAGES:
             hints += [("edit.add", "add"), ("edit.remove", "delete"), ("edit.paste", "paste")]
+            hints.append(("edit.fill", "fill column"))
         if self._page == "jobs":
             hints.append(("edit.other", "jobs/tasks"))
         hints += [("edit.undo", "undo"), ("edit.save_as", "save as"), ("help", "help")]

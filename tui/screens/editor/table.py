@@ -117,6 +117,8 @@ class EditTable(Widget):
             text.append(f"{field.title}: ", "bold")
             text.append(value)
             text.append(f"   {field.about}", "dim")
+        else:
+            text.append(self.model.about(self.key), "dim")
         return text
 
     # editing a cell
@@ -130,7 +132,7 @@ class EditTable(Widget):
             self.body.column = self.model.first
             cell = self.body.cell or cell
         field = self.model.field(self.body.row, self.body.column)
-        if field is None:
+        if field is None or cell.fixed:
             self.notify("this cell cannot be edited")
             return
         self._original = cell.text

@@ -8,8 +8,7 @@ from typing import Any
 from launcher.cluster.addresses import AddressPart
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, EditError
-from launcher.cluster.shorthand import ShorthandError, entries, hosts, next_like, spec
-from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.shorthand import ShorthandError, entries, next_like, spec
 from launcher.errors import Problem
 from launcher.printable import visible
 from tui.cells import Cell, Row
@@ -17,7 +16,7 @@ from tui.screens.dialogs import AskText
 from tui.screens.editor.cell_codecs import READY, TEXT, WORDS
 from tui.screens.editor.completion import Completion
 from tui.screens.editor.document_edits import engine_of, halves, host_names, put_spec, task_hosts
-from tui.screens.editor.fields import Field, host_fields, job_fields
+from tui.screens.editor.fields import Field, job_fields
 from tui.widgets.cell_grid import WIDEST
 
 _TENSORBOARD = {
@@ -58,6 +57,10 @@ class TableModel:
         """Field of a cell; None if it cannot be edited."""
         raise NotImplementedError
 
+    def about(self, key: str) -> str:
+        """What a row is for, where its cells do not say it."""
+        return ""
+
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
         """Puts a text into a cell."""
         raise NotImplementedError
@@ -81,9 +84,16 @@ class TableModel:
         """Adds one more row like this, if rows of this table can be copied."""
         return document
 
+    def fill(self, document: ClusterDocument, row: int, column: int) -> ClusterDocument:
+        """Gives all rows of a column the value of a cell."""
+        raise EditError("there is no column to fill: each row has a key of its own")
 
-class _NamedTables(TableModel):
+
+class NamedTables(TableModel):
     """Tables with names of their own, such as `[hosts.*]`: a table a row, a key a column."""
+
+    own: Sequence[str] = ()
+    """Titles of columns in which rows differ."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._fields = fields
@@ -143,6 +153,14 @@ class _NamedTables(TableModel):
         field = self._fields[column]
         return document.put((self.name, name, *field.path), field.codec.value(line))
 
+    def fill(self, document: ClusterDocument, row: int, column: int) -> ClusterDocument:
+        """Gives all tables the value of one; a key that it does not have is removed."""
+        field, names = self._fields[column], self._names(document)
+        if not column or field.title in self.own:
+            raise EditError(f"each {self.name.rstrip('s')} has its own {field.title}")
+        paths = ((self.name, name, *field.path) for name in names)
+        return document.put_all(paths, document.get(self.name, names[row], *field.path))
+
     def _name(self, line: str) -> str:
         if not line.strip():
             raise EditError(f"a {self.name.rstrip('s')} needs a name")
@@ -162,51 +180,12 @@ class _NamedTables(TableModel):
         return None
 
 
-class HostModel(_NamedTables):
-    """`[hosts.*]`."""
-
-    name = "hosts"
-    nothing = "no hosts, all tasks run on this machine"
-
-    def __init__(self) -> None:
-        super().__init__(host_fields())
-
-    def _rename(self, document: ClusterDocument, old: str, new: str) -> ClusterDocument:
-        return document.rename_host(old, new)
-
-    def add_dialog(self, document: ClusterDocument) -> AskText:
-        about = "SSH destinations: root@tf[1-4], gpu7"
-        return AskText(
-            "Add hosts", "", lambda line: problem_of(line, hosts), about, Completion(aliases())
-        )
-
-    def add(self, document: ClusterDocument, line: str) -> ClusterDocument:
-        """Adds hosts; those whose name is taken get the next one in its series."""
-        for name, destination in hosts(line).items():
-            names = self._names(document)
-            fresh = next_like(names, name) if name in names else name
-            document = document.put(("hosts", fresh), {"ssh": destination})
-        return document
-
-    def copy(self, document: ClusterDocument, row: int) -> ClusterDocument:
-        """Adds a host with the next name and destination in their series."""
-        names = self._names(document)
-        entry = dict(document.table("hosts", names[row]))
-        taken = [str(document.get("hosts", name, "ssh")) for name in names]
-        for key in ("ssh", "address"):
-            if isinstance(entry.get(key), str):
-                entry[key] = next_like(taken if key == "ssh" else [], entry[key])
-        fresh = next_like(names, names[row])
-        if isinstance(entry.get("via"), list):  # mostly the name of a container
-            entry["via"] = [fresh if word == names[row] else word for word in entry["via"]]
-        return document.put(("hosts", fresh), entry)
-
-
-class JobModel(_NamedTables):
+class JobModel(NamedTables):
     """`[jobs.*]`."""
 
     name = "jobs"
     nothing = "no jobs"
+    own = ("tasks",)
 
     def __init__(self) -> None:
         super().__init__(job_fields())
@@ -302,6 +281,13 @@ class TaskModel(TableModel):
         else:
             port = value
         tasks[row] = f"{host}:{port}"
+        return document.put(("jobs", self.job, "tasks"), tasks)
+
+    def fill(self, document: ClusterDocument, row: int, column: int) -> ClusterDocument:
+        """Puts all tasks on the host, or the port, of one."""
+        places = [halves(str(task)) for task in self._tasks(document)]
+        host, port = places[row]
+        tasks = [f"{host}:{p}" if column == 1 else f"{h}:{port}" for h, p in places]
         return document.put(("jobs", self.job, "tasks"), tasks)
 
     def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:

@@ -11,10 +11,11 @@ from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.spec import ENGINE_TABLES
 from launcher.errors import Problem
 from tui.screens.editor.document_edits import engine_of
+from tui.screens.editor.host_model import HostModel
 from tui.screens.editor.key_models import EngineModel, RunModel
 from tui.screens.editor.state import EditorState
 from tui.screens.editor.table import EditTable
-from tui.screens.editor.table_models import HostModel, JobModel, TaskModel
+from tui.screens.editor.table_models import JobModel, TaskModel
 from tui.widgets.cell_grid import CellGrid
 
 TABLE_PAGES = ("hosts", "jobs", "run")
