@@ -44,7 +44,7 @@ NAMES = (
 )
 """In the order of the table."""
 BEGIN, END = "<!-- begin of the table: python -m bench -->", "<!-- end of the table -->"
-_PROGRAMS = (("ssh", "-V"), ("clush", "--version"), ("srun", "--version"))
+_PROGRAMS = (("ssh", "-V"), ("clush", "--version"), ("slurmctld", "-V"))
 
 
 def measured(name: str, rounds: int) -> list[dict[str, Any]] | None:
@@ -76,7 +76,8 @@ def machine() -> dict[str, str]:
             done = subprocess.run([program, word], capture_output=True, text=True)
         except FileNotFoundError:
             continue
-        found[program] = (done.stdout + done.stderr).strip().partition(",")[0]
+        text = (done.stdout + done.stderr).strip().partition(",")[0]
+        found[program] = text.removeprefix(f"{program} ")
     return found
 
 
