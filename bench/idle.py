@@ -26,7 +26,8 @@ BOUNDS = {"UI": 1.0, "agent": 0.5}
 
 
 def shares() -> tuple[dict[str, float], float]:
-    """Percent of one core that each kind of process takes; megabytes of agent and watchdog."""
+    """Percent of one core that each kind of process takes; megabytes of the agent with
+    its watchdog, bridge and reapers."""
     places = ", ".join(['"localhost:auto"'] * TASKS)
     with own_home() as folder:
         file = folder / "idle.toml"
@@ -58,7 +59,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
         note = "share of one core"
         yield Row(f"{TASKS} quiet tasks: {name}", "%", figures, at_most=BOUNDS.get(name), note=note)
     yield Row(
-        f"{TASKS} quiet tasks: memory of agent and watchdog",
+        f"{TASKS} quiet tasks here: memory of all processes of the agent",
         "MB",
         tuple(megabytes for _, megabytes in rounds),
         at_most=20,
