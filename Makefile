@@ -30,17 +30,10 @@ check: .venv/ready
 	  --no-warn-unreachable $(addprefix -p ,$(ON_MACOS))
 	@$(BIN)/lint-imports
 
-# Ratios to something else measured in the same run; nothing is asserted.
+# Ratios to something else measured in the same run; nothing is asserted. ROUNDS=3 BENCH="kill flood" for less.
+ROUNDS ?= 5
 bench: .venv/ready
-	@$(BIN)/python -m bench.panes
-	@$(BIN)/python -m bench.flood
-	@$(BIN)/python -m bench.search
-	@$(BIN)/python -m bench.memory
-	@$(BIN)/python -m bench.kill
-	@$(BIN)/python -m bench.start
-	@$(BIN)/python -m bench.trainer
-	@$(BIN)/python -m bench.slurm
-	@$(BIN)/python -m bench.warm
+	@$(BIN)/python -m bench --rounds $(ROUNDS) $(BENCH)
 
 # Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.

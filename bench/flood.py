@@ -1,54 +1,44 @@
-"""The whole way of a flood: task → agent → disk → pane, beside other tools on the same machine.
+"""The whole way of a flood: task → agent → disk → pane, beside what the machine can do.
 
-    python -m bench.flood [--tasks 1 4 16] [--megabytes 400] [--rounds 5] [--alone]
+    python -m bench.flood [--tasks 1 4 16] [--megabytes 1200] [--rounds 5]
 
 `cat` of one prepared file of numbered lines by 1, 4 and 16 tasks at once. Plain files (`dd` to a
 file) show what the machine can do at all, pipes (`cat | dd`) what it can do with a pipe in between.
 All three wait for one gate, so that no start is measured, and each output is compared with what was
 written, by its hash. tfmux is timed until its last exit is told, which it is when the last byte has
-been stored and counted; its run screen shows the panes meanwhile. Rounds are interleaved after one
-that does not count; ratios are those of a round, their median, lowest and highest are printed.
+been stored and counted; its run screen shows the panes meanwhile, and a key is typed at it ten
+times a second.
 
 On a busy machine the ratios say little: the processor seconds beside them are to be trusted. They
 are those of the programs that carry the bytes, and of `dd`, for each GB; the kernel's writing to
 the disk, which comes later, is in none of them.
-
-mprocs (npm) and honcho (PyPI) are fetched into a temporary folder and left out, with a word, where
-that fails, or with `--alone`. They get a fiftieth of the lines, for they are slow, and keep no file
-that could be verified; what they take with an empty file is subtracted.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
-import fcntl
 import hashlib
 import json
 import os
-import pty
-import shutil
-import signal
-import statistics
-import struct
 import subprocess
 import sys
 import tempfile
-import termios
-import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from statistics import median
 
 from bench import processor
-from bench.kill import until
+from bench.report import Row, interleave, run
+from bench.terminal import Terminal, Typist, p95, until
 from launcher.store.runs import RunFolder
 
 LINE = "\x1b[32mINFO\x1b[0m 12:04:11 batch {:07d} of \x1b[1mepoch 3\x1b[0m took 12 ms, queue 4\n"
-SLOW_SHARE = 50
-DEADLINE = 300.0
+PEERS = ("plain files", "`cat | dd`")
+PLAIN_BOUNDS = {1: 0.45, 4: 0.35, 16: 0.25}
+"""Of the rate of plain files, by the number of tasks."""
 SETTLE_SECONDS = 0.5
 """After the last exit, for the last frames of the screen."""
 
@@ -74,10 +64,12 @@ class Flood:
 
 @dataclass(frozen=True)
 class Took:
-    """Seconds of a round, and the processor seconds of those that carried the bytes."""
+    """Seconds of a round, the processor seconds of those that carried the bytes, and the
+    milliseconds that keys took."""
 
     seconds: float
     processor: dict[str, float]
+    keys: tuple[float, ...] = ()
 
 
 Measure = Callable[[Flood, Path], Took]
@@ -102,52 +94,11 @@ class Gate:
 
     def open(self, ready: Sequence[Path]) -> float:
         """Lets all through that wait, when they are there; returns the time of day."""
-        until(lambda: all(path.exists() for path in ready), DEADLINE)
+        until(lambda: all(path.exists() for path in ready))
         time.sleep(0.2)  # from the file to the opening of the pipe
         began = time.time()
         os.close(os.open(self.path, os.O_WRONLY))
         return began
-
-
-class Terminal:
-    """A program in a pseudo-terminal of 200×50 whose screen is read and thrown away."""
-
-    def __init__(self, argv: Sequence[str], env: dict[str, str], cwd: Path) -> None:
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
-        self.process = subprocess.Popen(
-            argv,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm-256color", **env},
-            cwd=cwd,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self._fd = ours
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def type(self, keys: bytes) -> None:
-        """Presses keys."""
-        with suppress(OSError):  # it has just ended
-            os.write(self._fd, keys)
-
-    def wait(self) -> None:
-        """Waits for the program's end."""
-        try:
-            self.process.wait(DEADLINE)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGKILL)
-            raise
-
-    def _read(self) -> None:
-        try:
-            while os.read(self._fd, 1 << 16):
-                continue
-        except OSError:  # the program has closed the terminal
-            return
 
 
 def plain(flood: Flood, folder: Path) -> Took:
@@ -199,169 +150,122 @@ def tfmux(flood: Flood, folder: Path) -> Took:
         f'[start]\norder = [["worker", "last"]]\n'
         f'[start.ready]\nworker = "started"\nlast = "started"\n'
     )
-    env = {"XDG_DATA_HOME": str(folder / "data"), "XDG_STATE_HOME": str(folder / "state")}
-    root = Path(__file__).resolve().parent.parent
-    argv = [sys.executable, "-m", "tui.main", "up", str(cluster)]
-    window = Terminal(argv, env, root)
-    began = go.open(ready)
-    (path,) = (folder / "data" / "tfmux" / "runs").iterdir()
-    run = RunFolder(path)
-    processes = processor.of_run(run, window.process.pid)
-    before = processor.sample(processes)
-    until(lambda: len(_ends(run)) == flood.tasks, DEADLINE, 0.05)
-    time.sleep(SETTLE_SECONDS)
-    after = processor.sample(processes)
-    ends = _ends(run)
+    screen = Screen(cluster, folder)
+    took = screen.measure(lambda: go.open(ready), flood.tasks)
     end.open([])
-    until(lambda: _has_ended(run), DEADLINE, 0.05)
-    while window.process.poll() is None:
-        window.type(b"q")
-        time.sleep(0.2)
-    flood.verify([run.path / f"worker-{number}.log" for number in range(flood.tasks)])
-    return Took(max(ends) - began, {name: after[name] - before[name] for name in processes})
+    screen.close()
+    flood.verify(screen.logs(flood.tasks))
+    return took
 
 
-def _ends(run: RunFolder) -> list[float]:
-    """Times at which the exits of the flooding tasks were told."""
-    return [
-        record["time"]
-        for record in run.records()
-        if record["event"] == "task"
-        and record["task"].startswith("worker")
-        and record["state"] == "exited"
-    ]
+class Screen:
+    """`tfmux up` in a terminal, whose tasks `worker:N` flood."""
+
+    def __init__(self, cluster: Path, folder: Path) -> None:
+        self._folder = folder
+        self._arrivals = folder / "arrivals"
+        self._arrivals.touch()
+        env = {"XDG_DATA_HOME": str(folder / "data"), "XDG_STATE_HOME": str(folder / "state")}
+        words = ["-m", "bench.timed", str(self._arrivals), "up", str(cluster)]
+        self._terminal = Terminal([sys.executable, *words], env)
+
+    @property
+    def _run(self) -> RunFolder:
+        (path,) = (self._folder / "data" / "tfmux" / "runs").iterdir()
+        return RunFolder(path)
+
+    def measure(self, begin: Callable[[], float], tasks: int) -> Took:
+        """From the time that `begin` returns until the last of the tasks has exited."""
+        began = begin()
+        typist = Typist(self._terminal, self._arrivals)
+        processes = processor.of_run(self._run, self._terminal.process.pid)
+        before = processor.sample(processes)
+        until(lambda: len(self._ends()) == tasks, pace=0.05)
+        time.sleep(SETTLE_SECONDS)
+        after = processor.sample(processes)
+        used = {name: after[name] - before[name] for name in processes}
+        return Took(max(self._ends()) - began, used, tuple(typist.stop()))
+
+    def close(self) -> None:
+        """Leaves when the run has ended."""
+        until(self._has_ended, pace=0.05)
+        self._terminal.close(b"q")
+
+    def logs(self, tasks: int) -> list[Path]:
+        """The logs of the tasks here."""
+        return [self._run.path / f"worker-{number}.log" for number in range(tasks)]
+
+    def _ends(self) -> list[float]:
+        """Times at which the exits of the flooding tasks were told."""
+        return [
+            record["time"]
+            for record in self._run.records()
+            if record["event"] == "task"
+            and record["task"].startswith("worker")
+            and record["state"] == "exited"
+        ]
+
+    def _has_ended(self) -> bool:
+        records = self._run.records()
+        return any(r["event"] == "run" and r["state"] == "ended" for r in records)
 
 
-def _has_ended(run: RunFolder) -> bool:
-    return any(r["event"] == "run" and r["state"] == "ended" for r in run.records())
-
-
-def mprocs(program: Path) -> Measure:
-    """mprocs in its terminal until all processes have finished."""
-
-    def measure(flood: Flood, folder: Path) -> Took:
-        commands = [f"cat {flood.file}"] * flood.tasks
-        argv = [str(program), "--on-all-finished", "{c: quit}", *commands]
-        began = time.perf_counter()
-        Terminal(argv, {}, folder).wait()
-        return Took(time.perf_counter() - began, {})
-
-    return measure
-
-
-def honcho(program: Path) -> Measure:
-    """honcho with its merged output into a file."""
-
-    def measure(flood: Flood, folder: Path) -> Took:
-        lines = [f"task{number}: cat {flood.file}; sleep 0.2" for number in range(flood.tasks)]
-        (folder / "Procfile").write_text("\n".join(lines) + "\n")
-        began = time.perf_counter()
-        with (folder / "out").open("wb") as out:
-            subprocess.run([str(program), "start"], stdout=out, cwd=folder, timeout=DEADLINE)
-        return Took(time.perf_counter() - began, {})
-
-    return measure
-
-
-def fetched(folder: Path) -> dict[str, Measure]:
-    """The other tools, as far as they can be had."""
-    found: dict[str, Measure] = {}
-    npm = shutil.which("npm")
-    if npm:
-        subprocess.run([npm, "install", "--silent", "mprocs@0.9.6"], cwd=folder, check=False)
-        program = folder / "node_modules" / ".bin" / "mprocs"
-        if program.exists():
-            found["mprocs"] = mprocs(program)
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
-    pip = [str(folder / "venv" / "bin" / "pip"), "install", "--quiet", "honcho==2.0.0"]
-    if subprocess.run(pip, check=False).returncode == 0:
-        found["honcho"] = honcho(folder / "venv" / "bin" / "honcho")
-    for name in ("mprocs", "honcho"):
-        if name not in found:
-            print(f"{name} could not be had here and is left out")
-    return found
-
-
-def in_folder(measure: Measure, flood: Flood) -> Took:
-    """Measures in a folder that goes afterwards, with what was written there."""
-    with tempfile.TemporaryDirectory() as folder:
-        return measure(flood, Path(folder))
-
-
-def less_start(measure: Measure) -> Measure:
-    """The same without what it takes with an empty file."""
-
-    def both(flood: Flood, folder: Path) -> Took:
-        empty = folder / "empty"
-        empty.write_bytes(b"")
-        idle = in_folder(measure, Flood(empty, flood.tasks))
-        return Took(max(1e-6, in_folder(measure, flood).seconds - idle.seconds), {})
-
-    return both
-
-
-def write_lines(path: Path, megabytes: float) -> Flood:
+def write_lines(path: Path, megabytes: float) -> Path:
     """Writes numbered lines into a file for one task."""
     count = max(1000, int(megabytes * 1_000_000) // len(LINE.format(0)))
     path.write_text("".join(LINE.format(number) for number in range(count)))
-    return Flood(path, 1)
+    return path
 
 
-Rounds = dict[str, list[tuple[Flood, Took]]]
-
-
-def measure_all(tools: dict[str, Measure], slow: set[str], options: argparse.Namespace) -> None:
-    """Measures and prints, one number of tasks after the other."""
-    with tempfile.TemporaryDirectory() as name:
-        for tasks in options.tasks:
-            share = options.megabytes / tasks
-            large = Flood(write_lines(Path(name) / "large", share).file, tasks)
-            small = Flood(write_lines(Path(name) / "small", share / SLOW_SHARE).file, tasks)
-            rounds: Rounds = {tool: [] for tool in tools}
-            for number in range(options.rounds + 1):
-                for tool, measure in tools.items():
-                    flood = small if tool in slow else large
-                    took = in_folder(measure, flood)
-                    if number:  # the first warms up: imports, caches, the processor's clock
-                        rounds[tool].append((flood, took))
-            print_table(tasks, rounds)
-
-
-def print_table(tasks: int, rounds: Rounds) -> None:
-    """GB a second of each tool, tfmux beside it, processor seconds a GB."""
-    print(f"\n{tasks} tasks      {'GB/s':>24}  {'tfmux / it':>20}  processor seconds a GB")
-    speeds = {
-        tool: [flood.gigabytes / took.seconds for flood, took in rows]
-        for tool, rows in rounds.items()
-    }
-    for tool, rows in rounds.items():
-        ratios = [ours / its for ours, its in zip(speeds["tfmux"], speeds[tool], strict=True)]
-        print(f"{tool:<12} {spread(speeds[tool]):>28} {spread(ratios):>22}", end="  ")
-        for name in rows[0][1].processor:
-            used = [took.processor[name] / flood.gigabytes for flood, took in rows]
-            print(f"{name} {spread(used)}", end="  ")
-        print(flush=True)
-
-
-def spread(figures: Sequence[float]) -> str:
-    """The median, the lowest and the highest."""
-    return f"{statistics.median(figures):.2f} ({min(figures):.2f}–{max(figures):.2f})"
-
-
-def main() -> None:
-    """Prints a table a number of tasks."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--tasks", type=int, nargs="*", default=[1, 4, 16])
-    parser.add_argument("--megabytes", type=int, default=400, help="of all tasks, for fast tools")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--alone", action="store_true", help="without mprocs and honcho")
-    options = parser.parse_args()
-    tools: dict[str, Measure] = {"plain files": plain, "cat | dd": piped, "tfmux": tfmux}
+def in_folder(measure_one: Measure, flood: Flood) -> Took:
+    """Measures in a folder that goes afterwards, with what was written there."""
     with tempfile.TemporaryDirectory() as folder:
-        slow = {} if options.alone else fetched(Path(folder))
-        tools |= {name: less_start(measure) for name, measure in slow.items()}
-        measure_all(tools, set(slow), options)
+        return measure_one(flood, Path(folder))
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Each number of tasks: both peers, processor seconds, keys."""
+    sides = {"tfmux": tfmux, **dict(zip(PEERS, (plain, piped), strict=True))}
+    for tasks in options.tasks:
+        with tempfile.TemporaryDirectory() as name:
+            flood = Flood(write_lines(Path(name) / "lines", options.megabytes / tasks), tasks)
+            runs = {tool: partial(in_folder, one, flood) for tool, one in sides.items()}
+            found = interleave(runs, options.rounds)
+            yield from rows(flood, found)
+
+
+def rows(flood: Flood, found: dict[str, list[Took]]) -> Iterator[Row]:
+    """The rows of one number of tasks."""
+    name = f"flood, {flood.tasks} task{'s' * (flood.tasks > 1)}"
+    rates = {
+        tool: tuple(flood.gigabytes / one.seconds for one in them) for tool, them in found.items()
+    }
+    costs = {
+        tool: [{who: used / flood.gigabytes for who, used in one.processor.items()} for one in them]
+        for tool, them in found.items()
+    }
+    for peer, bound in zip(PEERS, (PLAIN_BOUNDS.get(flood.tasks), 0.8), strict=True):
+        yield Row(name, "GB/s", rates["tfmux"], peer, rates[peer], at_least=bound)
+    parts = ", ".join(
+        f"{who} {median(cost[who] for cost in costs['tfmux']):.2f}" for who in costs["tfmux"][0]
+    )
+    yield Row(
+        f"{name}: processor seconds a GB",
+        "s",
+        tuple(sum(cost.values()) for cost in costs["tfmux"]),
+        PEERS[1],
+        tuple(sum(cost.values()) for cost in costs[PEERS[1]]),
+        note=parts,
+    )
+    keys = tuple(p95(one.keys) for one in found["tfmux"] if one.keys)
+    yield Row(f"{name}: key to handler, p95", "ms", keys, at_most=50)
+
+
+def extend(parser: argparse.ArgumentParser) -> None:
+    """Adds how many tasks, and how much they write."""
+    parser.add_argument("--tasks", type=int, nargs="*", default=[1, 4, 16])
+    parser.add_argument("--megabytes", type=int, default=1200, help="of all tasks")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, extend)

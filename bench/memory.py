@@ -7,7 +7,6 @@ pane scrolled to its first line, and the merged log of all tasks opened. Beside 
 empty app of the same toolkit.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
@@ -15,12 +14,14 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
 from textual.app import App
 
-from bench.panes import SIZE
+from bench.report import Row, interleave, run
+from bench.terminal import SIZE
 from launcher.run.states import RunPhase
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
@@ -55,23 +56,23 @@ def in_a_process(work: Callable[[], None]) -> float:
 def ours(tasks: int, lines: int) -> None:
     """The app on a run with many long logs."""
     with tempfile.TemporaryDirectory() as folder:
-        run = ScriptedRun(Path(folder), ps=0, workers=tasks)
-        for number, task in enumerate(run.snapshot().tasks):
-            log = run.logs.open(task.id)
-            for first in range(0, lines, CHUNK):
-                rows = range(first, min(lines, first + CHUNK))
-                chunk = b"".join(b"step %d loss 0.5\n" % i for i in rows)
+        scripted = ScriptedRun(Path(folder), ps=0, workers=tasks)
+        logs = [scripted.logs.open(task.id) for task in scripted.snapshot().tasks]
+        for first in range(0, lines, CHUNK):
+            rows = range(first, min(lines, first + CHUNK))
+            chunk = b"".join(b"step %d loss 0.5\n" % i for i in rows)
+            for number, log in enumerate(logs):
                 log.append(log.size, chunk, time.time() + number)
-        run.change(state=RunPhase.RUNNING)
+        scripted.change(state=RunPhase.RUNNING)
 
         async def look() -> None:
-            async with TfmuxApp(run).run_test(size=SIZE) as pilot:
+            async with TfmuxApp(scripted).run_test(size=SIZE) as pilot:
                 for key in ("pagedown", *["]"] * 8, "home", "z", "m", "G"):
                     await pilot.press(key)
                     await pilot.pause(0.5)
 
         asyncio.run(look())
-        run.logs.close()
+        scripted.logs.close()
 
 
 def empty() -> None:
@@ -84,17 +85,29 @@ def empty() -> None:
     asyncio.run(look())
 
 
-def main() -> None:
-    """Prints both peaks."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Both peaks."""
+    found = interleave(
+        {
+            "tfmux": lambda: in_a_process(lambda: ours(options.tasks, options.lines)),
+            "empty": lambda: in_a_process(empty),
+        },
+        options.rounds,
+    )
+    yield Row(
+        f"memory with the screen: {options.tasks} tasks of {options.lines:,} lines",
+        "MB",
+        tuple(found["tfmux"]),
+        at_most=60,
+        note=f"peak; an empty Textual app {median(found['empty']):.0f} MB",
+    )
+
+
+def extend(parser: argparse.ArgumentParser) -> None:
+    """Adds how many tasks, and their lines."""
     parser.add_argument("--tasks", type=int, default=64)
     parser.add_argument("--lines", type=int, default=1_000_000)
-    options = parser.parse_args()
-    mine = in_a_process(lambda: ours(options.tasks, options.lines))
-    other = in_a_process(empty)
-    print(f"tfmux, {options.tasks} tasks × {options.lines:,} lines: {mine:.0f} MB at most")
-    print(f"an empty app of the same toolkit:  {other:.0f} MB at most")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, extend)

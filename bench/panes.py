@@ -8,7 +8,6 @@ taken on one clock. For our panes the lines go the way they go in a run: onto di
 store. `RichLog` is fed as its documentation says, by one call a line on the app's loop.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
@@ -22,7 +21,9 @@ import tempfile
 import termios
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.text import Text
@@ -30,11 +31,13 @@ from textual.app import App, ComposeResult
 from textual.containers import Grid
 from textual.widgets import RichLog
 
+from bench.report import Row, interleave, run
+from bench.terminal import SIZE, p95
 from launcher.run.states import RunPhase
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
-SIZE = (200, 50)
+KINDS = ("tfmux", "RichLog")
 LINE = (
     b"\x1b[32mINFO\x1b[0m 12:04:11 batch %07d of \x1b[1mepoch 3\x1b[0m took 12 ms, "
     b"the queue is \x1b[33m4\x1b[0m deep\n"
@@ -52,13 +55,6 @@ class Result:
     lines: int
     seconds: float
     latencies: list[float]
-
-    def row(self, name: str, panes: int) -> str:
-        """A row of the table."""
-        waits = sorted(self.latencies) or [float("nan")]
-        p50, p95 = (waits[int((len(waits) - 1) * share)] for share in (0.5, 0.95))
-        rate = self.lines / self.seconds
-        return f"{name:<10} {panes:>5} {rate:>12,.0f} {p50:>8.1f} {p95:>8.1f} {waits[-1]:>8.1f}"
 
 
 class Ours(TfmuxApp):
@@ -112,13 +108,13 @@ def measure_ours(panes: int, seconds: float) -> dict[str, object]:
     pressed: list[float] = []
     done: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
-        run = ScriptedRun(Path(folder), ps=0, workers=panes)
-        run.change(state=RunPhase.RUNNING)
-        app = Ours(run, pressed)
+        scripted = ScriptedRun(Path(folder), ps=0, workers=panes)
+        scripted.change(state=RunPhase.RUNNING)
+        app = Ours(scripted, pressed)
 
         def flood() -> None:
             time.sleep(QUIET)
-            logs = [run.logs.open(task.id) for task in run.snapshot().tasks]
+            logs = [scripted.logs.open(task.id) for task in scripted.snapshot().tasks]
             parts, count = chunks(), 0
             began = time.monotonic()
             while time.monotonic() - began < seconds:
@@ -132,7 +128,7 @@ def measure_ours(panes: int, seconds: float) -> dict[str, object]:
 
         threading.Thread(target=flood, daemon=True).start()
         app.run()
-        run.logs.close()
+        scripted.logs.close()
     return {**done, "pressed": pressed}
 
 
@@ -203,17 +199,31 @@ def in_terminal(kind: str, panes: int, seconds: float) -> Result:
     return Result(answer["lines"], answer["seconds"], waits)
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def rates(results: Sequence[Result]) -> tuple[float, ...]:
+    """Lines a second."""
+    return tuple(result.lines / result.seconds for result in results)
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Lines a second and keys, for each number of panes."""
+    for panes in options.panes:
+        found = interleave(
+            {kind: partial(in_terminal, kind, panes, options.seconds) for kind in KINDS},
+            options.rounds,
+        )
+        ours, theirs = (found[kind] for kind in KINDS)
+        name = f"{panes} panes flooded"
+        yield Row(f"{name}: lines/s", "", rates(ours), "`RichLog`", rates(theirs))
+        keys = tuple(p95(result.latencies) for result in ours)
+        stock = tuple(p95(result.latencies) for result in theirs)
+        yield Row(f"{name}: key to handler, p95", "ms", keys, "`RichLog`", stock)
+
+
+def extend(parser: argparse.ArgumentParser) -> None:
+    """Adds how long, and with how many panes."""
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--panes", type=int, nargs="+", default=[1, 4, 16])
-    options = parser.parse_args()
-    print(f"{'':<10} {'panes':>5} {'lines/s':>12} {'p50 ms':>8} {'p95 ms':>8} {'max ms':>8}")
-    for panes in options.panes:
-        for kind in ("tfmux", "RichLog"):
-            print(in_terminal(kind, panes, options.seconds).row(kind, panes), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, extend)

@@ -1,4 +1,4 @@
-"""Processor seconds of processes: figures that hold on a busy machine, where clocks say little."""
+"""Processor seconds of processes, figures that hold on a busy machine, and their memory."""
 
 from __future__ import annotations
 
@@ -49,3 +49,11 @@ def _command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def own_megabytes(pid: int) -> float:
+    """Memory of a process; a page shared by several counts for each with its share."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1000
+    return 0.0

@@ -5,10 +5,9 @@
 The log has one line that hits, at its beginning, in its middle, or nowhere; the pane stands at
 the end, so that the beginning is as far away as can be. The app runs in a pseudo-terminal of
 200×50 into which the search is typed; keys are typed at it all the while. Beside each stands
-`grep -n -m 1` with the same expression on the same file.
+`grep -n -m 1` with the same expression on the same file, which is written anew for each round.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
@@ -23,10 +22,12 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench.panes import KEY_EVERY, SIZE, Ours
+from bench.panes import KEY_EVERY, Ours
+from bench.report import Row, run
+from bench.terminal import SIZE, p95
 from launcher.ids import TaskId
 from launcher.run.states import RunPhase
 from launcher.store.logs import LogFile
@@ -56,10 +57,10 @@ def write(log: LogFile, line: bytes, size: int, place: float) -> None:
 def child(folder: Path, fill: Callable[[LogFile], None], ready: int, answer: int) -> None:
     """The app on a run with one task, whose log is filled before it opens."""
     pressed: list[float] = []
-    run = ScriptedRun(folder, ps=0, workers=1)
-    fill(run.logs.open(TaskId("worker", 0)))
-    run.change(state=RunPhase.RUNNING)
-    app = Ours(run, pressed)
+    scripted = ScriptedRun(folder, ps=0, workers=1)
+    fill(scripted.logs.open(TaskId("worker", 0)))
+    scripted.change(state=RunPhase.RUNNING)
+    app = Ours(scripted, pressed)
     os.write(ready, b"1")
 
     def stop() -> None:
@@ -69,10 +70,10 @@ def child(folder: Path, fill: Callable[[LogFile], None], ready: int, answer: int
     threading.Thread(target=stop, daemon=True).start()
     app.run()
     os.write(answer, json.dumps(pressed).encode())
-    run.logs.close()
+    scripted.logs.close()
 
 
-def measure(
+def search(
     folder: Path, fill: Callable[[LogFile], None], pattern: str
 ) -> tuple[float | None, list[float]]:
     """Seconds from Enter to the hit on the screen (None: not shown), and the keys' waits in
@@ -128,32 +129,49 @@ def grep(path: Path, pattern: str) -> float:
     return time.monotonic() - began
 
 
-def main() -> None:
-    """Prints the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+CASES = (
+    ("at the beginning, plain, a word", PLAIN, 0.0, "needle"),
+    ("in the middle, plain, a word", PLAIN, 0.5, "needle"),
+    ("at the beginning, plain, an expression", PLAIN, 0.0, "word (n|N)ee+dle,"),
+    ("at the beginning, coloured, a word", COLOURED, 0.0, "needle"),
+    (
+        "at the beginning, coloured, an expression",
+        COLOURED,
+        0.0,
+        "needle.*then|nowhere [0-9]+",
+    ),
+    ("nowhere, plain, a word", PLAIN, 2.0, "needle"),
+)
+
+
+def both(line: bytes, place: float, size: int, pattern: str) -> tuple[float, float, float]:
+    """Seconds to the hit on the screen, the keys' p95, seconds of `grep`."""
+    with tempfile.TemporaryDirectory() as folder:
+        shown, waits = search(Path(folder), lambda log: write(log, line, size, place), pattern)
+        beside = grep(next(Path(folder).rglob("worker-0.log")), pattern)
+    return (float("nan") if shown is None else shown), p95(waits), beside
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Each case: the hit beside `grep`, and the keys meanwhile."""
+    keys: list[float] = []
+    for name, line, place, pattern in CASES:
+        rounds = [
+            both(line, place, options.megabytes << 20, pattern) for _ in range(options.rounds)
+        ]
+        keys += [wait for _, wait, _ in rounds]
+        if place <= 1:
+            shown = tuple(seconds for seconds, _, _ in rounds)
+            theirs = tuple(seconds for _, _, seconds in rounds)
+            what = f"search of {options.megabytes} MiB, the hit {name}"
+            yield Row(what, "s", shown, "`grep -n -m 1`", theirs)
+    yield Row("key to handler during searches, p95", "ms", tuple(keys), at_most=50)
+
+
+def extend(parser: argparse.ArgumentParser) -> None:
+    """Adds the size of the log."""
     parser.add_argument("--megabytes", type=int, default=1024)
-    size = parser.parse_args().megabytes << 20
-    print(f"{'the hit, in the log':<34} {'shown s':>8} {'grep s':>8} {'p95 ms':>8} {'max ms':>8}")
-    for name, line, place, pattern in (
-        ("beginning, plain, a word", PLAIN, 0.0, "needle"),
-        ("middle, plain, a word", PLAIN, 0.5, "needle"),
-        ("beginning, plain, an expression", PLAIN, 0.0, "word (n|N)ee+dle,"),
-        ("beginning, coloured, a word", COLOURED, 0.0, "needle"),
-        ("beginning, coloured, an expression", COLOURED, 0.0, "needle.*then|nowhere [0-9]+"),
-        ("nowhere, plain, a word", PLAIN, 2.0, "needle"),
-    ):
-        with tempfile.TemporaryDirectory() as folder:
-
-            def fill(log: LogFile, line: bytes = line, place: float = place) -> None:
-                write(log, line, size, place)
-
-            shown, waits = measure(Path(folder), fill, pattern)
-            beside = grep(next(Path(folder).rglob("worker-0.log")), pattern)
-        waits.sort()
-        p95 = waits[int((len(waits) - 1) * 0.95)]
-        when = "never" if shown is None else f"{shown:.2f}"
-        print(f"{name:<34} {when:>8} {beside:>8.2f} {p95:>8.1f} {waits[-1]:>8.1f}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, extend)

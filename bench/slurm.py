@@ -8,32 +8,32 @@ the kill to the last agent's receipt; and the rate of one node's log. Rounds are
 the machine does falls on all alike. Left out, with a word, where Slurm is not installed.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
-from bench.kill import until
+from bench.hosts import cluster, ssh_hosts
+from bench.report import Row, interleave, run
+from bench.terminal import until
 from launcher.cluster.file import loads
 from launcher.run import events as ev
 from launcher.session.client import RunClient
 from launcher.store.journal import read_journal
 from tests.testbed import proc, slurm
-from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
 
 TASKS = 16
 NODES = 4
 MEGABYTES = 96
-DEADLINE = 120.0
+T = TypeVar("T")
 _RUN = """
 [run]
 command = ["sleep", "1000"]
@@ -56,18 +56,10 @@ def on_slurm(tasks: int = TASKS, nodes: int = NODES) -> str:
     )
 
 
-def over_ssh(hosts: Testbed) -> str:
-    """The same on the hosts of the SSH testbed."""
-    names = [host.name for host in hosts]
-    places = [f"{names[number % NODES]}:auto" for number in range(TASKS)]
-    tables = hosts.hosts_toml()
-    return f'name = "bench"\n{tables}[jobs.worker]\ntasks = {json.dumps(places)}\n{_RUN}'
-
-
 def start_and_kill(text: str) -> tuple[float, float]:
     """Seconds from the nodes to the last task's start, and from the kill to the last receipt."""
     client = RunClient.launch(loads(text, "bench", Path.cwd()), text)
-    until(lambda: all(view.pid is not None for view in client.snapshot().tasks), DEADLINE)
+    until(lambda: all(view.pid is not None for view in client.snapshot().tasks))
     time.sleep(0.5)
     client.kill_all()
     client.wait()
@@ -85,15 +77,15 @@ def by_hand(bed: SlurmBed) -> tuple[float, float]:
     size = (f"-N{NODES}", f"--ntasks-per-node={TASKS // NODES}")
     wrap = ("sbatch", "--parsable", *size, "-t10", "-o/dev/null", "--wrap", "sleep 1000")
     job = bed.run(*wrap).strip()
-    until(lambda: f"{job} RUNNING" in bed.jobs(), DEADLINE)
+    until(lambda: f"{job} RUNNING" in bed.jobs())
     began = time.perf_counter()
     words = f"srun --jobid={job} --overlap -N{NODES} -n{TASKS} --mpi=none sleep 1001".split()
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as srun:
-        until(lambda: len(_sleepers()) >= TASKS, DEADLINE)
+        until(lambda: len(_sleepers()) >= TASKS)
         started = time.perf_counter() - began
         began = time.perf_counter()
         bed.run("scancel", job)
-        until(lambda: not _sleepers(), DEADLINE)
+        until(lambda: not _sleepers())
         ended = time.perf_counter() - began
         srun.wait()
     bed.wait_empty()
@@ -130,59 +122,46 @@ def raw_rate(file: Path) -> float:
     return MEGABYTES / (seconds[1] - seconds[0])
 
 
-def main() -> None:
-    """Prints medians."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    rounds = parser.parse_args().rounds
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Starts, kills and the log of one node."""
     if reason := slurm.missing():
-        print(f"Slurm is left out: {reason}")
+        yield Row("Slurm", skipped=reason)
         return
-    with tempfile.TemporaryDirectory() as home, Testbed() as hosts, SlurmBed(NODES) as bed:
-        os.environ["HOME"] = home
-        for variable in ("DATA", "CONFIG", "STATE", "CACHE"):
-            os.environ[f"XDG_{variable}_HOME"] = f"{home}/{variable.lower()}"
+    with ssh_hosts() as hosts, SlurmBed(NODES) as bed:
         file = bed.folder / "lines"
         file.write_bytes((b"x" * 99 + b"\n") * (MEGABYTES * 10_000))
-        figures: dict[str, list[tuple[float, float]]] = {"Slurm": [], "SSH": [], "by hand": []}
-        rates: dict[str, list[float]] = {"tfmux": [], "srun": []}
-        for _ in range(rounds):
-            figures["Slurm"].append(start_and_kill(on_slurm()))
-            bed.wait_empty()
-            figures["SSH"].append(start_and_kill(over_ssh(hosts)))
-            figures["by hand"].append(by_hand(bed))
-            rates["tfmux"].append(log_rate(file))
-            bed.wait_empty()
-            rates["srun"].append(raw_rate(file))
-            bed.wait_empty()
-    starts = {name: statistics.median(one for one, _ in them) for name, them in figures.items()}
-    kills = {name: statistics.median(one for _, one in them) for name, them in figures.items()}
-    ours, raw = statistics.median(rates["tfmux"]), statistics.median(rates["srun"])
-    ratio = starts["Slurm"] / starts["SSH"]
-    rows = [
-        (f"medians of {rounds}", "tfmux on Slurm", "tfmux over SSH", "by hand", "bound"),
-        (
-            f"from the nodes to {TASKS} tasks started",
-            f"{starts['Slurm']:.2f} s",
-            f"{starts['SSH']:.2f} s",
-            f"srun -n{TASKS} {starts['by hand']:.2f} s",
-            f"1.1 × SSH, is {ratio:.2f} ×",
-        ),
-        (
-            "from the kill to the last agent's receipt",
-            f"{kills['Slurm'] * 1000:.0f} ms",
-            f"{kills['SSH'] * 1000:.0f} ms",
-            f"scancel {kills['by hand'] * 1000:.0f} ms",
-            "100 ms",
-        ),
-        ("log of one node", f"{ours:.0f} MB/s", "-", f"srun cat {raw:.0f} MB/s", ""),
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print(
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        )
+
+        def emptied(side: Callable[[], T]) -> Callable[[], T]:
+            def both() -> T:
+                found = side()
+                bed.wait_empty()
+                return found
+
+            return both
+
+        sleeps = cluster(hosts, ["sleep", "1000"], TASKS, "grace = 1.0\n")
+        sides = {
+            "Slurm": emptied(lambda: start_and_kill(on_slurm())),
+            "SSH": lambda: start_and_kill(sleeps),
+            "hand": emptied(lambda: by_hand(bed)),
+        }
+        found = interleave(sides, options.rounds)
+        logs = {
+            "tfmux": emptied(lambda: log_rate(file)),
+            "srun": emptied(lambda: raw_rate(file)),
+        }
+        rates = interleave(logs, options.rounds)
+    starts = {who: tuple(start for start, _ in them) for who, them in found.items()}
+    kills = {who: tuple(1000 * kill for _, kill in them) for who, them in found.items()}
+    what = f"Slurm: nodes given to {TASKS} tasks started"
+    yield Row(what, "s", starts["Slurm"], "over SSH", starts["SSH"], at_most=1.1)
+    yield Row(what, "s", starts["Slurm"], f"`srun -n{TASKS}`", starts["hand"])
+    what = "Slurm: kill to the last agent's receipt"
+    yield Row(what, "ms", kills["Slurm"], at_most=100)
+    yield Row(what, "ms", kills["Slurm"], "`scancel`, which waits for nothing", kills["hand"])
+    ours, theirs = tuple(rates["tfmux"]), tuple(rates["srun"])
+    yield Row("Slurm: log of one node", "MB/s", ours, "`srun cat`", theirs)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

@@ -1,4 +1,3 @@
-# ruff: noqa: T201
 """Speed of the trainer beside its `classic` mode: `python -m bench.trainer`.
 
 Every program trains the same network on the same data on this machine, one program after the
@@ -12,18 +11,21 @@ in as many processes at once.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import os
 import pathlib
 import re
-import socket
-import statistics
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import IO
+
+from bench.hosts import all_at_once
+from bench.report import Row, interleave, run
+from bench.steps import free_ports
 
 ROOT = pathlib.Path(__file__).parents[1]
 LINE = re.compile(
@@ -75,6 +77,20 @@ PROGRAMS = (
 )
 
 
+IMPORTERS = 3
+IMPORT = f"import of TensorFlow, {IMPORTERS} processes at once"
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Global steps a second, processor milliseconds a step, seconds to the second worker's first
+    step (0 where it counts none)."""
+
+    rate: float
+    cost: float
+    first_step: float
+
+
 class Run:
     """The tasks of one program, when each of their lines came, and each one's first step."""
 
@@ -86,7 +102,7 @@ class Run:
         self.cost: dict[str, float] = {}  # processor milliseconds a global step, by job
         self._tasks: dict[str, subprocess.Popen[bytes]] = {}
         self._threads: list[threading.Thread] = []
-        ports = iter(_free_ports(sum(count for _, count in program.jobs)))
+        ports = iter(free_ports(sum(count for _, count in program.jobs)))
         hosts = {
             job: [f"localhost:{next(ports)}" for _ in range(count)] for job, count in program.jobs
         }
@@ -174,53 +190,38 @@ class Run:
         return (end[1] - begin[1]) / (end[0] - begin[0]) if end[0] > begin[0] else 0.0
 
 
-def main() -> None:
-    """Prints one row a program."""
-    names = [program.name for program in PROGRAMS]
-    parser = argparse.ArgumentParser(prog="python -m bench.trainer")
-    parser.add_argument("--data", default=_data(), help="IDX files (default: %(default)s)")
-    parser.add_argument("--only", nargs="*", default=names, choices=names, help="these rows")
-    parser.add_argument("--seconds", type=float, default=8.0, help="of training, a row")
-    parser.add_argument("--rounds", type=int, default=3, help="all rows so often; the medians")
-    options = parser.parse_args()
-    print(f"data: {options.data or 'embedded digits'}")
-    print(f"import of TensorFlow, 3 processes at once: {_import_time(3):.1f} s", flush=True)
-    rates: dict[str, list[float]] = {name: [] for name in names}
-    costs: dict[str, list[float]] = {name: [] for name in names}
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Rates and costs of each program beside another one's; its first step beside the import."""
     chosen = [program for program in PROGRAMS if program.name in options.only]
-    for _ in range(options.rounds):
-        for program in chosen:
-            run = Run(program, options.data)
-            run.measure(options.seconds)
-            rates[program.name].append(run.rate)
-            costs[program.name].append(sum(run.cost.values()))
-            if "worker:1" in run.first_steps:
-                seconds[program.name].append(run.first_steps["worker:1"])
-            parts = ", ".join(f"{job} {used:.1f}" for job, used in run.cost.items())
-            print(
-                f"  {program.name}: {run.rate:.1f} steps/s; processor ms a step: {parts}",
-                file=sys.stderr,
-                flush=True,
-            )
-    print(f"{'program':32} {'steps/s':>8} {'ratio':>6}  {'ms':>5} {'ratio':>6}  first step")
+    sides: dict[str, Callable[[], Result]] = {
+        program.name: partial(one_run, program, options) for program in chosen
+    }
+    sides[IMPORT] = import_time
+    found = interleave(sides, options.rounds)
+    imports = tuple(one.first_step for one in found[IMPORT])
     for program in chosen:
-        mine, beside = program.name, program.beside
-        rate, base, cost, base_cost = rates[mine], rates[beside], costs[mine], costs[beside]
-        first = f"{statistics.median(seconds[mine]):.1f} s" if seconds[mine] else "-"
-        print(
-            f"{program.name:32} {statistics.median(rate):8.1f} {_ratio(rate, base)}"
-            f"  {statistics.median(cost):5.1f} {_ratio(base_cost, cost)}"
-            f"  {first}",
-            flush=True,
-        )
+        mine, other = found[program.name], found.get(program.beside, [])
+        rates, costs = tuple(one.rate for one in mine), tuple(one.cost for one in mine)
+        beside = f"`{program.beside}`"
+        if program.name == program.beside:
+            yield Row(f"trainer, {program.name}: global steps/s", "", rates)
+        elif other:
+            theirs = tuple(one.rate for one in other)
+            yield Row(f"trainer, {program.name}: global steps/s", "", rates, beside, theirs)
+            cost = tuple(one.cost for one in other)
+            yield Row(f"trainer, {program.name}: processor time a step", "ms", costs, beside, cost)
+        firsts = tuple(one.first_step for one in mine)
+        if all(firsts):
+            yield Row(f"trainer, {program.name}: first step", "s", firsts, IMPORT, imports)
 
 
-def _ratio(values: list[float], beside: list[float]) -> str:
-    """The medians' ratio; blank where there is nothing beside."""
-    if not (values and beside):
-        return f"{'':6}"
-    return f"{statistics.median(values) / statistics.median(beside):6.2f}"
+def one_run(program: Program, options: argparse.Namespace) -> Result:
+    """One program, started and measured."""
+    running = Run(program, options.data)
+    running.measure(options.seconds)
+    return Result(
+        running.rate, sum(running.cost.values()), running.first_steps.get("worker:1", 0.0)
+    )
 
 
 def _data() -> str | None:
@@ -230,25 +231,20 @@ def _data() -> str | None:
     return str(path) if path.is_dir() else None
 
 
-def _import_time(processes: int) -> float:
-    """Seconds until the last of `processes` started at once has imported TensorFlow."""
+def import_time() -> Result:
+    """Seconds until the last of as many processes as a program has has imported TensorFlow."""
     started = time.monotonic()
-    running = [
-        subprocess.Popen([sys.executable, "-c", "import tensorflow"], stderr=subprocess.DEVNULL)
-        for _ in range(processes)
-    ]
-    for process in running:
-        process.wait()
-    return time.monotonic() - started
+    all_at_once([[sys.executable, "-c", "import tensorflow"]] * IMPORTERS)
+    return Result(0.0, 0.0, time.monotonic() - started)
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+def extend(parser: argparse.ArgumentParser) -> None:
+    """Adds which programs, on which data, for how long."""
+    names = [program.name for program in PROGRAMS]
+    parser.add_argument("--data", default=_data(), help="IDX files (default: %(default)s)")
+    parser.add_argument("--only", nargs="*", default=names, choices=names, help="these rows")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of training, a row")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure, extend)

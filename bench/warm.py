@@ -1,82 +1,72 @@
-"""How long a cluster takes from its launch until all its workers train, warm beside cold.
+"""How long a cluster takes from its launch until all its workers train.
 
-    python -m bench.warm [--rounds 3]
+    python -m bench.warm [--rounds 5]
 
 The demo's cluster (1 ps, then 2 workers of which the chief is first) in strict order: warm, every
 task imports TensorFlow at once and waits for its stage; cold, each stage pays for its own import.
-The rounds are paired: the machine's noise falls on both alike.
+Then 1 ps and 3 workers, warm, beside the same four commands started by hand at once, without any
+order. A worker trains when its output names a step.
 """
 
-# ruff: noqa: T201
 from __future__ import annotations
 
 import argparse
-import os
-import statistics
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from functools import partial
 
-from bench.kill import until
+from bench.report import Row, interleave, own_home, run
+from bench.steps import ByHand, cluster, train
+from bench.terminal import ROOT, until
 from launcher.cluster.file import loads
-from launcher.ids import TaskId
-from launcher.run.states import TaskState
 from launcher.session.client import RunClient
 
-WORKERS = (TaskId("worker", 0), TaskId("worker", 1))
-CLUSTER = """
-name = "{name}"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["{{python}}", "{{trainer}}", "async", "--job_name={{job}}", "--task_index={{index}}",
-           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--steps=1000000",
-           "--log-every=10", "--logdir={folder}/{{run_id}}"]
-workdir = ""
-env = {{ TF_CPP_MIN_LOG_LEVEL = "2" }}
-[start]
-warm = {warm}
-"""
 
+def launched(workers: int, *, warm: bool) -> float:
+    """Seconds from the launch until all workers train."""
+    with own_home() as home:
+        text = cluster(workers, home, warm=warm)
+        began = time.perf_counter()
+        client = RunClient.launch(loads(text, "bench", ROOT), text)
+        logs = [client.folder.path / f"worker-{number}.log" for number in range(workers)]
 
-def until_training(folder: Path, *, warm: bool) -> float:
-    """Seconds from the launch until both workers have named a step."""
-    name = "warm" if warm else "cold"
-    text = CLUSTER.format(name=name, folder=folder, warm=str(warm).lower())
-    began = time.perf_counter()
-    session = RunClient.launch(loads(text, "bench", Path.cwd()), text)
-    states = (TaskState.RUNNING, TaskState.FAILED)
-    until(lambda: all(session.snapshot().task(task).state in states for task in WORKERS))
-    seconds = time.perf_counter() - began
-    failure = session.snapshot().first_failure
-    session.kill_all()
-    session.wait()
-    if failure is not None:
-        raise SystemExit(f"{failure.task}: {failure.how}")
+        def ready() -> bool:
+            failure = client.snapshot().first_failure
+            if failure is not None:
+                raise SystemExit(f"{failure.task}: {failure.how}")
+            return train(logs)
+
+        until(ready, pace=0.02)
+        seconds = time.perf_counter() - began
+        client.kill_all()
+        client.wait()
     return seconds
 
 
-def main() -> None:
-    """Prints medians, and that of the ratios of each pair."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for variable in ("DATA", "STATE", "CACHE"):
-            os.environ[f"XDG_{variable}_HOME"] = f"{name}/{variable.lower()}"
-        warm, cold = [], []
-        for _ in range(rounds):
-            warm.append(until_training(folder, warm=True))
-            cold.append(until_training(folder, warm=False))
-    ratio = statistics.median(one / other for one, other in zip(warm, cold, strict=True))
-    print(
-        f"1 ps + 2 workers, launch to all training: warm {statistics.median(warm):.1f} s, cold "
-        f"{statistics.median(cold):.1f} s: {ratio:.2f} ×"
-    )
+def by_hand(workers: int) -> float:
+    """Seconds from the start of all processes until all workers train."""
+    began = time.perf_counter()
+    running = ByHand(workers)
+    try:
+        until(lambda: train(running.logs), pace=0.02)
+        return time.perf_counter() - began
+    finally:
+        running.close()
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Warm beside cold, then beside the commands by hand."""
+    for workers, name, other, bound in (
+        (2, "cold, strict order", partial(launched, 2, warm=False), 0.6),
+        (3, "the same commands by hand, at once, no order", partial(by_hand, 3), 1.25),
+    ):
+        found = interleave(
+            {"warm": partial(launched, workers, warm=True), "other": other}, options.rounds
+        )
+        what = f"launch of 1 ps + {workers} workers to all training, warm start"
+        ours, theirs = tuple(found["warm"]), tuple(found["other"])
+        yield Row(what, "s", ours, name, theirs, at_most=bound)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, measure)

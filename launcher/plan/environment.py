@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..ids import TaskId
 from .model import TaskPlan
@@ -96,9 +97,11 @@ def split_gpus(requests: Sequence[GpuRequest], supply: int) -> dict[TaskId, GpuS
     return shares
 
 
-def tf_config(cluster_spec: Mapping[str, Sequence[str]], task: TaskId) -> str:
-    """Makes the value of `TF_CONFIG`, in which the job's name is called `type`."""
-    return json.dumps({"cluster": cluster_spec, "task": {"type": task.job, "index": task.index}})
+def tf_config(cluster_spec: str, task: TaskId) -> str:
+    """Makes the value of `TF_CONFIG`, in which the job's name is called `type`; the cluster spec,
+    which is the same for thousands of tasks, comes as JSON."""
+    own = json.dumps({"type": task.job, "index": task.index})
+    return f'{{"cluster": {cluster_spec}, "task": {own}}}'
 
 
 def with_tf_env(
@@ -123,6 +126,7 @@ def with_tf_env(
     return result
 
 
+@lru_cache(maxsize=64)  # tasks have few different ones, each as long as all hosts' names
 def _merged(*lists: str) -> str:
     if len(lists) == 1:
         return lists[0]

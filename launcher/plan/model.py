@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -161,10 +162,14 @@ class Plan:
         Raises:
             KeyError: there is no such task.
         """
-        for plan in self.tasks:
-            if plan.id == task:
-                return plan
-        raise KeyError(str(task))
+        try:
+            return self._by_id[task]
+        except KeyError:
+            raise KeyError(str(task)) from None
+
+    @cached_property
+    def _by_id(self) -> Mapping[TaskId, TaskPlan]:
+        return {task.id: task for task in self.tasks}
 
     def host(self, name: str) -> HostPlan:
         """Returns the host of that name."""
@@ -172,7 +177,14 @@ class Plan:
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         """Lists a host's tasks, in start order."""
-        return tuple(task for task in self.tasks if task.host == host)
+        return self._by_host.get(host, ())
+
+    @cached_property
+    def _by_host(self) -> Mapping[str, tuple[TaskPlan, ...]]:
+        found: dict[str, list[TaskPlan]] = {}
+        for task in self.tasks:
+            found.setdefault(task.host, []).append(task)
+        return {host: tuple(tasks) for host, tasks in found.items()}
 
 
 def plan_json(plan: Plan) -> dict[str, Any]:

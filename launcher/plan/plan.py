@@ -69,6 +69,7 @@ class _Planner:
             for job, entry in cluster.jobs.items()
             if cluster.in_spec(job)
         }
+        self._spec_json = json.dumps(self._spec)
         self._shared = self._shared_values()
         self._gpus = self._gpu_shares()
         self._no_proxy_hosts = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
@@ -177,7 +178,7 @@ class _Planner:
         env = environment.with_tf_env(env, facts.environ, facts.trainer, self._no_proxy_hosts)
         tensorflow = cluster.run.framework is Framework.TENSORFLOW
         if tensorflow and job is not None and job.in_cluster:
-            env["TF_CONFIG"] = environment.tf_config(self._spec, task)
+            env["TF_CONFIG"] = environment.tf_config(self._spec_json, task)
         env["TFMUX_RUN_ID"] = self._run_id
         if self._resume is not None:
             env["TFMUX_RESUME"] = self._resume
@@ -268,7 +269,7 @@ class _Planner:
 
     def _shared_values(self) -> dict[str, str]:
         cluster = self._cluster
-        values = {"name": cluster.name, "run_id": self._run_id, "cluster": json.dumps(self._spec)}
+        values = {"name": cluster.name, "run_id": self._run_id, "cluster": self._spec_json}
         for job, entry in cluster.jobs.items():
             places = [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
             values[f"hosts.{job}"] = ",".join(places)

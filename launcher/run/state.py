@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from ..cluster.spec import Cluster
@@ -15,6 +16,8 @@ from .events import AllocatedNode
 from .snapshot import Allocation, Failure, HostReceipt, HostView, Receipt, TaskView
 from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState, check_transition
 
+_MOST_NAMES = 40
+"""Hosts or tasks that are named as waited for."""
 _MOST_NOTES = 100
 
 
@@ -227,13 +230,13 @@ class RunData:
     def waiting(self) -> str:
         """Hosts or tasks that the run waits for now, in words."""
         if self.phase is RunPhase.CONNECTING:
-            hosts = [record.view for record in self.hosts.values()]
-            return ", ".join(view.name for view in hosts if view.state is HostState.CONNECTING)
+            hosts = (record.view for record in self.hosts.values())
+            return named(view.name for view in hosts if view.state is HostState.CONNECTING)
         if self.phase is RunPhase.STAGING:
-            return ", ".join(self.unstaged_hosts)
+            return named(host for host, record in self.hosts.items() if not record.staged)
         if self.phase is RunPhase.STARTING and 0 <= self.stage < len(self.plan.stages):
-            tasks = [self.view(task) for task in self.plan.stages[self.stage]]
-            return ", ".join(f"{view.id} on {view.address}" for view in tasks if blocks_stage(view))
+            tasks = map(self.view, self.plan.stages[self.stage])
+            return named(f"{view.id} on {view.address}" for view in tasks if blocks_stage(view))
         if self.phase is RunPhase.KILLING and self.allocation and self.allocation.releasing:
             return f"{self.allocation.title} to end"
         return ""
@@ -242,6 +245,13 @@ class RunData:
     def unstaged_hosts(self) -> list[str]:
         """Hosts that do not have all files yet."""
         return [host for host, record in self.hosts.items() if not record.staged]
+
+
+def named(names: Iterable[str]) -> str:
+    """A list of names; of thousands, more than fit on a screen are not even looked for."""
+    first = list(islice(names, _MOST_NAMES + 1))
+    rest = ["…"] if len(first) > _MOST_NAMES else []
+    return ", ".join([*first[:_MOST_NAMES], *rest])
 
 
 def blocks_stage(view: TaskView) -> bool:

@@ -188,7 +188,8 @@ class Tasks:
         data = self._data
         if data.phase is not RunPhase.STARTING:
             return []
-        if any(blocks_stage(data.view(task)) for task in data.plan.stages[data.stage]):
+        # From the last one: it is the last to be ready, too, and thousands are not looked at.
+        if any(blocks_stage(data.view(task)) for task in reversed(data.plan.stages[data.stage])):
             return []
         return self._start_stage(data.stage + 1)
 

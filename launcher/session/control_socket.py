@@ -107,7 +107,7 @@ class ControlSocket:
         self._clients: dict[_Client, asyncio.Task[None]] = {}
         self._sent: Snapshot | None = None
         """The state that clients have which are not behind."""
-        self._due = False
+        self._timer: asyncio.TimerHandle | None = None
         self._prompts_due = False
         self._not_before = 0.0
         """Time before which no state is sent, by the loop's clock."""
@@ -139,14 +139,24 @@ class ControlSocket:
         reader, writer = await asyncio.open_unix_connection(sock=link, limit=_LONGEST_COMMAND)
         self._begin(_Client(writer), reader)
 
-    def changed(self) -> None:
-        """Sends what has changed, at most 30 times a second."""
-        if not self._due and not self._finished:
-            self._due = True
-            loop = asyncio.get_running_loop()
-            loop.call_at(max(loop.time() + _MERGE_SECONDS, self._not_before), self._send_changes)
+    def changed(self, *, at_once: bool = False) -> None:
+        """Sends what has changed, at most 30 times a second; `at_once` is for what a kill brings
+        about: a client that hears nothing of it takes the launcher for dead."""
+        if self._finished:
+            return
+        loop = asyncio.get_running_loop()
+        when = loop.time() + _MERGE_SECONDS
+        if not at_once:
+            when = max(when, self._not_before)
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(when, self._send_changes)
 
     def record(self, event: PublicEvent) -> None:
+        if event["event"] == "receipt" or (event["event"] == "run" and "note" not in event):
+            self.changed(at_once=True)
         wanting = [client for client in self._clients if client.events]
         if wanting or self._backlog is not None:
             line = _line({"event": event})
@@ -267,7 +277,7 @@ class ControlSocket:
     # --- state ----------------------------------------------------------------------------
 
     def _send_changes(self) -> None:
-        self._due = False
+        self._timer = None
         if self._finished or not any(client.subscribed for client in self._clients):
             return
         loop = asyncio.get_running_loop()

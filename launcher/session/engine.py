@@ -25,6 +25,7 @@ from ..run.instructions import Instruction
 from ..run.run import Run
 from ..run.shutdown import KILL_PATIENCE
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
+from ..run.state import named
 from ..run.states import Outcome, RunPhase
 from ..store.journal import as_stored
 from ..store.logs import LogStore
@@ -319,7 +320,7 @@ class Engine:
         hosts = tuple(self._transfers.added_to(view) for view in now.hosts)
         waiting = now.waiting
         if now.state is RunPhase.STAGING:
-            waiting = ", ".join(map(self._transfers.describe, self.run.unstaged_hosts))
+            waiting = named(map(self._transfers.describe, self.run.unstaged_hosts))
         return replace(now, hosts=hosts, waiting=waiting)
 
     def _metrics(

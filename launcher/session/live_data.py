@@ -29,18 +29,30 @@ class Transfers:
     changed: Callable[[], None]
     _staged: dict[str, Progress] = field(default_factory=dict)
     _collected: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _shown: dict[str, tuple[HostView, HostView]] = field(default_factory=dict)
+    """Views as the run has them, and the same with the progress: most events change none."""
 
     def staged(self, host: str, progress: Progress) -> None:
         """So many bytes and files, of so many that it lacks, have gone to a host."""
         self._staged[host] = progress
+        self._shown.pop(host, None)
         self.changed()
 
     def collected(self, host: str, done: int, total: int) -> None:
         """So many bytes of a host's results, of so many, have come back."""
         self._collected[host] = (done, total)
+        self._shown.pop(host, None)
         self.changed()
 
     def added_to(self, view: HostView) -> HostView:
+        if view.name not in self._staged and view.name not in self._collected:
+            return view
+        known = self._shown.get(view.name)
+        if known is None or known[0] is not view:
+            known = self._shown[view.name] = (view, self._with_progress(view))
+        return known[1]
+
+    def _with_progress(self, view: HostView) -> HostView:
         staged = self._staged.get(view.name)
         if staged is not None:
             view = replace(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
@@ -21,10 +21,13 @@ from ..store.logs import LogStore, expect_floods
 from ..store.metrics import Extractor
 from ..store.public_events import TAIL_BYTES, log_tail, tail_lines
 from ..store.runs import STALLED_SECONDS
-from ..store.worker import Worker
+from ..store.worker import Job, Worker
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
+_AT_ONCE = 1 << 20
+"""Bytes of one task that are stored together when more come than the disk writer takes: each time
+it is asked costs two changes of process."""
 
 
 @dataclass
@@ -50,11 +53,26 @@ class _Store:
     monitor: LogMonitor
     task: TaskId
     offset: int
-    data: bytes
+    parts: tuple[bytes, ...]
     stored: Stored
 
     def __call__(self) -> None:
-        self.monitor._store(self)
+        self.monitor._store()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.parts))
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.parts)
+
+    def joined(self, other: _Store) -> _Store | None:
+        """Both as one job, where the other's bytes follow on these."""
+        follows = (other.task, other.stored) == (self.task, self.stored)
+        if not follows or other.offset != self.offset + self.size or self.size >= _AT_ONCE:
+            return None
+        return replace(self, parts=self.parts + other.parts)
 
 
 class LogMonitor:
@@ -89,7 +107,7 @@ class LogMonitor:
 
     def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
         """Puts a remote task's bytes on disk; `stored` gets their number when they are there."""
-        self._worker.put(_Store(self, task, offset, data, stored))
+        self._worker.put(_Store(self, task, offset, (data,), stored))
 
     def forget(self, stored: Stored) -> None:
         """Drops what was handed over with `stored` and is not on disk yet: it will come again."""
@@ -143,7 +161,7 @@ class LogMonitor:
     @property
     def unstored(self) -> int:
         """Bytes that were handed over and are not on disk."""
-        return sum(len(job.data) for job in self._worker.jobs() if isinstance(job, _Store))
+        return sum(job.size for job in self._worker.jobs() if isinstance(job, _Store))
 
     def take(self) -> Found:
         """Findings since the last call."""
@@ -157,12 +175,24 @@ class LogMonitor:
 
     # --- the worker's thread --------------------------------------------------------------
 
-    def _store(self, chunk: _Store) -> None:
+    def _store(self) -> None:
+        only_stores = True
+
+        def add(present: Job, job: Job) -> Job | None:
+            nonlocal only_stores
+            only_stores = only_stores and isinstance(job, _Store)  # none passes a line to await
+            if not (only_stores and isinstance(present, _Store) and isinstance(job, _Store)):
+                return None
+            return present.joined(job)
+
+        chunk = self._worker.combine(add)
+        assert isinstance(chunk, _Store)
+        data = chunk.data
         log = self._logs.open(chunk.task)
         now = time.time()
         while True:
             try:
-                log.append(chunk.offset, chunk.data, now)
+                log.append(chunk.offset, data, now)
                 break
             except OSError as error:
                 self._complain(f"{log.path.name}: {error.strerror}")
@@ -170,8 +200,8 @@ class LogMonitor:
                     return
         with self._lock:
             stored = self._found.stored
-            stored[chunk.stored] = stored.get(chunk.stored, 0) + len(chunk.data)
-        self._read(chunk.task, chunk.data, now)
+            stored[chunk.stored] = stored.get(chunk.stored, 0) + len(data)
+        self._read(chunk.task, data, now)
 
     def _count(self, task: TaskId) -> None:
         log = self._logs.open(task)

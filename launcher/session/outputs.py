@@ -144,7 +144,10 @@ class Outputs:
         latest = self._latest.get(view.id)
         view = view if latest is None else latest.added_to(view)
         last = self.last.get(view.id, view.last_output)
-        return replace(view, last_output=last, log_size=self.monitor.size(view.id))
+        size = self.monitor.size(view.id)
+        if last == view.last_output and size == view.log_size:
+            return view
+        return replace(view, last_output=last, log_size=size)
 
     def await_lines(self) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""

@@ -15,6 +15,7 @@ import os
 import struct
 import sys
 import threading
+import time
 from array import array
 from contextlib import suppress
 from itertools import accumulate, repeat
@@ -27,9 +28,14 @@ from .disk_writer import Files
 MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
 _MARK = struct.Struct("<QQd")
-_READ = 4 << 20
+_READ = 512 << 10
+"""Bytes that are read at once: what is counted next should still be in the processor's cache."""
+_STEP = 4 << 20
+"""Bytes that are counted in one call for whoever only looks."""
 _NEAR_END = 2 * MARK_BYTES
 """Bytes behind the last mark that are counted at once."""
+_WRITER_SECONDS = 0.5
+"""Longest wait for marks of another process under a flood; at ordinary times none is waited for."""
 _FLOOD = 256 * 1024
 """Bytes at once that are a flood: under one, the launcher spent most of its time counting."""
 _scratch = threading.local()
@@ -107,6 +113,8 @@ class LogFile:
         """Marks that are in the index file."""
         self._read = 0
         """Bytes of the index file that have been read."""
+        self._marks_came = 0.0
+        """When the last marks of another process were read."""
         self._load()
 
     def read(self, offset: int, limit: int) -> bytes:
@@ -213,11 +221,15 @@ class LogFile:
             return  # not there yet, or somebody has removed it
         before = self.size
         if info.st_size > before:
+            now = time.monotonic()
             with suppress(OSError):
                 self._load_marks(info.st_size)
+                if self.size > before:
+                    self._marks_came = now
                 # While the writer's marks come it counts what stands behind them, too.
-                if self.size == before or info.st_size - self.size <= _NEAR_END:
-                    self._follow(min(info.st_size, self.size + _READ), info.st_mtime)
+                waited = now - self._marks_came >= _WRITER_SECONDS
+                if waited or info.st_size - self.size <= _NEAR_END:
+                    self._follow(min(info.st_size, self.size + _STEP), info.st_mtime)
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""

@@ -8,9 +8,10 @@ the classes below are its kinds, and the text below a field is its description i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from itertools import zip_longest
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar, cast
 
 from pydantic import TypeAdapter
 
@@ -18,6 +19,8 @@ from ..ids import TaskId
 from ..printable import printable
 from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
 from .logs import LogFile
+
+V = TypeVar("V")
 
 
 class AllocationRecord(TypedDict):
@@ -217,21 +220,24 @@ def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[Pu
     """The records of what differs between two snapshots."""
     if before is None or _run_key(before) != _run_key(after):
         yield _run(after, now)
-    old_hosts = {view.name: view for view in before.hosts} if before else {}
-    for host in after.hosts:
-        old = old_hosts.get(host.name)
-        if old is None or _host_key(old) != _host_key(host):
+    for old, host in _replaced(before.hosts if before else (), after.hosts):
+        if old is None or old.name != host.name or _host_key(old) != _host_key(host):
             yield _host(host, now)
-    old_tasks = {view.id: view for view in before.tasks} if before else {}
-    for task in after.tasks:
-        was = old_tasks.get(task.id)
-        if was is None or _task_key(was) != _task_key(task):
+    for was, task in _replaced(before.tasks if before else (), after.tasks):
+        if was is None or was.id != task.id or _task_key(was) != _task_key(task):
             yield _task(task, now)
     said = before.notes if before else ()
     for note in after.notes[_common(said, after.notes) :]:
         yield {**_run(after, now), "note": note}
     if after.receipt is not None and (before is None or before.receipt is None):
         yield receipt_record(after.receipt, now)
+
+
+def _replaced(before: Sequence[V], after: Sequence[V]) -> list[tuple[V | None, V]]:
+    """Views with those that stood in their places before, where they are not the same object: one
+    event changes a few of thousands. A run keeps the order of its hosts and tasks."""
+    pairs = zip_longest(before[: len(after)], after)
+    return [(old, new) for old, new in pairs if old is not new]
 
 
 def receipt_record(receipt: Receipt, now: float) -> ReceiptEvent:

@@ -41,6 +41,20 @@ class Worker:
         with self._news:
             self._jobs = deque(job for job in self._jobs if not unwanted(job))
 
+    def combine(self, add: Callable[[Job, Job], Job | None]) -> Job:
+        """For the present job: has waiting ones done with it. `add` returns two jobs as one, or
+        None where the second one keeps its place. Returns what the present job is then."""
+        with self._news:
+            assert self._job is not None
+            waiting, self._jobs = self._jobs, deque()
+            for job in waiting:
+                both = add(self._job, job)
+                if both is None:
+                    self._jobs.append(job)
+                else:
+                    self._job = both
+            return self._job
+
     def jobs(self) -> list[Job]:
         """Those that are not done yet, the present one first."""
         with self._news:

@@ -54,3 +54,28 @@ async def test_nothing_is_made_for_nobody() -> None:
         control.changed()
         await asyncio.sleep(0.1)
     assert not made
+
+
+async def test_the_beginning_of_a_kill_waits_for_no_pause() -> None:
+    """States of thousands of tasks take long, and so do the pauses between them; a client that
+    hears for three seconds nothing of its kill has another launcher take the run over."""
+    run_id = new_run_id("paced")
+    phase = RunPhase.RUNNING
+    slow = 0.2
+
+    def snapshot() -> Snapshot:
+        time.sleep(slow)
+        return Snapshot(run_id, "r", phase, (), (), 0.0)
+
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), snapshot)
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
+        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert json.loads(await reader.readline())["changes"]["run"]["state"] == "running"
+        phase = RunPhase.KILLING
+        began = time.monotonic()
+        control.changed()  # would be sent in two seconds
+        control.record({"time": 1.0, "event": "run", "run": run_id, "state": "killing"})
+        assert json.loads(await reader.readline())["changes"]["run"]["state"] == "killing"
+        assert time.monotonic() - began < 9 * slow
+        writer.close()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from launcher.ids import TaskId
 from launcher.store.logs import MARK_BYTES, LogFile, LogStore
+from tests.patience import PATIENCE
 
 
 def body(lines: int, seed: int = 1) -> bytes:
@@ -106,6 +108,10 @@ def test_whoever_looks_leaves_the_counting_to_the_writer(tmp_path: Path) -> None
     reader.refresh()
     assert len(data) // 2 - MARK_BYTES <= reader.size <= len(data) // 2
     reader.refresh()
+    assert reader.size <= len(data) // 2
+    deadline = time.monotonic() + PATIENCE
+    while reader.size < len(data) and time.monotonic() < deadline:
+        reader.refresh()
     assert (reader.size, reader.newlines) == (len(data), data.count(b"\n"))
     check_marks(reader, data)
 

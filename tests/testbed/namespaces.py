@@ -21,7 +21,8 @@ from tests.testbed import TestbedError, disk, keys, network, proc
 from tests.testbed.host import UNSHARE, Host
 from tests.testbed.proc import Process
 
-_ACCOUNTS = {1: disk.ROOT, 2: disk.ROOT, 3: disk.USER, 4: disk.USER}
+_ORDINARY_USERS = (3, 4)
+"""Hosts whose login is not root's."""
 
 
 def missing() -> str | None:
@@ -53,8 +54,9 @@ class Testbed:
 
     __test__ = False
 
-    def __init__(self, data: Path | None = None) -> None:
+    def __init__(self, data: Path | None = None, *, hosts: int = 4) -> None:
         self._data = data
+        self._count = hosts
         self.hosts: dict[str, Host] = {}
 
     def __getitem__(self, name: str) -> Host:
@@ -125,7 +127,8 @@ class Testbed:
         fixed = {disk.ENVIRONMENT: environment}
         if self._data is not None:
             fixed[disk.DATA] = self._data
-        for index, account in _ACCOUNTS.items():
+        for index in range(1, self._count + 1):
+            account = disk.USER if index in _ORDINARY_USERS else disk.ROOT
             host = Host(self._claim, index, account, fixed)
             self.hosts[host.name] = host
         names = [(host.address, host.name) for host in self]

@@ -1,0 +1,86 @@
+"""Four hosts with OpenSSH in namespaces of this machine, and programs to be compared on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.report import own_home
+from tests.testbed import namespaces
+from tests.testbed.namespaces import Testbed
+
+TASKS = 16
+
+
+@contextmanager
+def ssh_hosts(count: int = 4) -> Iterator[Testbed]:
+    """The hosts, and a home for tfmux."""
+    if reason := namespaces.missing():
+        raise SystemExit(reason)
+    with own_home(), Testbed(hosts=count) as hosts:
+        yield hosts
+
+
+def cluster(
+    hosts: Testbed, command: Sequence[str], tasks: int = TASKS, run: str = "", tables: str = ""
+) -> str:
+    """A cluster of tasks with one command, dealt out to the hosts."""
+    names = [host.name for host in hosts]
+    places = [f"{names[number % len(names)]}:auto" for number in range(tasks)]
+    return (
+        f'name = "bench"\n{hosts.hosts_toml()}[jobs.worker]\ntasks = {json.dumps(places)}\n'
+        f'[run]\ncommand = {json.dumps(list(command))}\nworkdir = ""\nsuccess = "all"\n{run}'
+        f'[start]\norder = [["worker"]]\n[start.ready]\nworker = "started"\n{tables}'
+    )
+
+
+def ssh(hosts: Testbed, *words: str) -> list[str]:
+    """An `ssh` command that knows the hosts."""
+    return ["ssh", "-F", str(hosts.directory / "ssh_config"), *words]
+
+
+def clush(hosts: Testbed, command: str) -> list[str]:
+    """A `clush` command on all hosts."""
+    names = ",".join(host.name for host in hosts)
+    config = f"-F {hosts.directory / 'ssh_config'}"
+    return ["clush", "-o", config, "-w", names, command]
+
+
+def without_clush() -> str:
+    """Why there is no clush to be compared with; empty where there is one."""
+    return "" if shutil.which("clush") else "clush is not installed"
+
+
+class Commands:
+    """Processes with one command line on all hosts, as the kernel shows them."""
+
+    def __init__(self, *argv: str) -> None:
+        self._line = b"\0".join(map(os.fsencode, argv)) + b"\0"
+
+    def pids(self) -> list[int]:
+        """Those that live."""
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and self._is_one(name)]
+
+    def _is_one(self, name: str) -> bool:
+        try:
+            return Path(f"/proc/{name}/cmdline").read_bytes() == self._line
+        except OSError:
+            return False
+
+
+def all_at_once(commands: Sequence[Sequence[str]]) -> None:
+    """Runs commands side by side until the last has ended."""
+    running = [
+        subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for words in commands
+    ]
+    for process in running:
+        if process.wait():
+            raise SystemExit(f"{process.args!r} ended with {process.returncode}")

@@ -1,0 +1,100 @@
+"""The data worker of a run: bytes of remote tasks on their way to disk."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from launcher.cluster.file import loads
+from launcher.ids import TaskId
+from launcher.plan.plan import make_plan
+from launcher.session.log_monitor import LogMonitor
+from launcher.store.disk_writer import Files
+from launcher.store.logs import LogStore
+from tests.patience import PATIENCE
+
+CLUSTER = """
+name = "two"
+[jobs.worker]
+tasks = ["localhost:2222", "localhost:2223"]
+[run]
+command = ["x"]
+workdir = ""
+"""
+FIRST, SECOND = TaskId("worker", 0), TaskId("worker", 1)
+
+
+class SlowDisk(Files):
+    """A disk that takes its first write when it is told to, and counts those of logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+        self.writes = 0
+
+    def write(
+        self, path: bytes | os.PathLike[str], data: bytes | memoryview, offset: int = -1
+    ) -> int:
+        assert isinstance(path, Path)
+        self.go.wait(PATIENCE)
+        self.writes += path.suffix == ".log"
+        return super().write(path, data, offset)
+
+
+def drained(monitor: LogMonitor) -> None:
+    """Waits until all that was handed over is on disk."""
+    deadline = time.monotonic() + PATIENCE
+    while not monitor.idle:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def a_monitor(folder: Path, disk: Files) -> LogMonitor:
+    """A monitor of two tasks."""
+    plan = make_plan(loads(CLUSTER, "two.toml", folder), "two-1", {}, None)
+
+    def failed(error: BaseException) -> None:
+        raise error
+
+    return LogMonitor(plan, LogStore(folder, disk=disk), lambda: None, failed)
+
+
+def test_bytes_that_wait_for_the_disk_are_stored_together(tmp_path: Path) -> None:
+    """Forty pieces of two tasks, by turns, while the disk does not answer: a few writes then, each
+    log byte for byte as it came, and all bytes are confirmed."""
+    disk = SlowDisk()
+    monitor = a_monitor(tmp_path, disk)
+    pieces = [b"%07d\n" % number * 100 for number in range(20)]
+
+    def stored(_: int) -> None:
+        raise AssertionError("called by whoever takes the findings")
+
+    for number, piece in enumerate(pieces):
+        for task in (FIRST, SECOND):
+            monitor.store(task, number * len(piece), piece, stored)
+    assert monitor.unstored == 2 * sum(map(len, pieces))
+    disk.go.set()
+    drained(monitor)
+    for name in ("worker-0.log", "worker-1.log"):
+        assert (tmp_path / name).read_bytes() == b"".join(pieces)
+    confirmed = sum(monitor.take().stored.values())
+    assert confirmed == 2 * sum(map(len, pieces))
+    assert disk.writes <= 4
+    monitor.close()
+
+
+def test_no_bytes_pass_a_line_that_is_awaited(tmp_path: Path) -> None:
+    """What came after an attempt began to await a line is looked at after that, although it waited
+    for the disk together with what came before."""
+    disk = SlowDisk()
+    monitor = a_monitor(tmp_path, disk)
+    monitor.store(SECOND, 0, b"begin\n", print)
+    monitor.store(FIRST, 0, b"begin\n", print)
+    monitor.await_line(FIRST, 2, "ready")
+    monitor.store(FIRST, 6, b"ready\n", print)
+    disk.go.set()
+    drained(monitor)
+    assert monitor.take().ready == [(FIRST, 2)]
+    monitor.close()
