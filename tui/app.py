@@ -240,10 +240,8 @@ class TfmuxApp(App[int]):
 
         if self.screen.is_modal or self.control is None or isinstance(self.screen, kind):
             return
-        if not isinstance(self.screen, RunScreen):
-            self.switch_screen(kind(self.control))
-        else:
-            self.push_screen(kind(self.control))
+        show = self.push_screen if isinstance(self.screen, RunScreen) else self.switch_screen
+        show(kind(self.control))
 
     def action_help(self) -> None:
         """All keys."""
@@ -393,10 +391,8 @@ class TfmuxApp(App[int]):
 
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(Leave.STAY)
-        shown = any(isinstance(screen, ReceiptScreen) for screen in self.screen_stack)
-        if self.control is not None and not shown:
-            receipt = ReceiptScreen(self.control.snapshot(), leaving=self._leaving)
-            self.push_screen(receipt)
+        if self.control and not any(isinstance(one, ReceiptScreen) for one in self.screen_stack):
+            self.push_screen(ReceiptScreen(self.control.snapshot(), leaving=self._leaving))
 
     def _close_if(self, control: RunControl) -> None:
         if self.control is control:  # a key may have closed it meanwhile
