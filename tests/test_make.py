@@ -71,7 +71,11 @@ class Machine:
 
     def make(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Build the virtual environment."""
-        environ = {**os.environ, "PATH": str(self.bin)} | {"PYTHON": "", "MAKEFLAGS": ""}
+        environ = {**os.environ, "PATH": str(self.bin)} | {
+            "PYTHON": "",
+            "MAKEFLAGS": "",
+            "MAKELEVEL": "0",
+        }
         return subprocess.run(
             ["make", "-s", *words, ".venv/ready"],
             cwd=self.tree,
