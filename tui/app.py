@@ -89,8 +89,7 @@ class TfmuxApp(App[int]):
         self._first = control
         self._pages = list(pages)
         self._news = RunNews(self._config.notify)
-        self._leaving = False
-        self._asked = False
+        self._leaving = self._asked = False
         self._no_controls = NoControls()
         kill_keys = self._config.keys.get("kill_all", "f9").split(",")
         self._kill_keys = frozenset(map(str.strip, kill_keys))
@@ -109,6 +108,7 @@ class TfmuxApp(App[int]):
                 self.push_screen(page)
         if self._first is not None and self._pages:
             self.open_run(self._first)
+        self._watch_end()
         self.set_interval(0.1, self._watch_end)
         self._configure()
 
@@ -177,6 +177,7 @@ class TfmuxApp(App[int]):
         from tui.screens.run.screen import RunScreen
 
         self.control = control
+        self._watch_end()  # it may be killed before the clock comes to it
         self.push_screen(RunScreen(control))
 
     def close_run(self, code: int) -> None:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 ROOT = Path(__file__).parents[2]
 PUNCTUATION = "–—…·×µ−"
-GLYPHS = "←↑→↓" + "─━│┃╌╭╮╯╰┏┓┗┛├└┤" + "▁▂▃▄▅▆▇█▋░▒" + "■○●▸◂" + "✓✗"
+GLYPHS = "←↑→↓" + "─━│┃╌╭╮╯╰┏┓┗┛├└┤┬" + "▁▂▃▄▅▆▇█▋░▒" + "■○●▸◂" + "✓✗"
 """Arrows, box drawing, block elements, geometric shapes and the two marks: those that DejaVu Sans
 Mono and Menlo have. None of them has an emoji of its own, which is two cells wide."""
 STAND_INS = "␀␊␛␡␦\ufffd"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.timer import Timer
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
@@ -24,6 +26,13 @@ def focused(app: TfmuxApp) -> str:
     pane = app.focused
     assert isinstance(pane, LogPane) and pane.view
     return str(pane.view.task)
+
+
+class LateApp(TfmuxApp):
+    """An app on a machine so busy that its clock comes a second late."""
+
+    def set_interval(self, interval: float, *args: Any, **options: Any) -> Timer:
+        return super().set_interval(interval + 1, *args, **options)
 
 
 async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
@@ -137,6 +146,14 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("q")
     assert app.return_value == 130
+
+
+async def test_a_run_that_is_killed_as_soon_as_it_is_shown(run: ScriptedRun) -> None:
+    """Its receipt is shown, although no look of the app's clock came in between."""
+    app = LateApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        run.end(Outcome.KILLED, 130)
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
 
 
 async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
