@@ -91,7 +91,7 @@ async def _record(session: RunClient, testbed: Testbed) -> MovingPicture:
             lambda: all(t.step for t in session.snapshot().tasks if t.id.job == "worker")
         )
         base = steps()
-        await recorder.until(lambda: steps() > base + 400, longest=6)
+        await recorder.until(lambda: steps() > base + 2500, longest=5)
         await recorder.press("M", seconds=2.0)
         await recorder.press("escape", seconds=0.4)
         victim = session.snapshot().task(TaskId("worker", 2))

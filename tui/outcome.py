@@ -22,6 +22,7 @@ from launcher.run.snapshot import Allocation, Failure, HostReceipt, Receipt, Sna
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.hints import Hint, hint_for, hint_for_signal
 from tui.format import StatusColor, clock, figure, time_of_day
+from tui.log.remarks import remark_source
 from tui.task_context import explain_hint, task_contexts
 
 Colours = Mapping[StatusColor, str]
@@ -108,19 +109,21 @@ def _task_state(task: TaskView) -> str:
 
 
 def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
-    """First failure, at most `tail` last lines of its log, and what they mean; empty if none."""
+    """First failure, what it means, and at most `tail` last lines of its log but for remarks; empty
+    if none."""
     text = Text()
     failure = snapshot.first_failure
     if failure is None:
         return text
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
     text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
-    for line in failure.tail[-tail:]:
-        text.append(f"  | {printable(line)}\n")
     hint = failure_hint(snapshot, failure)
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
+    lines = [line for line in failure.tail if remark_source(line.encode()) is None]
+    for line in lines[-tail:]:
+        text.append(f"  | {printable(line)}\n")
     if failure.others:
         names = ", ".join(str(other) for other in failure.others)
         text.append(f"  then: {printable(names)}\n", "dim")

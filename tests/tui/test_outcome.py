@@ -154,3 +154,17 @@ def test_a_task_that_a_signal_ended_is_explained(
     failure = Failure(worker, "tf3", f"killed by {signal}", 1080.0, tail=tail)
     said = failure_text(replace(ENDED, tasks=(view,), first_failure=failure), TERMINAL, 50).plain
     assert meaning in said and ("◂" in said) == bool(meaning)
+
+
+def test_what_a_failure_means_stands_before_its_last_lines() -> None:
+    """The lines may fill a screen; remarks of libraries are not among them."""
+    remark = (
+        "To enable them in other operations, rebuild TensorFlow with the appropriate compiler "
+        "flags."
+    )
+    failure = Failure(
+        TaskId("worker", 1), "tf3", "exit 1", 1080.0, tail=("step 1", remark, "MemoryError")
+    )
+    said = failure_text(replace(ENDED, first_failure=failure), TERMINAL, 2).plain.splitlines()
+    assert said[1].startswith("  ◂ out of memory")
+    assert said[2:] == ["  | step 1", "  | MemoryError"]
