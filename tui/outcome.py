@@ -121,7 +121,7 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
-    lines = [line for line in failure.tail if remark_source(line.encode()) is None]
+    lines = [line for line in failure.tail if remark_source(line.encode(errors="replace")) is None]
     for line in lines[-tail:]:
         text.append(f"  | {printable(line)}\n")
     if failure.others:
