@@ -1,10 +1,10 @@
 """Training under tfmux beside the same processes by hand, with their output in files.
 
-    python -m bench.steps [--rounds 5] [--seconds 8]
+    python -m bench.steps [--rounds 5] [--seconds 15]
 
 1 ps and 2 workers of the bundled trainer in `async` mode. Global steps a second, from the last
-lines of the workers' outputs at the beginning and the end of the time; under tfmux the run screen
-shows them meanwhile.
+lines of the workers' outputs (one in 100 steps) at the beginning and the end of the time; under
+tfmux the run screen shows them meanwhile.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ COMMAND = (
     "--ps_hosts={ps_hosts}",
     "--worker_hosts={worker_hosts}",
     "--steps=1000000",
-    "--log-every=10",
     "--logdir={logdir}",
 )
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1"}
@@ -52,9 +51,9 @@ def free_ports(count: int) -> list[int]:
         return [int(one.getsockname()[1]) for one in sockets]
 
 
-def cluster(workers: int, logdir: Path, *, warm: bool = True) -> str:
-    """The cluster file of 1 ps and so many workers."""
-    command = json.dumps(["{python}", "{trainer}", *COMMAND])
+def cluster(workers: int, logdir: Path, *flags: str, warm: bool = True) -> str:
+    """The cluster file of 1 ps and so many workers, with further flags of the trainer."""
+    command = json.dumps(["{python}", "{trainer}", *COMMAND, *flags])
     places = json.dumps(["localhost:auto"] * workers)
     return (
         f'name = "bench"\n[jobs.ps]\ntasks = ["localhost:auto"]\n[jobs.worker]\ntasks = {places}\n'
@@ -66,7 +65,7 @@ def cluster(workers: int, logdir: Path, *, warm: bool = True) -> str:
 class ByHand:
     """The same commands started at once, with their output in files."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *flags: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
         logdir = Path(self._folder.name)
         ps, *others = (f"localhost:{port}" for port in free_ports(workers + 1))
@@ -76,7 +75,9 @@ class ByHand:
         for name in names:
             job, _, index = name.partition(":")
             fields = {"job": job, "index": index, "ps_hosts": ps, "logdir": logdir}
-            words = [word.format(**fields, worker_hosts=",".join(others)) for word in COMMAND]
+            words = [
+                word.format(**fields, worker_hosts=",".join(others)) for word in (*COMMAND, *flags)
+            ]
             with (logdir / name).open("wb") as out:
                 self._running.append(
                     subprocess.Popen(
@@ -152,7 +153,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 
 def extend(parser: argparse.ArgumentParser) -> None:
     """Adds for how long."""
-    parser.add_argument("--seconds", type=float, default=8.0, help="of training")
+    parser.add_argument("--seconds", type=float, default=15.0, help="of training")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,14 @@ from bench.terminal import ROOT, until
 from launcher.cluster.file import loads
 from launcher.session.client import RunClient
 
+OFTEN = "--log-every=10"
+"""The first line comes after so many steps."""
+
 
 def launched(workers: int, *, warm: bool) -> float:
     """Seconds from the launch until all workers train."""
     with own_home() as home:
-        text = cluster(workers, home, warm=warm)
+        text = cluster(workers, home, OFTEN, warm=warm)
         began = time.perf_counter()
         client = RunClient.launch(loads(text, "bench", ROOT), text)
         logs = [client.folder.path / f"worker-{number}.log" for number in range(workers)]
@@ -46,7 +49,7 @@ def launched(workers: int, *, warm: bool) -> float:
 def by_hand(workers: int) -> float:
     """Seconds from the start of all processes until all workers train."""
     began = time.perf_counter()
-    running = ByHand(workers)
+    running = ByHand(workers, OFTEN)
     try:
         until(lambda: train(running.logs), pace=0.02)
         return time.perf_counter() - began
