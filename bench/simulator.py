@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
-from typing import Any
 
 from launcher.agent import wire
 from launcher.hosts import bootstrap
@@ -21,30 +20,8 @@ from launcher.hosts.handshake import TransportFactory
 from launcher.hosts.transport import Transport
 from launcher.plan.model import HostPlan
 from launcher.session import connections, process
+from tests.agent_frames import Body, facts, welcome
 
-Body = dict[str, Any]
-_WELCOME = {
-    "version": wire.VERSION,
-    "pid": 7,
-    "home": "/home/user",
-    "stage": "/home/user/.local/state/tfmux/run/stage",
-    "environ": {},
-    "tasks": [],
-}
-_FACTS = {
-    "attempt": 1,
-    "pid": 100,
-    "error": "",
-    "ended": False,
-    "status": None,
-    "signal": None,
-    "listening": False,
-    "size": 0,
-    "began_at": 0,
-    "eof": False,
-    "lost": 0,
-    "cut": 0,
-}
 _FIGURES = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": [], "tasks": {}}
 
 
@@ -70,7 +47,7 @@ class Agent:
         reply = {"id": body.get("id")}
         match kind:
             case wire.HELLO:
-                self._say(wire.WELCOME, _WELCOME)
+                self._say(wire.WELCOME, welcome())
             case wire.BEAT:
                 self._say(wire.PONG, {})
             case wire.PORTS:
@@ -84,12 +61,10 @@ class Agent:
                 self._say(wire.REPLY, {**reply, **_FIGURES})
             case wire.START:
                 self._attempts[body["task"]] = body["attempt"]
-                said = {**_FACTS, "task": body["task"], "attempt": body["attempt"]}
-                self._say(wire.STARTED, said)
+                self._say(wire.STARTED, facts(body["task"], attempt=body["attempt"]))
             case wire.KILL:
-                killed = {"ended": True, "signal": "KILL"}
                 for task, attempt in self._attempts.items():
-                    said = {**_FACTS, **killed, "task": task, "attempt": attempt}
+                    said = facts(task, attempt=attempt, ended=True, signal="KILL")
                     self._say(wire.EXITED, said)
                     self._say(wire.EOF, {**said, "eof": True})
                 receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 8}

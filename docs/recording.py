@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from textual.pilot import Pilot
 
+from bench.report import own_home
 from docs.moving_picture import MovingPicture
 from launcher.cluster.file import load
 from launcher.ids import TaskId
@@ -109,12 +109,9 @@ async def _record(session: RunClient, testbed: Testbed) -> MovingPicture:
 def main() -> None:
     """One run, one picture."""
     data = Path(os.environ["TFMUX_TEST_DATA"])
-    with tempfile.TemporaryDirectory() as folder, Testbed(data) as testbed:
-        os.environ["HOME"] = folder
-        for variable in ("DATA", "CONFIG", "STATE", "CACHE"):
-            os.environ[f"XDG_{variable}_HOME"] = f"{folder}/{variable.lower()}"
+    with own_home() as home, Testbed(data) as testbed:
         text = CLUSTER.format(hosts=testbed.hosts_toml())
-        file = Path(folder, "mnist-async.toml")
+        file = home / "mnist-async.toml"
         file.write_text(text)
         session = RunClient.launch(load(file), text)
         try:

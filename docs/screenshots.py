@@ -12,13 +12,13 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
 
+from bench.report import own_home
 from launcher.cluster.file import load
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
@@ -136,12 +136,9 @@ async def preflight(path: Path) -> None:
 
 def main() -> None:
     """All pictures, one run."""
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["HOME"] = folder
-        for variable in ("DATA", "CONFIG", "STATE", "CACHE"):
-            os.environ[f"XDG_{variable}_HOME"] = f"{folder}/{variable.lower()}"
+    with own_home() as folder:
         text = find("async").read_text().replace("2000", "200000")
-        file = Path(folder, "mnist-async.toml")
+        file = folder / "mnist-async.toml"
         file.write_text(text)
         session = RunClient.launch(load(file), text)
         try:

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,6 +30,7 @@ from launcher.store.logs import LogStore
 from launcher.store.public_events import PublicEvent
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
+from tests.agent_frames import Body, facts, welcome
 from tests.patience import PATIENCE
 
 CLUSTER = """
@@ -53,45 +53,6 @@ log_limit = 100_000
 ps = "started"
 worker = "started"
 """
-Body = dict[str, Any]
-
-
-def welcome(**fields: Any) -> Body:
-    """The body of a greeting."""
-    return {
-        "version": wire.VERSION,
-        "pid": 7,
-        "home": "/home/u",
-        "stage": "/home/u/.local/state/tfmux/run/stage",
-        "environ": {},
-        "tasks": [],
-        **fields,
-    }
-
-
-def facts(task: str, **fields: Any) -> Body:
-    """What an agent tells of an attempt."""
-    return {
-        "task": task,
-        "attempt": 1,
-        "pid": 100,
-        "error": "",
-        "ended": False,
-        "status": None,
-        "signal": None,
-        "listening": False,
-        "size": 0,
-        "began_at": 0,
-        "eof": False,
-        "lost": 0,
-        "cut": 0,
-        **fields,
-    }
-
-
-def ended(task: str, **fields: Any) -> Body:
-    """What an agent tells of an attempt that has succeeded."""
-    return facts(task, **{"ended": True, "status": 0, **fields})
 
 
 class Agent(Transport):

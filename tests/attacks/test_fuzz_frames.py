@@ -28,7 +28,8 @@ from launcher.hosts.frame_checks import FrameChecker, LogBytes
 from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
 from launcher.ids import TaskId
-from tests.attacks.scripted import Bench, bench, ended, facts, welcome
+from tests.agent_frames import ended, facts, welcome
+from tests.attacks.scripted import Bench, bench
 from tests.attacks.test_lying_hosts import untouched
 from tests.launcher.agent_client import Client, hello, raw_channel, state_folder, watchdog_and_agent
 from tests.launcher.test_link import Ears, Scripted, Sink, come_true

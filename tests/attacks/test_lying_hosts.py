@@ -21,7 +21,8 @@ from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
-from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench, ended, facts, welcome
+from tests.agent_frames import ended, facts, welcome
+from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench
 from tests.command import Up, python_task, write
 from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import family, wait_until
