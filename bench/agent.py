@@ -30,7 +30,7 @@ BEAT_SECONDS = 1.0
 
 
 def of_agent(run_id: str) -> list[int]:
-    """Everything of tfmux on the host: watchdog, agent, the bridge, a reaper a task."""
+    """Everything of tfmux on the host: watchdog, agent, fork server, bridge, a reaper a task."""
     return [process.pid for process in family(run_id) if process.argv[0] != "sleep"]
 
 

@@ -234,28 +234,38 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
             yield from rows(flood, found)
 
 
+def costs_a_gigabyte(
+    flood: Flood, found: dict[str, list[Took]]
+) -> dict[str, list[dict[str, float]]]:
+    """Processor seconds of each part for a gigabyte, round by round."""
+    return {
+        side: [{who: used / flood.gigabytes for who, used in one.processor.items()} for one in them]
+        for side, them in found.items()
+    }
+
+
+def parts(costs: list[dict[str, float]]) -> str:
+    """The median of each part in words; `all` is the row's own figure."""
+    names = [who for who in costs[0] if who != "all"]
+    return ", ".join(f"{who} {median(cost[who] for cost in costs):.2f}" for who in names)
+
+
 def rows(flood: Flood, found: dict[str, list[Took]]) -> Iterator[Row]:
     """The rows of one number of tasks."""
     name = f"flood, {flood.tasks} task{'s' * (flood.tasks > 1)}"
     rates = {
         tool: tuple(flood.gigabytes / one.seconds for one in them) for tool, them in found.items()
     }
-    costs = {
-        tool: [{who: used / flood.gigabytes for who, used in one.processor.items()} for one in them]
-        for tool, them in found.items()
-    }
+    costs = costs_a_gigabyte(flood, found)
     for peer, bound in zip(PEERS, (PLAIN_BOUNDS.get(flood.tasks), 0.8), strict=True):
         yield Row(name, "GB/s", rates["tfmux"], peer, rates[peer], at_least=bound)
-    parts = ", ".join(
-        f"{who} {median(cost[who] for cost in costs['tfmux']):.2f}" for who in costs["tfmux"][0]
-    )
     yield Row(
         f"{name}: processor seconds a GB",
         "s",
         tuple(sum(cost.values()) for cost in costs["tfmux"]),
         PEERS[1],
         tuple(sum(cost.values()) for cost in costs[PEERS[1]]),
-        note=parts,
+        note=parts(costs["tfmux"]),
     )
     keys = tuple(p95(one.keys) for one in found["tfmux"] if one.keys)
     yield Row(f"{name}: key to handler, p95", "ms", keys, at_most=50)

@@ -2,10 +2,12 @@
 
     python -m bench.kill [--rounds 5]
 
-Sixteen tasks on four hosts: from the key to the receipt in which every host confirms that nothing
-is left, and our own look at `/proc` after it finds nothing. Beside it `clush pkill` and the look
-that confirms it, `clush pgrep`. Tasks are quiet, flood, or write the worst log text known, line
-after line. On this machine: sixteen tasks beside one `kill` command a process.
+Sixteen tasks on four hosts and a run screen in a terminal: from F9 until none of the processes is
+left, until a client has the receipt in which every host confirms it, and until the screen shows it;
+our own look at `/proc` after it finds nothing. Beside it the same programs, started by `clush` with
+their output to `/dev/null`, ended by `clush pkill`, and the look that confirms it, `clush pgrep`.
+Tasks are quiet, flood, or write the worst log text known, line after line. On this machine: sixteen
+tasks beside the same programs and one `kill` for each.
 """
 
 from __future__ import annotations
@@ -13,20 +15,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
-from bench.hosts import TASKS, clush, cluster, ssh_hosts, without_clush
+from bench.hosts import TASKS, Commands, clush, cluster, ssh_hosts, without_clush
 from bench.report import Row, interleave, own_home, run
-from bench.terminal import until
-from launcher.agent import proc
-from launcher.cluster.file import loads
+from bench.terminal import TFMUX, Terminal, until
+from launcher.paths import runs_home
 from launcher.session.client import RunClient
+from launcher.store.runs import RunFolder
 from tests.attacks.worst_text import worst_lines
 from tests.testbed.namespaces import Testbed
 
@@ -40,84 +43,91 @@ SCRIPTS = {"quiet": QUIET, "under a flood": FLOOD, "with the worst log text": WO
 WORD = "tfmux-bench-kill"
 """On the command line of each task: what `pkill -f` looks for."""
 SETTLE_SECONDS = 1.0
+LIMIT = "log_limit = 1000000000\n"
+"""Of each log: more than a task writes within the time of a round."""
+F9, RECEIPT = b"\x1b[20~", b"nothing is left"
 
 
-def tasks_of(run_id: str) -> list[int]:
-    """The pids of a run's tasks."""
-    wanted = f"{run_id}/".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            value = proc.variable(int(name), proc.TAG)
-            if value is not None and value.startswith(wanted):
-                found.append(int(name))
-    return found
-
-
-def by_key(text: str) -> tuple[float, float]:
-    """Seconds from the key until no process is left, and until the receipt."""
-    client = RunClient.launch(loads(text, "bench", Path.cwd()), text)
-    until(lambda: len(tasks_of(client.run_id)) >= TASKS)
+def started(command: Sequence[str]) -> list[int]:
+    """The pids of all tasks, once they run and have had time to write."""
+    tasks = Commands(*command)
+    until(lambda: len(tasks.pids()) == TASKS)
     time.sleep(SETTLE_SECONDS)
-    pids = tasks_of(client.run_id)
-    began = time.perf_counter()
-    client.kill_all()
-    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in pids), pace=0.0005)
-    dead = time.perf_counter() - began
-    until(lambda: client.snapshot().receipt is not None, pace=0.0005)
-    told = time.perf_counter() - began
-    receipt = client.snapshot().receipt
-    if receipt is None or not receipt.clean or tasks_of(client.run_id):
-        raise SystemExit(f"{client.run_id}: something is left")
-    client.wait()
-    return dead, told
+    return tasks.pids()
 
 
-def by_clush(hosts: Testbed, text: str) -> tuple[float, float]:
-    """The same tasks, ended by `clush pkill` and looked for by `clush pgrep` until none is left."""
-    client = RunClient.launch(loads(text, "bench", Path.cwd()), text)
-    until(lambda: len(tasks_of(client.run_id)) >= TASKS)
-    time.sleep(SETTLE_SECONDS)
+def gone(pids: Sequence[int]) -> bool:
+    """None of the processes is there."""
+    return not any(os.path.exists(f"/proc/{pid}") for pid in pids)
+
+
+def by_key(text: str, command: Sequence[str]) -> tuple[float, ...]:
+    """Seconds from the key until no process is left, until another client of the run has the
+    receipt, and until it is painted."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        file.write(text)
+        file.flush()
+        terminal = Terminal([*TFMUX, "up", file.name])
+        pids = started(command)
+        client = RunClient.attach(RunFolder(max(runs_home().iterdir())))
+        began = time.perf_counter()
+        terminal.type(F9)
+        until(lambda: gone(pids), pace=0.0005)
+        dead = time.perf_counter() - began
+        until(lambda: client.snapshot().receipt is not None, pace=0.0005)
+        told = time.perf_counter() - began
+        terminal.until(RECEIPT)
+        painted = time.perf_counter() - began
+        receipt = client.snapshot().receipt
+        if receipt is None or not receipt.clean or Commands(*command).pids():
+            raise SystemExit("something is left")
+        client.wait()
+        terminal.close(b"q")
+    return dead, told, painted
+
+
+def by_clush(hosts: Testbed, command: Sequence[str]) -> tuple[float, ...]:
+    """The same programs, started by `clush`, ended by `clush pkill` and looked for by `clush
+    pgrep` until none is left."""
+    one = f"setsid {shlex.join(command)} > /dev/null 2>&1 < /dev/null &"
+    subprocess.run(clush(hosts, " ".join([one] * (TASKS // len(list(hosts))))), check=True)
+    pids = started(command)
     began = time.perf_counter()
     # The brackets keep the pattern from finding the shell that carries it.
     subprocess.run(clush(hosts, f"pkill -KILL -f '[t]{WORD[1:]}'"), stderr=subprocess.DEVNULL)
+    until(lambda: gone(pids), pace=0.0005)
     dead = time.perf_counter() - began
     look = clush(hosts, f"pgrep -f '[t]{WORD[1:]}' || true")
     while subprocess.run(look, capture_output=True).stdout:
         continue
-    told = time.perf_counter() - began
-    if tasks_of(client.run_id):
-        raise SystemExit("something is left")
-    client.kill_all()
-    client.wait()
-    return dead, told
+    return dead, time.perf_counter() - began
 
 
-def local(script: str) -> str:
-    """Tasks of one script on this machine."""
+def local(command: Sequence[str]) -> str:
+    """Tasks of one command on this machine."""
     places = ", ".join(['"localhost:auto"'] * TASKS)
-    command = [sys.executable, "-c", script]
     return (
         f'name = "kill"\n[jobs.worker]\ntasks = [{places}]\n'
-        f'[run]\ncommand = {json.dumps(command)}\nworkdir = ""\nlog_limit = 50000000\n'
+        f'[run]\ncommand = {json.dumps(list(command))}\nworkdir = ""\n{LIMIT}'
         f'[start]\norder = [["worker"]]\n[start.ready]\nworker = "started"\n'
     )
 
 
-def by_hand() -> tuple[float, float]:
-    """One `kill` a process, one after the other."""
-    sleepers = [subprocess.Popen(["sleep", "1000"]) for _ in range(TASKS)]
+def by_hand(command: Sequence[str]) -> tuple[float, ...]:
+    """The same programs and one `kill` for each, one after the other."""
+    programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL) for _ in range(TASKS)]
+    started(command)
     began = time.perf_counter()
-    for sleeper in sleepers:
-        subprocess.run(["kill", f"-{signal.SIGKILL}", str(sleeper.pid)], check=True)
-    for sleeper in sleepers:
-        sleeper.wait()
+    for program in programs:
+        subprocess.run(["kill", f"-{signal.SIGKILL}", str(program.pid)], check=True)
+    for program in programs:
+        program.wait()
     seconds = time.perf_counter() - began
     return seconds, seconds
 
 
-def milliseconds(figures: list[tuple[float, float]], at: int) -> tuple[float, ...]:
-    """One of the two figures of each round."""
+def milliseconds(figures: Sequence[tuple[float, ...]], at: int) -> tuple[float, ...]:
+    """One figure of each round."""
     return tuple(1000 * figure[at] for figure in figures)
 
 
@@ -127,9 +137,10 @@ def on_hosts(hosts: Testbed, rounds: int) -> Iterator[Row]:
         (host.disk / "tmp" / "worst").write_bytes(b"\n".join(worst_lines()) + b"\n")
     for name, script in SCRIPTS.items():
         command = ["/usr/bin/python3", "-c", script, WORD]
-        text = cluster(hosts, command, run="log_limit = 50000000\n")
+        text = cluster(hosts, command, run=LIMIT)
         found = interleave(
-            {"key": partial(by_key, text), "clush": partial(by_clush, hosts, text)}, rounds
+            {"key": partial(by_key, text, command), "clush": partial(by_clush, hosts, command)},
+            rounds,
         )
         what = f"kill-all on 4 hosts, {TASKS} tasks {name}"
         ours, theirs = found["key"], found["clush"]
@@ -139,6 +150,7 @@ def on_hosts(hosts: Testbed, rounds: int) -> Iterator[Row]:
         )
         told, looked = milliseconds(ours, 1), milliseconds(theirs, 1)
         yield Row(f"{what}: confirmed", "ms", told, f"{peer} and a look", looked, at_most=0.03)
+        yield Row(f"{what}: key to the receipt on the screen", "ms", milliseconds(ours, 2))
 
 
 def measure(options: argparse.Namespace) -> Iterator[Row]:
@@ -150,10 +162,10 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
             yield from on_hosts(hosts, options.rounds)
     with own_home():
         for name in ("quiet", "under a flood"):
-            text = local(SCRIPTS[name])
-            sides: dict[str, Callable[[], tuple[float, float]]] = {
-                "key": partial(by_key, text),
-                "hand": by_hand,
+            command = [sys.executable, "-c", SCRIPTS[name], WORD]
+            sides: dict[str, Callable[[], tuple[float, ...]]] = {
+                "key": partial(by_key, local(command), command),
+                "hand": partial(by_hand, command),
             }
             found = interleave(sides, options.rounds)
             dead, theirs = milliseconds(found["key"], 0), milliseconds(found["hand"], 0)

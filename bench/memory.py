@@ -2,8 +2,9 @@
 
     python -m bench.memory [--tasks 64] [--lines 1000000]
 
-The logs go through the log store, as they do in a run, then every page of panes is turned, a
-pane scrolled to its first line, and the merged log of all tasks opened. Beside it stands an
+The logs go through the log store, as they do in a run, with a metric's value four times a second;
+then every page of panes is turned, a pane scrolled to its first line, the merged log of all tasks
+opened, and the screen of metrics. Beside it stands an
 empty app of the same toolkit.
 """
 
@@ -26,8 +27,8 @@ from launcher.run.states import RunPhase
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
-CHUNK = 10_000
-"""Lines that are appended at a time."""
+CHUNK = 250
+"""Lines that come at a time, four times a second; the last has a metric's value."""
 
 
 def peak() -> float:
@@ -57,17 +58,21 @@ def ours(tasks: int, lines: int) -> None:
     """The app on a run with many long logs."""
     with tempfile.TemporaryDirectory() as folder:
         scripted = ScriptedRun(Path(folder), ps=0, workers=tasks)
+        names = [str(task.id) for task in scripted.snapshot().tasks]
         logs = [scripted.logs.open(task.id) for task in scripted.snapshot().tasks]
+        now = time.time()
         for first in range(0, lines, CHUNK):
-            rows = range(first, min(lines, first + CHUNK))
-            chunk = b"".join(b"step %d loss 0.5\n" % i for i in rows)
-            for number, log in enumerate(logs):
-                log.append(log.size, chunk, time.time() + number)
+            last = min(lines, first + CHUNK) - 1
+            chunk = b"".join(b"batch %d is done\n" % i for i in range(first, last))
+            now += 0.25
+            for name, log in zip(names, logs, strict=True):
+                log.append(log.size, chunk, now)
+                scripted.write(name, b"step %d loss 0.5\n" % last, now)
         scripted.change(state=RunPhase.RUNNING)
 
         async def look() -> None:
             async with TfmuxApp(scripted).run_test(size=SIZE) as pilot:
-                for key in ("pagedown", *["]"] * 8, "home", "z", "m", "G"):
+                for key in ("pagedown", *["]"] * 8, "home", "z", "m", "G", "m", "M"):
                     await pilot.press(key)
                     await pilot.pause(0.5)
 

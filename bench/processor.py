@@ -44,6 +44,13 @@ def sample(processes: Mapping[str, list[int]]) -> dict[str, float]:
     return {name: sum(map(seconds, pids)) for name, pids in processes.items()}
 
 
+def machine() -> float:
+    """Processor seconds that everything on this machine has taken so far, but for waiting."""
+    busy = Path("/proc/stat").read_text().split()[1:9]
+    user, nice, system, _, _, *interrupts, _ = map(int, busy)
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+
+
 def _command_line(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,15 +1,18 @@
 """How tfmux grows: real hosts in namespaces, and hundreds of simulated ones.
 
-    python -m bench.scale [--hosts 4 16 64] [--simulated 50 200 400] [--rounds 5]
+    python -m bench.scale [--hosts 4 16 64] [--simulated 50 200 400 1000] [--rounds 5]
 
 Real: OpenSSH in a namespace a host, four `sleep`s on each. Launch to all started, kill to the
 receipt, the launcher's processor time and memory, and its share of a core while nothing happens.
-The largest has the line through it and the smallest beside it; a row says with which power of the
-number of tasks the launcher's work grows.
+The largest has the line through it and the smallest beside it; rows say with which power of the
+number of tasks each figure grows.
 
 Simulated: eight tasks a host, a process that speaks for all agents over Unix sockets
-(`bench.simulator`). Logins are not part of it: the launcher's processor time for a real one is the
-difference between eight real hosts and four, and is added in the row that says so.
+(`bench.simulator`), at most three rounds. Each task is in the cluster spec, so that its `TF_CONFIG`
+holds the addresses of all. Logins are not part of it: the launcher's processor time for a real one
+is the difference between eight real hosts and four, and is added in the row that says so. A host
+that is lost, or a receipt that is not clean, ends the benchmark with an error. The largest number
+of hosts is measured once more with tasks that print.
 """
 
 from __future__ import annotations
@@ -35,21 +38,27 @@ from bench.report import Row, own_home, run
 from bench.terminal import until
 from launcher.cluster.file import loads
 from launcher.run.snapshot import Snapshot
+from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 
 TASKS_A_HOST = 4
 SIMULATED_TASKS = 8
-SETTLE_SECONDS = 3.0
-IDLE_SECONDS = 10.0
+SIMULATED_ROUNDS = 3
+SETTLE_SECONDS = 2.0
+IDLE_SECONDS = 6.0
+LINE_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
 class Measured:
     """One run. Seconds; processor seconds of the launcher process until all tasks had started;
-    megabytes of the launcher and of this client; percent of a core while nothing happens."""
+    megabytes of the launcher; percent of a core while nothing happens."""
 
     tasks: int
+    hosts: int
+    connect: float
+    """From the launch to the last host's greeting."""
     launch: float
     work: float
     kill: float
@@ -62,20 +71,23 @@ class Measured:
 def one_run(text: str, process: LauncherProcess | None = None) -> Measured:
     """Launches a cluster, looks at it while it is quiet, kills it."""
     states = 0
+    connected: list[float] = []
 
-    def count(_: Snapshot) -> None:
+    def count(seen: Snapshot) -> None:
         nonlocal states
         states += 1
+        if seen.state not in (RunPhase.QUEUED, RunPhase.CONNECTING):
+            connected.append(time.perf_counter())
 
     spec = loads(text, "bench", Path.cwd())
-    began = time.perf_counter()
+    start = began = time.perf_counter()
     client = RunClient.launch(spec, text, process=process)
     client.subscribe(count)
 
     def started() -> bool:
         snapshot = client.snapshot()
-        if snapshot.first_failure is not None or snapshot.launcher_error:
-            raise SystemExit(f"{snapshot.first_failure} {snapshot.launcher_error}")
+        if snapshot.first_failure is not None or snapshot.launcher_error or snapshot.notes:
+            raise SystemExit(f"{snapshot.first_failure} {snapshot.launcher_error} {snapshot.notes}")
         return all(view.pid is not None for view in snapshot.tasks)
 
     until(started, pace=0.02)
@@ -96,7 +108,11 @@ def one_run(text: str, process: LauncherProcess | None = None) -> Measured:
     if receipt is None or not receipt.clean:
         raise SystemExit(f"{client.run_id}: not confirmed")
     client.wait()
-    return Measured(len(client.snapshot().tasks), launched, work, killed, memory, idle, seen)
+    end = client.snapshot()
+    if end.notes or any(host.state is not HostState.UP for host in end.hosts):
+        raise SystemExit(f"{client.run_id}: {end.notes}")
+    size = (len(end.tasks), len(end.hosts))
+    return Measured(*size, connected[0] - start, launched, work, killed, memory, idle, seen)
 
 
 def on_real_hosts(count: int, rounds: int) -> list[Measured]:
@@ -124,10 +140,10 @@ class SimulatedLauncher(LauncherProcess):
 
 
 @contextmanager
-def simulator(home: Path) -> Iterator[str]:
-    """The simulated hosts; yields their socket."""
+def simulator(home: Path, every: float) -> Iterator[str]:
+    """The simulated hosts, whose tasks print a line every so many seconds; yields their socket."""
     path = str(home / "hosts.sock")
-    process = subprocess.Popen([sys.executable, "-m", "bench.simulator", path])
+    process = subprocess.Popen([sys.executable, "-m", "bench.simulator", path, str(every)])
     try:
         until(lambda: os.path.exists(path))
         yield path
@@ -147,19 +163,33 @@ def simulated(count: int) -> str:
     )
 
 
-def on_simulated_hosts(count: int, rounds: int) -> list[Measured]:
+def on_simulated_hosts(count: int, rounds: int, every: float = 0.0) -> list[Measured]:
     """Runs on so many simulated hosts."""
-    with own_home() as home, simulator(home) as path:
+    with own_home() as home, simulator(home, every) as path:
         text = simulated(count)
-        return [one_run(text, SimulatedLauncher(path)) for _ in range(rounds)]
+        return [
+            one_run(text, SimulatedLauncher(path)) for _ in range(min(rounds, SIMULATED_ROUNDS))
+        ]
 
 
 FIGURES = (
+    ("launch to the last greeting of a host", "s", "connect"),
     ("launch to all started", "s", "launch"),
     ("processor time of the launcher until then", "s", "work"),
     ("kill to the receipt", "s", "kill"),
     ("memory of the launcher", "MB", "memory"),
     ("launcher while nothing happens, share of one core", "%", "idle"),
+)
+PER_HOST = (
+    ("processor time of the launcher until all have started", "ms", "work", 1000),
+    ("memory of the launcher", "kB", "memory", 1000),
+)
+GROWTH = (
+    ("the launcher's processor time", "work"),
+    ("the time from launch to all started", "launch"),
+    ("the time from a kill to the receipt", "kill"),
+    ("the launcher's memory", "memory"),
+    ("the launcher's share of a core while nothing happens", "idle"),
 )
 
 
@@ -178,22 +208,36 @@ def rows(kind: str, found: dict[int, list[Measured]]) -> Iterator[Row]:
             begin = few - slope * found[smallest][0].tasks
             note = f"fit {begin:.2g} + {slope * 1000:.2g} for 1,000 tasks"
             yield Row(label, unit, figures, note=note)
+    if smallest != largest:
+        few, many = found[smallest], found[largest]
+        for what, unit, name, factor in PER_HOST:
+            more = (
+                factor * (getattr(b, name) - getattr(a, name)) / (b.hosts - a.hosts)
+                for a, b in zip(few, many, strict=True)
+            )
+            label = f"{kind}: {what} for a host, {smallest} to {largest}"
+            yield Row(label, unit, tuple(more), note="from the difference")
     if len(found) > 2:
-        yield Row(
-            f"{kind}: exponent of the launcher's processor time, {smallest} to {largest} hosts",
-            "",
-            tuple(map(exponent, zip(*found.values(), strict=True))),
-            at_most=1.1,
-            note="1 is linear; from what is added to the smallest",
-        )
+        for what, name in GROWTH:
+            powers = [exponent(rounds, name) for rounds in zip(*found.values(), strict=True)]
+            yield Row(
+                f"{kind}: exponent of {what}, {smallest} to {largest} hosts",
+                "",
+                tuple(power for power in powers if power is not None),
+                at_most=1.1,
+                note="1 is linear; from what is added to the smallest",
+            )
 
 
-def exponent(rounds: Sequence[Measured]) -> float:
-    """Growth of the launcher's work from the second number of hosts to the last, each without what
-    the first took, for that is mostly the start of a process."""
+def exponent(rounds: Sequence[Measured], name: str) -> float | None:
+    """Growth of a figure from the second number of hosts to the last, each without what the first
+    took, for that is mostly the start of a process; None where the second took no more."""
     first, second, *_, last = rounds
-    work = (last.work - first.work) / (second.work - first.work)
-    return math.log(work) / math.log((last.tasks - first.tasks) / (second.tasks - first.tasks))
+    begin, more, most = (getattr(one, name) for one in (first, second, last))
+    if more <= begin or most <= begin:
+        return None
+    tasks = (last.tasks - first.tasks) / (second.tasks - first.tasks)
+    return math.log((most - begin) / (more - begin)) / math.log(tasks)
 
 
 def login_seconds(rounds: int) -> tuple[float, ...]:
@@ -205,12 +249,22 @@ def login_seconds(rounds: int) -> tuple[float, ...]:
 
 def measure(options: argparse.Namespace) -> Iterator[Row]:
     """Real hosts, then simulated ones, then what both together say."""
-    yield from rows("SSH", {n: on_real_hosts(n, options.rounds) for n in options.hosts})
+    if options.hosts:
+        yield from rows("SSH", {n: on_real_hosts(n, options.rounds) for n in options.hosts})
     found = {n: on_simulated_hosts(n, options.rounds) for n in options.simulated}
     yield from rows("simulated", found)
     largest = max(found)
     states = tuple(one.states / one.launch for one in found[largest])
     yield Row(f"simulated, {largest} hosts: states told to a client", "a second", states)
+    printing = on_simulated_hosts(largest, options.rounds, LINE_SECONDS)
+    label = f"simulated, {largest} hosts, a line from each task every {LINE_SECONDS:g} s"
+    lines = f"{printing[0].tasks / LINE_SECONDS:,.0f} lines a second"
+    shares = tuple(one.idle for one in printing)
+    yield Row(f"{label}: launcher, share of one core", "%", shares, note=lines)
+    kills = tuple(one.kill for one in printing)
+    yield Row(f"{label}: kill to the receipt", "s", kills)
+    if not options.hosts:
+        return
     logins = login_seconds(options.rounds)
     yield Row("launcher's processor time for a real host", "ms", logins, note="login, 4 tasks")
     total = median(one.work for one in found[largest]) + largest * median(logins) / 1000
@@ -219,9 +273,9 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 
 
 def extend(parser: argparse.ArgumentParser) -> None:
-    """Adds how many hosts."""
-    parser.add_argument("--hosts", type=int, nargs="+", default=[4, 16, 64])
-    parser.add_argument("--simulated", type=int, nargs="+", default=[50, 200, 400])
+    """Adds how many hosts; real ones need root, and `--hosts` alone leaves them out."""
+    parser.add_argument("--hosts", type=int, nargs="*", default=[4, 16, 64])
+    parser.add_argument("--simulated", type=int, nargs="+", default=[50, 200, 400, 1000])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 
 As in `bench.flood`, with the file on the hosts: tasks wait for a gate, and each log is compared by
 its hash. By hand one connection a task is opened beforehand and waits for the same gate; the
-cipher is what OpenSSH and tfmux choose by themselves.
+cipher is what OpenSSH and tfmux choose by themselves. Processor seconds are those of the whole
+machine, which has nothing else to do.
 """
 
 from __future__ import annotations
@@ -15,15 +16,23 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from bench.flood import Flood, Measure, Screen, Took, write_lines
+from bench import processor
+from bench.flood import Flood, Measure, Screen, Took, costs_a_gigabyte, parts, write_lines
 from bench.hosts import cluster, ssh, ssh_hosts
 from bench.report import Row, interleave, run
 from bench.terminal import p95, until
 from tests.testbed.namespaces import Testbed
 
+_LAST = """last = "started"
+[jobs.last]
+tasks = ["{host}:auto"]
+command = ["sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.2; done"]
+"""
+"""Keeps the run alive until all is measured."""
 _WAIT = ": > /tmp/ready-{number}; while [ ! -e /tmp/go ]; do sleep 0.02; done; exec cat /tmp/lines"
 
 
@@ -39,7 +48,8 @@ def close_gate(hosts: Testbed) -> None:
     for host in hosts:
         for path in (host.disk / "tmp").glob("ready-*"):
             path.unlink()
-        (host.disk / "tmp" / "go").unlink(missing_ok=True)
+        for name in ("go", "end"):
+            (host.disk / "tmp" / name).unlink(missing_ok=True)
 
 
 def open_gate(hosts: Testbed, tasks: int) -> float:
@@ -57,12 +67,23 @@ def tfmux(hosts: Testbed, flood: Flood, folder: Path) -> Took:
     """The run screen on tasks of four hosts."""
     command = ["sh", "-c", _WAIT.format(number="{index}")]
     file = folder / "cluster.toml"
-    file.write_text(cluster(hosts, command, flood.tasks))
+    first = next(iter(hosts))
+    file.write_text(cluster(hosts, command, flood.tasks, tables=_LAST.format(host=first.name)))
     screen = Screen(file, folder)
-    took = screen.measure(lambda: open_gate(hosts, flood.tasks), flood.tasks)
+    before = 0.0
+
+    def begin() -> float:
+        nonlocal before
+        began = open_gate(hosts, flood.tasks)
+        before = processor.machine()
+        return began
+
+    took = screen.measure(begin, flood.tasks)
+    used = {**took.processor, "all": processor.machine() - before}
+    (first.disk / "tmp" / "end").touch()
     screen.close()
     flood.verify(screen.logs(flood.tasks))
-    return took
+    return replace(took, processor=used)
 
 
 def by_hand(hosts: Testbed, flood: Flood, folder: Path) -> Took:
@@ -75,10 +96,11 @@ def by_hand(hosts: Testbed, flood: Flood, folder: Path) -> Took:
         with out.open("wb") as sink:
             running.append(subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=sink))
     began = open_gate(hosts, flood.tasks)
+    before = processor.machine()
     for process in running:
         if process.wait():
             raise SystemExit(f"ssh ended with {process.returncode}")
-    took = Took(time.time() - began, {})
+    took = Took(time.time() - began, {"all": processor.machine() - before})
     flood.verify(outs)
     return took
 
@@ -110,10 +132,19 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
             what = f"flood over SSH, 4 hosts, {tasks} tasks"
             peer = "`ssh HOST cat > FILE`"
             yield Row(what, "MB/s", rates["tfmux"], peer, rates["ssh"], at_least=0.5)
+            costs = costs_a_gigabyte(flood, found)
+            yield Row(
+                f"{what}: processor seconds of the machine a GB",
+                "s",
+                tuple(cost["all"] for cost in costs["tfmux"]),
+                peer,
+                tuple(cost["all"] for cost in costs["ssh"]),
+                note=f"{parts(costs['tfmux'])}; the others are sshd and the tasks",
+            )
             keys = [one.keys for one in found["tfmux"] if one.keys]
             name = f"{what}: key to handler"
             yield Row(f"{name}, p95", "ms", tuple(map(p95, keys)))
-            yield Row(f"{name}, the latest", "ms", tuple(map(max, keys)), at_most=50)
+            yield Row(f"{name}, the latest of all rounds", "ms", (max(map(max, keys)),), at_most=50)
 
 
 def extend(parser: argparse.ArgumentParser) -> None:

@@ -10,12 +10,10 @@ tfmux the run screen shows them meanwhile.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +25,7 @@ from pathlib import Path
 from bench.report import Row, interleave, own_home, run
 from bench.terminal import ROOT, TFMUX, Terminal, until
 from launcher.paths import runs_home
+from tests.ports import free_ports
 
 COMMAND = (
     "async",
@@ -40,15 +39,6 @@ COMMAND = (
 ENV = {"TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONUNBUFFERED": "1"}
 STEP = re.compile(rb"After \d+ training steps \((\d+) global steps?\)")
 SETTLE_SECONDS = 2.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def cluster(workers: int, logdir: Path, *flags: str, warm: bool = True) -> str:
