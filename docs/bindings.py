@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import html
-import pkgutil
 import re
 from collections.abc import Iterator
-from importlib import import_module
 
 from textual.binding import BindingsMap
 from textual.dom import DOMNode
 
-import tui.screens
-import tui.widgets
 from docs.markdown import table
 from tui.app import TfmuxApp
-from tui.keys import display_name
+from tui.keys import classes_with_keys, display_name
 from tui.widgets.cell_grid import CellGrid
 
 _TITLES: dict[type[DOMNode], str] = {TfmuxApp: "Everywhere", CellGrid: "Tables"}
@@ -23,14 +19,7 @@ _TITLES: dict[type[DOMNode], str] = {TfmuxApp: "Everywhere", CellGrid: "Tables"}
 
 def owners() -> list[type[DOMNode]]:
     """Every class of ours with keys: the app, then what can be rebound, then the rest."""
-    found: set[type[DOMNode]] = {TfmuxApp}
-    for package in (tui.screens, tui.widgets):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            for value in vars(import_module(module.name)).values():
-                ours = isinstance(value, type) and value.__module__ == module.name
-                if ours and issubclass(value, DOMNode) and vars(value).get("BINDINGS"):
-                    found.add(value)
-    return sorted(found, key=_place)
+    return sorted({TfmuxApp, *classes_with_keys()}, key=_place)
 
 
 def _place(owner: type[DOMNode]) -> tuple[bool, bool, str]:

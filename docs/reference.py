@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from docs import bindings, command_line, contracts, events, frames
+from docs import bindings, command_line, contracts, events, frames, modules
 from docs.markdown import table
 from launcher.cluster.reference import markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
 from launcher.session.discovery import ACTIVE_RUNS_SCHEMA
 from tui.commands.doctor import SCHEMA as DOCTOR_SCHEMA
+from tui.commands.plan import SCHEMA as PLAN_SCHEMA
 from tui.config import SETTINGS
 from tui.exits import Exit
 
@@ -62,6 +63,7 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "events": events.markdown,
     "frames": frames.markdown,
     "packages": contracts.drawing,
+    "modules": modules.markdown,
     "other pages": _other_pages,
 }
 """Parts that there are once."""
@@ -85,6 +87,7 @@ def generated() -> dict[Path, str]:
         SCHEMAS / "event.schema.json": _json(events.schema()),
         SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
         SCHEMAS / "doctor.schema.json": _json(DOCTOR_SCHEMA),
+        SCHEMAS / "plan.schema.json": _json(PLAN_SCHEMA),
         SCHEMAS / "ps.schema.json": _json(ACTIVE_RUNS_SCHEMA),
     }
 

@@ -19,6 +19,7 @@ from .cluster import spec as cluster_spec
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
 from .hosts.auth_prompt import PromptHandler
 from .ids import TaskId
+from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
 from .session.attach import stored
@@ -52,8 +53,8 @@ class Cluster:
             ClusterFileError: it cannot be read, or something in it is wrong; holds all problems.
         """
         path = Path(path)
-        model = file.load(path, for_launch=True)
-        return cls(model, file.read_text(path))
+        text, base = file.read_text(path), path.absolute().parent
+        return cls(file.loads(text, escaped(str(path)), base, for_launch=True), text)
 
     @classmethod
     def from_text(cls, text: str, base: Path | str = ".") -> Cluster:
@@ -112,7 +113,7 @@ class Run:
     """A run, while its `async with` block is open. Everything belongs to the block's loop."""
 
     def __init__(self, client: RunClient, inbox: EventInbox, *, attached: bool) -> None:
-        """Use `Cluster.launch` or `Run.attach`."""
+        """Not for callers: `Cluster.launch` and `Run.attach` give a run."""
         self.client = client
         """The client below, whose methods return at once and are safe in any thread."""
         self.id = client.run_id
@@ -120,6 +121,8 @@ class Run:
         """The folder of the run on this machine (`cluster.toml`, `events.jsonl`, logs)."""
         self._inbox = inbox
         self._attached = attached
+        self._killed = False
+        """`kill` has been called."""
         self._changed = asyncio.Event()
         self._error: LauncherError | None = None
         client.subscribe(lambda _: self._inbox.call(self._on_change))
@@ -195,32 +198,28 @@ class Run:
             LauncherError: no launcher process stays alive.
         """
         reader = await self._reader() if logs else None
-        try:
-            ended = False
-            while not ended:
-                lines = await asyncio.to_thread(reader.read) if reader is not None else []
-                for line in lines:
-                    yield line
-                pause = None if reader is None else 0 if lines else _PACE
-                for _ in range(_EVENTS_AT_ONCE):
-                    if not await self._inbox.ready(pause):
-                        break
-                    if (event := await self._inbox.get()) is None:
-                        ended = True
-                        break
-                    yield event
-                    if lost := self._inbox.take_lost():
-                        yield self._note(f"{lost} events were lost: they were not read in time")
-                    pause = None if reader is None else 0
-            while reader is not None:
-                lines = await asyncio.to_thread(reader.read, last=True)
-                for line in lines:
-                    yield line
-                if not lines and not reader.behind:
+        ended = False
+        while not ended:
+            lines = await asyncio.to_thread(_lines, reader) if reader is not None else []
+            for line in lines:
+                yield line
+            pause = None if reader is None else 0 if lines else _PACE
+            for _ in range(_EVENTS_AT_ONCE):
+                if not await self._inbox.ready(pause):
                     break
-        finally:
-            if reader is not None:
-                reader.close()
+                if (event := await self._inbox.get()) is None:
+                    ended = True
+                    break
+                yield event
+                if lost := self._inbox.take_lost():
+                    yield self._note(f"{lost} events were lost: they were not read in time")
+                pause = None if reader is None else 0
+        while reader is not None:
+            lines = await asyncio.to_thread(_lines, reader, last=True)
+            for line in lines:
+                yield line
+            if not lines and not reader.behind:
+                break
         self._check()
 
     async def wait(self) -> Snapshot:
@@ -247,7 +246,8 @@ class Run:
         if self.snapshot().state is not RunPhase.ENDED:
             if self.client.detached:
                 raise RunEndedError(f"kill: {self.id} has been detached")
-            self.client.kill_all(by_person=by_person)
+            self.client.kill_all(by_person=by_person, force=self._killed)
+            self._killed = True
         await self._until(lambda now: now.receipt is not None)
         self._check()
         if self.receipt is None:
@@ -360,10 +360,15 @@ class Run:
                 except asyncio.CancelledError:
                     cancelled = True
                     if not detach:
-                        client.kill_all(by_person=False)
+                        client.kill_all(by_person=False, force=True)
         client.close()
         if cancelled:
             raise asyncio.CancelledError
+
+
+def _lines(reader: RunLogs, *, last: bool = False) -> list[LogEvent]:
+    """The next lines of the logs."""
+    return [reader.event(task, line) for task, line in reader.read(last=last)]
 
 
 @asynccontextmanager

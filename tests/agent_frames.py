@@ -10,7 +10,7 @@ Body = dict[str, Any]
 
 
 def welcome(**fields: Any) -> Body:
-    """The body of a greeting."""
+    """The body of a WELCOME."""
     return {
         "version": wire.VERSION,
         "pid": 7,

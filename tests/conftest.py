@@ -1,11 +1,11 @@
-"""What all tests share: private homes, the two testbeds, and a watch for left-over processes."""
+"""Fixtures and hooks of all tests: private homes, the two testbeds, a watch for left processes."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -68,11 +68,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order.arrange(items)
 
 
-def pytest_collection_finish() -> None:
-    """Spare each garbage collection of the tests what the imports have left: half a million
-    objects that stay."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import the tests without garbage collection, and spare each later one what the imports have
+    left: half a million objects that stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def _data() -> Path:

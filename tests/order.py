@@ -30,5 +30,5 @@ def arrange(items: list[pytest.Item]) -> None:
             ranks[item] = 1
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
         else:
-            ranks[item] = 2
+            ranks[item] = 1 if item.get_closest_marker("slow") else 2
     items.sort(key=ranks.__getitem__)

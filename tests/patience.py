@@ -1,6 +1,10 @@
-"""How long tests wait for what must come."""
+"""Time for which tests wait for what must come, and the waiting."""
 
 from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
 
 PATIENCE = 120.0
 """Seconds. Nothing is asserted by it: a machine that is busy with something else needs them, and
@@ -8,3 +12,23 @@ whoever asserts a time measures it."""
 
 SOON = 40.0
 """The same where something else does it later, such as a lease of 60 s that ends."""
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
+    """Waits for something that has no event of its own.
+
+    Raises:
+        AssertionError: it did not come true in time.
+    """
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
+        time.sleep(0.02)
+
+
+async def until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
+    """The same for tests on a loop, which goes on meanwhile."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
+        await asyncio.sleep(0.01)

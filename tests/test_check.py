@@ -21,7 +21,7 @@ from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
 from launcher.preflight import REPORT_SCHEMA, Reach, Reachability, Report
 from tests.command import Up, run, write
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tui.commands.check import render
@@ -37,6 +37,7 @@ workdir = ""
 
 def here(tmp_path: Path, *ports: object) -> str:
     """The file of a cluster on this machine; returns its path."""
+    (tmp_path / "train.py").touch()
     tasks = ", ".join(f'"localhost:{port}"' for port in ports)
     return str(write(tmp_path, JOBS.format(tasks=tasks)))
 
@@ -46,13 +47,14 @@ def there(tmp_path: Path, server: SshServer) -> str:
     (tmp_path / "nobody").touch()
     table = server.host_toml("far", sys.executable)
     table = table.replace(str(server.known_hosts), str(tmp_path / "nobody"))
-    return str(write(tmp_path, table + JOBS.format(tasks='"far:auto"')))
+    jobs = JOBS.format(tasks='"far:auto"').replace("train.py", "-V")
+    return str(write(tmp_path, table + jobs))
 
 
 def agents() -> set[int]:
-    """The agents, watchdogs and bridges of preflights on this machine."""
-    tags = ((process.pid, process.environ.get("TFMUX_AGENT", "")) for process in proc.scan())
-    return {pid for pid, tag in tags if tag.startswith("check-")}
+    """The agents, watchdogs and bridges of this test's preflights."""
+    ours = [p for p in proc.scan() if p.environ.get("HOME") == os.environ["HOME"]]
+    return {p.pid for p in ours if p.environ.get("TFMUX_AGENT", "").startswith("check-")}
 
 
 def test_a_hook_that_is_not_there_is_named_with_its_line(tmp_path: Path) -> None:
@@ -200,13 +202,12 @@ def test_nothing_stays_when_a_check_is_ended(
     slow.chmod(0o755)
     file = write(tmp_path, JOBS.format(tasks='"localhost:auto"').replace("{python}", str(slow)))
     argv = [sys.executable, "-m", "tui.main", "check", str(file)]
-    before = agents()
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         # bridge, watchdog, agent
-        wait_until(lambda: len(agents() - before) >= 3, "the agent of the preflight is there")
+        wait_until(lambda: len(agents()) >= 3, "the agent of the preflight is there")
         child.send_signal(end)
         child.communicate(timeout=30)
-    wait_until(lambda: not agents() - before, "none is left")
+    wait_until(lambda: not agents(), "none is left")
 
 
 _DAEMON = """
@@ -234,7 +235,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
         client, launcher = proc.look(up.process.pid), proc.look(up.launcher)
         assert client is not None and launcher is not None
-        assert len(doomed) == 4  # bridge, watchdog, agent, reaper
+        assert len(doomed) == 5  # bridge, watchdog, agent, fork server, reaper
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
             for each in (client, launcher, *doomed):
                 proc.signal_process(each, number)

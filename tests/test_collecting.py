@@ -103,6 +103,33 @@ def test_results_come_back_after_kill_all(ssh_server: SshServer, tmp_path: Path)
     assert list((ssh_server.home / ".local/state/tfmux").iterdir()) == []
 
 
+def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """F9 pressed twice waits for nothing, and removes nothing that was to be brought back."""
+    (tmp_path / "work").mkdir()
+    script = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        'open("half", "w").write("half")\nprint("there")\ntime.sleep(1000)'
+    )
+    text = cluster(ssh_server.host_toml("far", sys.executable), more="grace = 600")
+    line = next(row for row in text.splitlines() if row.startswith("command"))
+    text = text.replace(line, f"command = {json.dumps(list(python_task(script)))}")
+    text = text.replace("table.csv", "half")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.log("worker:0", "there")
+        up.press_ctrl_c()
+        up.wait_for(lambda e: e.get("state") == "killing", "killing")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.told()
+    assert not (RunFolder.find(up.run_id).path / "collected").exists()
+    missing = "results of far were not brought back: the run was killed at once; they stay"
+    assert any(missing in e["note"] for e in up.of("run") if "note" in e)
+    assert missing in up.said.partition("killed after")[2], "the report at the end says it"
+    (left,) = (ssh_server.home / ".local/state/tfmux").rglob("half")
+    assert left.read_text() == "half"
+
+
 def test_collecting_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
     """The connection breaks while results flow; they are whole in the end."""
     with Up("up", str(on_server(ssh_server, tmp_path, size=60 << 20)), "--json") as up:

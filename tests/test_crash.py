@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import command
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.test_terminal import Terminal, cluster, living, terminal
 from tests.testbed import guard
 from tui.crash import FILE_NAME

@@ -1,4 +1,4 @@
-"""What is imported is declared, bounded, and pinned with hashes in the lock file."""
+"""Dependencies: what is imported is declared, bounded, and pinned with hashes in the lock file."""
 
 from __future__ import annotations
 

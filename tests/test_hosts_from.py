@@ -15,7 +15,7 @@ from tests.command import Up
 from tests.conftest import require
 from tests.faults import tasks
 from tests.faults.scenario import confirmed, ready, receipt
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import disk, proc, slurm
 from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
@@ -90,6 +90,7 @@ def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str
     job_stays(shell)
 
 
+@pytest.mark.slow
 def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
     """A launcher that dies takes no task along: the run can be taken up; if nobody does, the hosts
     end it by themselves."""

@@ -17,7 +17,7 @@ from tests.conftest import require
 from tests.faults import tasks
 from tests.faults.scenario import confirmed, notes, ready, receipt
 from tests.faults.tasks import Ledger
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import podman
 from tests.testbed.podman import PodmanBed
 from tests.training import training

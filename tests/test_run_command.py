@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import load
+from tests import command
 from tests.command import Up
 from tests.faults.scenario import confirmed
 from tests.testbed import disk
@@ -102,6 +103,63 @@ def test_a_host_that_ssh_does_not_know(here: Path) -> None:
     assert "nothing was started" in up.said
 
 
+@pytest.mark.processes
+def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
+    """A hundred, where a login may have 128 files open: their servers are asked."""
+    ssh = tfmux_home / ".ssh"
+    ssh.mkdir(mode=0o700)
+    (ssh / "config").write_text("Host n*\n  HostName 127.0.0.1\n  Port 1\n")
+    (here / "hosts").write_text("".join(f"n{number}\n" for number in range(100)))
+    words = ["--hostfile", str(here / "hosts"), "--workdir", "", "--headless", "--", "true"]
+    limited = ("sh", "-c", 'ulimit -Sn 128; exec "$@"', "sh")
+    done = command.run("run", *words, prefix=limited)
+    assert done.returncode == 3, done.stderr
+    assert "connection refused by 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr and "Too many" not in done.stderr
+
+
+@pytest.mark.testbed
+def test_this_machine_beside_others(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
+    """`localhost` is to the others what they reach this machine by, or what is given; they connect
+    to it, in either place of the list."""
+    testbed.give_access(tfmux_home)
+    script = (
+        "import os, socket\nplace = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"
+    )
+    script += "if os.environ['RANK'] == '0':\n    s = socket.create_server(('', place[1]))\n"
+    script += "    s.accept()\nelse:\n    while True:\n        try:\n"
+    script += "            socket.create_connection(place)\n            break\n"
+    script += (
+        "        except ConnectionRefusedError:\n            pass\nprint('met at', place[0])\n"
+    )
+    (here / "meet.py").write_text(script)
+    end = ["--framework", "torch", "--json", "--", "{python}", "meet.py"]
+    for words, address in (
+        (["-H", "localhost,tf2"], testbed.address),
+        (["--address", "launcher", "-H", "tf2,localhost"], testbed["tf2"].address),
+    ):
+        with run(here, *words, *end) as up:
+            assert up.wait() == 0, up.told()
+            for task in ("worker:0", "worker:1"):
+                assert up.log(task, f"met at {address}")
+        assert confirmed(up)
+        assert ("localhost is" in up.said) is ("--address" not in words)
+
+
+@pytest.mark.processes
+def test_braces_of_the_working_directory(tmp_path: Path) -> None:
+    """They are no placeholders, wherever the file is saved."""
+    folder = tmp_path / "exp{1}"
+    folder.mkdir()
+    (folder / "here").write_text("yes\n")
+    for workdir in ([], ["--workdir", "."]):
+        saved = tmp_path / f"f{len(workdir)}.toml"
+        with run(folder, "--save", str(saved), *workdir, "--json", "--", "cat", "here") as up:
+            assert up.wait() == 0, up.told()
+            assert up.log("worker:0", "yes")
+        assert load(saved).run.workdir == str(tmp_path / "exp{{1}}")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -122,7 +180,11 @@ def test_a_host_that_ssh_does_not_know(here: Path) -> None:
         (["--", "echo", "{rnk}"], "unknown placeholder {rnk}: did you mean {rank}?"),
         (["--", "echo", "{}"], "{} is not a placeholder"),
         (["--workdir", "nothing", "--", "true"], "nothing"),
+        (["--workdir", "~nosuchuser/x", "--", "true"], "there is no such user"),
         (["--save", "/proc/x/y.toml", "--", "true"], "cannot be saved"),
+        (["--save", f"{'x' * 300}.toml", "--", "true"], "File name too long"),
+        (["--address", "a", "-H", "tf1", "--", "true"], "localhost, which is not among"),
+        (["--address", "a b", "-H", "localhost,tf1", "--", "true"], "blanks or quotes"),
     ],
 )
 @pytest.mark.processes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.templates import ANY_SCRIPT, render
+from launcher.cluster.templates import ANY_SCRIPT, ENVIRONMENT, MPI_LIKE, render
 from tests.command import Up, python_task, run, write
 from tests.conftest import REPOSITORY
 from tests.testbed.namespaces import Testbed
@@ -46,6 +46,47 @@ def test_any_script_is_ready_without_a_port(tmp_path: Path) -> None:
         assert up.wait() == 0, up.told()
     seen = state_times(up, "worker:0")
     assert 4.5 <= seen["ready"] - seen["starting"]
+
+
+@pytest.mark.processes
+def test_the_template_with_the_variables_of_mpi_starts(tmp_path: Path) -> None:
+    """A program that knows only what `mpirun` tells its processes."""
+    (tmp_path / "train.py").write_text(
+        "import os\n"
+        'names = ("OMPI_COMM_WORLD_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")\n'
+        "print('step 1 loss 0.5', *map(os.environ.get, names), flush=True)\n"
+    )
+    path = write(tmp_path, render(MPI_LIKE, "mpi", {}, tmp_path))
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.told()
+        assert up.log("worker:0", "step 1 loss 0.5 0 1 0")
+
+
+@pytest.mark.processes
+def test_the_template_with_an_environment_and_a_hook_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Login shell, `setup`, variables and a terminal for the task; the end of the run for the
+    program of the hook."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "logger").write_text(
+        f'#!/bin/sh\necho "$3" >{tmp_path}/said; cat >>{tmp_path}/said\n'
+    )
+    (tmp_path / "bin" / "logger").chmod(0o755)
+    (tmp_path / "home" / ".profile").write_text("export FROM_PROFILE=yes\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    (tmp_path / "train.py").write_text(
+        "import os, sys\n"
+        'names = ("FROM_PROFILE", "OMP_NUM_THREADS", "TZ")\n'
+        "print('step 1 loss 0.5', *map(os.environ.get, names), sys.stdout.isatty())\n"
+    )
+    path = write(tmp_path, render(ENVIRONMENT, "environment", {}, tmp_path))
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.told()
+        assert up.log("worker:0", "step 1 loss 0.5 yes 2 UTC True")
+    words, event = (tmp_path / "said").read_text().splitlines()
+    assert words == "a run has ended" and json.loads(event)["outcome"] == "success"
 
 
 @pytest.mark.processes
@@ -96,17 +137,17 @@ tasks = ["localhost:auto"]
 [run]
 command = {json.dumps(python_task(IDLE))}
 [start]
-timeout = 1
+timeout = 3
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 1, up.told()
-    assert "not ready after 1 s: it does not listen on port " in said(up)
+    assert "not ready after 3 s: it does not listen on port " in said(up)
     assert 'write ready = "auto" (ready in [jobs.worker], line 2)' in said(up)
 
 
 @pytest.mark.processes
-def test_more_ranks_than_gpus_are_said_by_check(tmp_path: Path) -> None:
-    """A warning, and none where the job wants no GPU."""
+def test_more_ranks_than_gpus_are_said(tmp_path: Path) -> None:
+    """A warning of `check` and a note of the run, and neither where the job wants no GPU."""
     text = """
 [hosts.localhost]
 gpus = 1
@@ -116,12 +157,16 @@ tasks = ["localhost:auto", "localhost:auto"]
 command = ["true"]
 framework = "torch"
 """
+    note = "2 ranks on localhost, which has 1 GPU: not every rank has a GPU of its own"
     done = run("check", str(write(tmp_path, text)), "--json")
     found = {finding["code"]: finding for finding in json.loads(done.stdout)["findings"]}
     assert done.returncode == 0 and found["gpus-fewer-than-ranks"]["severity"] == "warn"
+    assert note in run("up", str(tmp_path / "cluster.toml"), "--headless").stderr
     text = text.replace("[run]", "gpus = 0\n[run]")
     done = run("check", str(write(tmp_path, text)), "--json")
     assert "gpus-fewer-than-ranks" not in done.stdout
+    done = run("up", str(tmp_path / "cluster.toml"), "--headless")
+    assert done.returncode == 0 and "2 ranks on" not in done.stderr
 
 
 def spread(testbed: Testbed, folder: Path, example: str, tasks: int = 2) -> Path:
@@ -226,6 +271,7 @@ def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path
 
 
 @pytest.mark.processes
+@pytest.mark.slow
 def test_the_examples_of_environment_hooks_and_warm_start(tmp_path: Path) -> None:
     """Each says on its pages what is seen here."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)

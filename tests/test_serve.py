@@ -8,8 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,7 +20,7 @@ from launcher.cluster.file import load
 from launcher.store.runs import RunFolder
 from tests.command import run, write
 from tests.conftest import REPOSITORY
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.testbed import browser, guard
 from tests.testbed.browser import Browser, Tab
 from tests.testbed.inprocess import SshServer
@@ -78,19 +77,12 @@ async def stepping(tab: Tab, least: int = 1) -> str:
     )
 
 
-async def until(condition: Callable[[], object], what: str) -> None:
-    """Waits for something that has no event."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await asyncio.sleep(0.05)
-
-
 def step(screen: str) -> int:
     """The highest step that a page shows."""
     return max((int(n) for n in re.findall(r"step (\d+) loss", screen)), default=-1)
 
 
+@pytest.mark.slow
 async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium: Browser) -> None:
     """One key launches and the panes live; a reload and a second page come back to that very
     run; F9 in one page ends it, and every page shows the receipt. The page asks nobody but the
@@ -241,7 +233,7 @@ async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browse
 async def test_a_run_of_a_terminal_is_looked_at_from_home(
     tmp_path: Path, chromium: Browser
 ) -> None:
-    """Enter on a run that a launcher tends shows it; the launcher stays the same one."""
+    """Enter on a run that a launcher supervises shows it; the launcher stays the same one."""
     file = write(tmp_path, CLUSTER)
     words = [sys.executable, "-m", "tui.main", "up", str(file), "--headless"]
     up = subprocess.Popen(

@@ -15,6 +15,7 @@ from launcher.engines.slurm_script import request_of
 from launcher.plan.plan import make_plan
 from launcher.preflight import REPORT_SCHEMA
 from tests.command import run, write
+from tui.commands.plan import SCHEMA as PLAN_SCHEMA
 from tui.format import request_text
 
 FILE = """
@@ -50,7 +51,9 @@ def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
     assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
     said = run("plan", str(file), "--json")
     assert "hunter2" not in done.stdout + said.stdout
-    request = json.loads(said.stdout)["slurm"]
+    answer = json.loads(said.stdout)
+    jsonschema.validate(answer, PLAN_SCHEMA)
+    request = answer["slurm"]
     assert request["argv"] == ["sbatch", "--parsable", "--account=proj 42"]
     assert request["login"] == ""
     run_id = re.search(r"--job-name=tfmux-(\S+)", script)

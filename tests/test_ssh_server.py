@@ -7,11 +7,11 @@ import hashlib
 import os
 import signal
 import subprocess
-import time
 
 import asyncssh
 import pytest
 
+from tests.patience import until
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tests.testbed.proc import Process
@@ -164,10 +164,7 @@ async def test_dropped_connection_ends_input_and_spares_the_command(
         ssh_server.drop_connections()
         await asyncio.wait_for(connection.wait_closed(), 20)
     told = ssh_server.home / "told"
-    deadline = time.monotonic() + 20
-    while not (told.exists() and told.read_text() == "end\n"):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.01)
+    await until(lambda: told.exists() and told.read_text() == "end\n", "its input has ended")
     assert proc.signal_process(child, signal.SIGKILL)
     assert await gone(child)
 

@@ -15,7 +15,7 @@ import pytest
 from launcher.store.runs import RunFolder
 from tests.command import write
 from tests.conftest import REPOSITORY
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import guard
 
 pytestmark = pytest.mark.tmux

@@ -5,23 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import asyncssh
 import pytest
 
-from tests.conftest import REPOSITORY, require_testbed
-from tests.patience import PATIENCE
-from tests.testbed import TestbedError, faults, network, proc, sockets
-from tests.testbed.frozen import FreezableDisk
+from tests.conftest import REPOSITORY
+from tests.patience import PATIENCE, wait_until
+from tests.testbed import TestbedError, faults, proc, sockets
 from tests.testbed.host import Host
-from tests.testbed.namespaces import Testbed, clear_stale
+from tests.testbed.namespaces import Testbed
 from tests.testbed.watch import Watch
 
 pytestmark = pytest.mark.testbed
@@ -63,26 +60,12 @@ def ssh(testbed: Testbed, tfmux_home: Path) -> Ssh:
     return Ssh(tfmux_home)
 
 
-def until(condition: Callable[[], bool], what: str, timeout: float = PATIENCE) -> None:
-    """Wait for a condition, and fail when it does not come true in time."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
-        time.sleep(0.01)
-
-
 def end_all(testbed: Testbed) -> None:
     """Kill everything but the hosts' sshd, and see it gone."""
     for host in testbed:
         for process in host.leftovers():
             proc.signal_process(process, signal.SIGKILL)
             assert proc.wait_gone(process, 10)
-
-
-def banner(host: Host, other: str, port: int = 22) -> subprocess.CompletedProcess[bytes]:
-    """Connect from a host to another one's port and read four bytes, within two seconds."""
-    script = f"exec 3<>/dev/tcp/{other}/{port}; head -c 4 <&3"
-    return host.run(["timeout", "2", "bash", "-c", script], check=False)
 
 
 # --- machines ---------------------------------------------------------------------------------
@@ -102,7 +85,7 @@ def test_hosts_know_and_reach_each_other_by_name(testbed: Testbed) -> None:
     """Each host connects to each other one's sshd by name, whoever asks."""
     for host in testbed:
         for other in testbed:
-            assert banner(host, other.name).stdout == b"SSH-", (host.name, other.name)
+            assert host.banner(other.name).stdout == b"SSH-", (host.name, other.name)
 
 
 def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> None:
@@ -202,13 +185,13 @@ def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
     host.run(["sh", "-c", "exec sleep 1000 >/dev/null 2>&1 &"])
     first, other = host.processes()
     assert first.pid == host.pid and proc.signal_process(first, signal.SIGKILL)
-    until(lambda: not host.up, "the host is down")
+    wait_until(lambda: not host.up, "the host is down")
     assert proc.look(other.pid) is None
     with pytest.raises(TestbedError, match="tf3 is down"):
         host.processes()
     host.boot()
     assert host.reachable()
-    until(lambda: host.leftovers() == [], "what looked at it has ended")
+    wait_until(lambda: host.leftovers() == [], "what looked at it has ended")
 
 
 # --- looking ----------------------------------------------------------------------------------
@@ -220,7 +203,7 @@ def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
         tag = f"TFMUX_TASK='run/{host.name}:0/1;'"
         ssh(host, f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
     alone = [("sleep", "1000")] * 2
-    until(
+    wait_until(
         lambda: [each.argv for host in testbed for each in host.leftovers()] == alone,
         "the shells end",
     )
@@ -241,10 +224,11 @@ def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) ->
         host.run(["sh", "-c", f"exec sleep {seconds} >/dev/null 2>&1 &"])
     first, second = host.leftovers()
     assert proc.signal_process(first, signal.SIGSTOP)
-    until(lambda: [each.state for each in host.leftovers()] == ["T", "S"], "one stands still")
+    wait_until(lambda: [each.state for each in host.leftovers()] == ["T", "S"], "one stands still")
     assert proc.signal_process(first, signal.SIGKILL)
     assert proc.wait_gone(first, 10)
     assert host.leftovers() == [second]
+    wait_until(lambda: proc.look(first.pid) != first, "its parent has read its status")
     assert not proc.signal_process(first, signal.SIGKILL)
 
 
@@ -252,7 +236,7 @@ def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
     """A listening port comes with the process that holds it; a host sees only its own."""
     host = testbed["tf2"]
     host.run(["sh", "-c", "exec python3 -m http.server 2222 -b 0.0.0.0 >/dev/null 2>&1 &"])
-    until(lambda: 2222 in sockets.listening_ports(host.pid), "it listens")
+    wait_until(lambda: 2222 in sockets.listening_ports(host.pid), "it listens")
     (server,) = host.leftovers()
     assert {each.port: each.pids for each in host.listeners()} == {
         22: (host.pid,),
@@ -266,14 +250,14 @@ def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
     first, second = testbed["tf1"], testbed["tf2"]
     with Watch(first, second) as watch:
         second.run(["sh", "-c", "TFMUX_TASK='r/early;' exec sleep 1000 >/dev/null 2>&1 &"])
-        until(lambda: bool(watch.processes("early")), "the early one was seen")
-        until(lambda: proc.now() > watch.first_start("early") + 0.05, "ticks have passed")
+        wait_until(lambda: bool(watch.processes("early")), "the early one was seen")
+        wait_until(lambda: proc.now() > watch.first_start("early") + 0.05, "ticks have passed")
         first.run(["sh", "-c", "exec python3 -m http.server 2222 >/dev/null 2>&1 &"])
-        until(lambda: 2222 in sockets.listening_ports(first.pid), "it listens")
-        until(lambda: watch.listens(first, 2222), "and was seen to")
-        until(lambda: proc.now() > watch.open_from(first, 2222) + 0.05, "ticks have passed")
+        wait_until(lambda: 2222 in sockets.listening_ports(first.pid), "it listens")
+        wait_until(lambda: watch.listens(first, 2222), "and was seen to")
+        wait_until(lambda: proc.now() > watch.open_from(first, 2222) + 0.05, "ticks have passed")
         second.run(["sh", "-c", "TFMUX_TASK='r/late;' exec sleep 1000 >/dev/null 2>&1 &"])
-        until(lambda: bool(watch.processes("late")), "the late one was seen")
+        wait_until(lambda: bool(watch.processes("late")), "the late one was seen")
     assert watch.first_start("early") < watch.closed_until(first, 2222)
     assert watch.first_start("late") >= watch.closed_until(first, 2222)
     assert watch.processes("early", first) == []
@@ -356,13 +340,13 @@ def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
     """Packets to a dropped port vanish, from everywhere or from one address, until opened."""
     host, near, far = testbed["tf1"], testbed["tf2"], testbed["tf3"]
     faults.drop_port(host, 22, near.address)
-    assert banner(near, "tf1").returncode == 124  # timeout's own status: no answer at all
-    assert banner(far, "tf1").stdout == b"SSH-"
+    assert near.banner("tf1").returncode == 124  # timeout's own status: no answer at all
+    assert far.banner("tf1").stdout == b"SSH-"
     faults.open_port(host, 22, near.address)
-    assert banner(near, "tf1").stdout == b"SSH-"
+    assert near.banner("tf1").stdout == b"SSH-"
     faults.drop_port(host, 2222)
-    assert banner(far, "tf1", 2222).returncode == 124
-    refused = banner(far, "tf1", 2223)
+    assert far.banner("tf1", 2222).returncode == 124
+    refused = far.banner("tf1", 2223)
     assert refused.returncode == 1 and b"refused" in refused.stderr
 
 
@@ -374,159 +358,3 @@ def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
     for host, offset in ((testbed["tf3"], 0), (testbed["tf4"], -3600)):
         times = ssh(host, f"date +%s; {host.python} -IS -c '{script}'").split()
         assert all(abs(float(each) - time.time() - offset) < 60 for each in times), host.name
-
-
-# --- up and down ------------------------------------------------------------------------------
-
-_SPACES = ("net", "pid", "mnt", "uts")
-_INNER = """
-import time, pytest
-from tests.test_testbed import show
-
-@pytest.mark.testbed
-def test_inner(testbed):
-    testbed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
-    print("TESTBED", *show(testbed), flush=True)
-    END
-"""
-
-
-def show(testbed: Testbed) -> list[str]:
-    """Return what `traces` needs to find a testbed: the time, bridge, directory and namespaces."""
-    spaces = [
-        str(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino) for host in testbed for kind in _SPACES
-    ]
-    return [str(proc.now()), testbed.bridge, str(testbed.directory), *spaces]
-
-
-@contextmanager
-def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Run a test with a testbed of its own in another pytest, up to the line that shows it."""
-    (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
-    argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
-    argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
-    with subprocess.Popen(
-        [*argv, str(tmp_path / "test_inner.py")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    ) as child:
-        assert child.stdout is not None
-        output = []
-        try:
-            for line in child.stdout:
-                output.append(line)
-                if "TESTBED " in line:
-                    break
-            else:
-                pytest.fail("".join(output))
-            yield child, line[line.index("TESTBED ") :].split()[1:]
-        finally:
-            child.kill()
-
-
-def rest(child: subprocess.Popen[str]) -> str:
-    """Return what the inner pytest said after it had shown its testbed."""
-    assert child.stdout is not None
-    return child.stdout.read()
-
-
-def traces(shown: list[str]) -> list[str]:
-    """Return all that is left of a testbed.
-
-    A later one, of another test run, may be given the same bridge and namespace numbers.
-    """
-    moment, bridge, directory, *spaces = shown
-    with network.lock():
-        others = {claim.bridge for claim in network.claims() if str(claim.directory) != directory}
-        names = [name for name in os.listdir("/sys/class/net") if name.split("-")[0] == bridge]
-    left = [] if bridge in others else names
-    if os.path.exists(directory):
-        left.append(directory)
-    left += [line for line in Path("/proc/self/mountinfo").open() if directory in line]
-    for process in [each for each in proc.scan() if each.started < float(moment)]:
-        for kind in _SPACES:
-            try:
-                inode = os.stat(f"/proc/{process.pid}/ns/{kind}").st_ino
-            except OSError:
-                continue
-            if str(inode) in spaces:
-                left.append(f"{process} in {kind}:{inode}")
-    return left
-
-
-@pytest.mark.usefixtures("testbed_possible")
-def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
-    """A test that fails takes its testbed down like one that passes."""
-    with inner(tmp_path, "assert False") as (child, shown):
-        assert child.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED, rest(child)
-        assert traces(shown) == []
-
-
-@pytest.mark.usefixtures("testbed_possible")
-def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a test takes the testbed down too."""
-    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
-        assert len(traces(shown)) > 5
-        child.send_signal(signal.SIGINT)
-        assert child.wait(PATIENCE) == pytest.ExitCode.INTERRUPTED, rest(child)
-        assert traces(shown) == []
-
-
-@pytest.mark.usefixtures("testbed_possible")
-def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
-    tmp_path: Path, testbed: Testbed
-) -> None:
-    """What a SIGKILLed run left is taken down by the next; a testbed in use is not touched."""
-    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
-        clear_stale()
-        assert child.poll() is None
-        assert len(traces(shown)) > 5
-        child.kill()
-        child.wait(PATIENCE)
-        clear_stale()
-        assert traces(shown) == []
-    assert all(host.reachable() for host in testbed)
-
-
-@pytest.mark.usefixtures("testbed_possible")
-def test_testbeds_stand_side_by_side() -> None:
-    """A second testbed has other addresses; its hosts do not see the first one's; both end."""
-    with Testbed() as one, Testbed() as other:
-        shown = [show(one), show(other)]
-        assert {host.address for host in one}.isdisjoint(host.address for host in other)
-        assert all(host.reachable() for host in [*one, *other])
-        assert banner(one["tf1"], other["tf1"].address).returncode != 0
-        assert all(len(traces(each)) > 5 for each in shown)
-    assert [traces(each) for each in shown] == [[], []]
-
-
-def test_missing_testbed_is_a_skip_here_and_a_failure_in_ci(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A developer without root sees why it is skipped; a CI run must not pass without it."""
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="needs root"):
-        require_testbed()
-    monkeypatch.setenv("CI", "true")
-    with pytest.raises(pytest.fail.Exception, match="needs root"):
-        require_testbed()
-
-
-def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, testbed_possible: None) -> None:
-    """A write hangs while the file system is frozen, and goes on when it is thawed."""
-    with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
-        written = threading.Event()
-
-        def write() -> None:
-            (disk.mountpoint / "file").write_text("text")
-            written.set()
-
-        disk.freeze()
-        threading.Thread(target=write, daemon=True).start()
-        assert not written.wait(0.5)
-        disk.thaw()
-        assert written.wait(PATIENCE)

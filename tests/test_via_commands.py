@@ -53,6 +53,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("via", "said"), BAD.values(), ids=BAD)
+@pytest.mark.slow
 def test_commands_that_do_not_pass_on(via: Sequence[str], said: str, tmp_path: Path) -> None:
     """Nothing is started: exit 3, with the command's name and what to change."""
     require_testbed()

@@ -27,8 +27,7 @@ from tests.faults import tasks
 from tests.faults.scenario import confirmed, last_states, ready, receipt
 from tests.faults.tasks import Ledger
 from tests.faults.test_cuts import back, lost
-from tests.launcher.agent_client import wait_until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.testbed import containers, proc
 from tests.testbed.containers import Container
 from tests.testbed.namespaces import Testbed

@@ -1,4 +1,4 @@
-"""Who leaves a run, and what becomes of it: screens, terminals and launcher processes that go."""
+"""Runs whose clients leave: screens, terminals and launcher processes that go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,7 @@ from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up
 from tests.conftest import REPOSITORY
-from tests.launcher.agent_client import wait_until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.test_terminal import Terminal, cluster, living, terminal
 from tests.testbed import guard, proc
 from tests.testbed.launcher_thread import LauncherThread
@@ -202,37 +200,6 @@ def test_the_launcher_dies_and_the_clock_jumps(
     finally:
         client.close()
     assert not living()
-
-
-def test_clients_that_never_read_cost_no_memory(tmp_path: Path) -> None:
-    """Sixty of them, for two thousand states of a run: the launcher process stays as it was."""
-    file = ticking(tmp_path, "")
-    file.write_text(file.read_text().replace("'0.1'", "'0.01'"))
-    with Up("up", str(file), "--json") as up, ExitStack() as stack:
-        up.state("worker:1", "running")
-        for _ in range(60):
-            link = stack.enter_context(connect(up.run_id))
-            link.sendall(SUBSCRIBE)
-        launcher = up.launcher
-        size = log_size(up)
-        wait_until(lambda: log_size(up) > size + 10_000, "it has written more", PATIENCE)
-        before = resident(launcher)
-        size = log_size(up)
-        wait_until(lambda: log_size(up) > size + 20_000, "it has written more", PATIENCE)
-        assert resident(launcher) - before < 24 << 20
-        up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
-
-
-def log_size(up: Up) -> int:
-    """How much the first worker has written."""
-    (run,) = RunFolder.all()
-    return (run.path / "worker-0.log").stat().st_size
-
-
-def resident(pid: int) -> int:
-    """Resident bytes of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_another_user_is_not_heard(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def named_task(error: BaseException, own: tuple[str, int]) -> tuple[str, int] | 
 
 
 def socket_reason(error: BaseException) -> str:
-    """What the socket said in a TensorFlow error about a connection, else its `reason`."""
+    """The socket's error in a TensorFlow error about a connection, else its `reason`."""
     match = _SOCKET.search(_message(error))
     return match[1].strip() if match else _GRPC_STATUS.sub("", reason(error))
 

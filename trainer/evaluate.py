@@ -1,6 +1,7 @@
 """`evaluate`: follows a directory of checkpoints and tests the moving averages of each."""
 
 import pathlib
+import time
 from argparse import Namespace
 
 from trainer import data, stop
@@ -11,6 +12,8 @@ from trainer.model import MLP
 from trainer.parameters import Values
 from trainer.progress import Summaries
 from trainer.stop import Stop
+
+_WRITING_SECONDS = 3.0
 
 
 def run(options: Namespace) -> int:
@@ -43,7 +46,11 @@ def _follow(options: Namespace, dataset: Dataset, stop: Stop) -> None:
 
 
 def _newest(checkpoints: Checkpoints) -> Values | None:
-    path = checkpoints.find()
+    try:
+        path = checkpoints.find()
+    except CheckpointError:
+        time.sleep(_WRITING_SECONDS)  # TensorFlow writes the file that names the newest one last
+        path = checkpoints.find()
     try:
         return checkpoints.load(path) if path else None
     except CheckpointError:

@@ -135,7 +135,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("push-every", "local steps between two pushes of all changes", 1, COUNT),
     ),
     "a slow worker": (
-        Flag("slow-worker", "index of a worker that is slowed down, for the show", None, _index),
+        Flag(
+            "slow-worker",
+            "index of a worker to slow down, as an example of a straggler",
+            None,
+            _index,
+        ),
         Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
     ),
     "synchronous updates": (
@@ -211,12 +216,12 @@ def parse(argv: Sequence[str]) -> tuple[Mode, argparse.Namespace]:
     mode = MODES[name]
     if mode.name == TF1:  # whatever follows the script is its own
         if not rest or rest[0].startswith("-"):
-            raise UsageError("give a script: python -m trainer tf1 SCRIPT ARGUMENTS…")
+            raise UsageError("give a script: python -P -m trainer tf1 SCRIPT ARGUMENTS…")
         if not os.path.isfile(rest[0]):
             raise UsageError(f"{rest[0]}: no such file")
         return mode, argparse.Namespace(mode=mode.name, words=rest)
     parser = _Parser(
-        prog=f"python -m trainer {mode.name}",
+        prog=f"python -P -m trainer {mode.name}",
         description=mode.summary[0].upper() + mode.summary[1:] + ".",
         allow_abbrev=False,
     )
@@ -257,8 +262,8 @@ def _overview() -> str:
     width = max(map(len, MODES))
     lines = "\n".join(f"  {mode.name:{width}}  {mode.summary}" for mode in MODES.values())
     return (
-        "usage: python -m trainer MODE [--flag=value …]\n\n"
-        f"modes:\n{lines}\n\npython -m trainer MODE --help lists a mode's flags."
+        "usage: python -P -m trainer MODE [--flag=value …]\n\n"
+        f"modes:\n{lines}\n\npython -P -m trainer MODE --help lists a mode's flags."
     )
 
 

@@ -91,7 +91,7 @@ class Schedule:
 
 
 def average_share(decay: float, step: Any, since: Any) -> Any:
-    """What the weights count in their moving average at `step` when the last was at `since`.
+    """Share of the weights in their moving average at `step` when the last was at `since`.
 
     The average is `shadow ← d·shadow + (1 − d)·weight` for every global step; as in TensorFlow's
     `ExponentialMovingAverage`, d starts low, (1 + step) / (10 + step). One update with 1 − d^k

@@ -96,7 +96,7 @@ class Parameters:
         self.variables += [self.step, self._averaged_at]
 
     def arrays(self, values: Values) -> list[Any]:
-        """What `variables` hold for `values`."""
+        """Arrays that `variables` hold for `values`."""
         kinds = [kind for kind in (values.weights, values.averages, values.momenta) if kind]
         flats = [
             flat for kind in kinds for flat in self.layout.join(kind, np.reshape, np.concatenate)
@@ -104,7 +104,7 @@ class Parameters:
         return [*flats, values.step, values.step]
 
     def values(self, arrays: list[Any]) -> Values:
-        """What `variables` mean when they hold `arrays`."""
+        """Values that `variables` stand for when they hold `arrays`."""
         *flats, step, _ = arrays
         count = len(self.flats)
         kinds = [

@@ -23,7 +23,7 @@ LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError)
 
 
 def train(context: Context) -> None:
-    """Trains as the chief."""
+    """Trains as the chief: schedules steps on the workers until the last one is done."""
     Coordinator(context).train()
 
 

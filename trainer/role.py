@@ -58,7 +58,7 @@ class Role:
 
     @property
     def neighbours(self) -> int:
-        """How many tasks of the cluster have this task's host name, this one included."""
+        """Number of tasks of the cluster on this task's host name, this one included."""
         hosts = [self.address_of(task).rpartition(":")[0] for task in self.tasks()]
         return hosts.count(self.address_of(self.task).rpartition(":")[0])
 
@@ -133,7 +133,11 @@ def resolve(options: Namespace, environment: Mapping[str, str], needs: Iterable[
 
 
 def _read_tf_config(text: str) -> tuple[dict[str, list[str]], str, int]:
-    """Cluster, job and index."""
+    """Cluster spec, job name and task index of a `TF_CONFIG`.
+
+    Raises:
+        UsageError: It is not JSON, or a key is missing or wrong.
+    """
     try:
         config: Any = json.loads(text)
         cluster, task = dict(config["cluster"]), config["task"]

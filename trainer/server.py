@@ -127,7 +127,7 @@ def open_session(target: str, *tasks: str, **config: Any) -> Any:
 
 
 def refusal(address: str, seconds: float = 2.0) -> str | None:
-    """Why `address` accepts no connection, None when it does."""
+    """Reason for which `address` accepts no connection; None if it does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
@@ -178,7 +178,7 @@ def refusing(role: Role, tasks: list[Task]) -> str:
 
 
 def waiting_text(role: Role, others: list[Task]) -> str:
-    """Whom `role` waits for: the first of `others` that refuses connections, else all of them."""
+    """Line on whom `role` waits for: the first of `others` that refuses connections, else all."""
     if not others:
         return ""
     silent = f"{role.label(*others)}: connected, but no answer yet"

@@ -86,7 +86,7 @@ class Stop:
                 raise TrainerError(why)
 
     def request(self, number: int, frame: object = None) -> None:
-        """Signal handler."""
+        """Signal handler: asks the work to end in time; further signals change nothing."""
         if not self.requested:
             self.signal = number
             self.deadline = time.monotonic() + self._grace * (1 - _MARGIN)

@@ -23,6 +23,8 @@ from trainer.data import tutorial
 from trainer.errors import TrainerError
 
 v1 = tensorflow.compat.v1
+MODULES = "tensorflow._api.v2.compat.v1"
+"""Name below which Python has version 1's modules."""
 ABSENT = "is not part of tf1: TensorFlow 2 has removed it"
 INSTEAD = {
     "slim": "the package tf-slim has it (`import tf_slim as slim`)",
@@ -74,6 +76,7 @@ def _install(folder: str) -> None:
     with contextlib.suppress(AttributeError):
         del v1.app.flags.FLAGS.log_dir  # absl's own; the tutorials define one
     v1.contrib, v1.examples = _contrib(), _examples()
+    _name_missing()
     sys.meta_path.insert(0, _Absent())
     sys.path.insert(0, folder)
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
@@ -81,7 +84,28 @@ def _install(folder: str) -> None:
     builtins.__import__ = _import_for(folder, builtins.__import__)
 
 
+def _name_missing() -> None:
+    """Makes version 1's modules say which names TensorFlow no longer has."""
+    places: dict[str, Any] = {"tf": v1}  # with legacy Keras its own name is another one
+    for name, module in sys.modules.items():
+        if name.startswith(f"{MODULES}."):
+            places[f"tf{name.removeprefix(MODULES)}"] = module
+    for place, module in places.items():
+        module.__getattr__ = _missing(place)
+
+
+def _missing(place: str) -> Any:
+    reason = f"is not part of tf1: TensorFlow {tensorflow.__version__} has no such name"
+
+    def missing(name: str) -> NoReturn:
+        raise AttributeError(f"{place}.{name} {reason}" if name[:2] != "__" else name)
+
+    return missing
+
+
 def _import_for(folder: str, original: Any) -> Any:
+    below = os.path.join(folder, "")
+
     def import_module(
         name: str,
         globals: Mapping[str, Any] | None = None,  # noqa: A002
@@ -93,8 +117,14 @@ def _import_for(folder: str, original: Any) -> Any:
         if module is not tensorflow:
             return module
         file = str((globals or {}).get("__file__", ""))
-        inside = file.startswith(f"{folder}/") and "site-packages" not in file[len(folder) :]
-        return v1 if inside else module
+        if not file.startswith(below) or "site-packages" in file[len(folder) :]:
+            return module
+        for each in fromlist or ():
+            try:
+                getattr(v1, each) if each != "*" else None
+            except AttributeError as error:  # Python would hide its text
+                raise ImportError(str(error)) from None
+        return v1
 
     return import_module
 
@@ -104,7 +134,8 @@ class _Absent(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:
         if name.startswith(("tensorflow.contrib.", "tensorflow.examples.")):
-            raise ModuleNotFoundError(_absent(name.replace("tensorflow.", "tf.", 1)), name=name)
+            # Without `name=`: `from tensorflow.contrib import slim` would hide the text.
+            raise ModuleNotFoundError(_absent(name.replace("tensorflow.", "tf.", 1)))
 
 
 class _Module(types.ModuleType):

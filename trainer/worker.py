@@ -52,7 +52,7 @@ class Training:
         raise NotImplementedError
 
     def fetch(self) -> Values:
-        """The shared values."""
+        """The shared values as they are now, copied to this task."""
         raise NotImplementedError
 
     def flush(self) -> None:

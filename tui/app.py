@@ -22,7 +22,7 @@ from textual.widgets import Input
 
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
-from tui.keys import bound_keys, key_of
+from tui.keys import bound_keys, classes_with_keys, key_of
 from tui.notification import RunNews
 from tui.palette import Palette, commands
 from tui.repairs import repair
@@ -61,8 +61,8 @@ class TfmuxApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: a dialog or a text field must never swallow them.
         Binding("f9", "kill_all", "Kill all, on all hosts", id="kill_all", priority=True),
-        Binding("ctrl+q", "leave", "Leave", priority=True, show=False),
-        Binding("ctrl+c", "interrupt", "Leave", priority=True, show=False),
+        Binding("ctrl+q", "leave", "Leave", id="leave.anywhere", priority=True, show=False),
+        Binding("ctrl+c", "interrupt", "Leave", id="interrupt", priority=True, show=False),
         Binding("q", "leave", "Leave", id="leave"),
         Binding("d", "detach", "Detach: the run goes on", id="detach"),
         Binding("M", "metrics", "Metrics", id="metrics"),
@@ -91,8 +91,6 @@ class TfmuxApp(App[int]):
         self._news = RunNews(self._config.notify)
         self._leaving = self._asked = False
         self._no_controls = NoControls()
-        kill_keys = self._config.keys.get("kill_all", "f9").split(",")
-        self._kill_keys = frozenset(map(str.strip, kill_keys))
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
         self._offered: RunControl | None = None
@@ -150,18 +148,9 @@ class TfmuxApp(App[int]):
 
     def _check_keys(self) -> None:
         """Warns about keys of unknown commands; in a thread, which imports all screens."""
-        from tui.screens.dialogs import Confirm, Dialog
-        from tui.screens.editor.screen import EditorScreen
-        from tui.screens.home import HomeScreen
-        from tui.screens.hosts import HostsScreen
-        from tui.screens.metrics import MetricsScreen
-        from tui.screens.preflight import PreflightScreen
-        from tui.screens.run.screen import RunScreen
-
-        screens = (RunScreen, MetricsScreen, HostsScreen, HomeScreen, EditorScreen, PreflightScreen)
-        known = bound_keys(self, (*screens, Dialog, Confirm))
+        known = bound_keys(self, classes_with_keys())
         for name in sorted(self._config.keys.keys() - known.keys()):
-            message = f"keys.{name} is no command; the palette shows their ids"
+            message = f"keys.{name}: there is no such command; the palette shows the ids"
             self.call_from_thread(self.notify, message, severity="warning", timeout=10)
 
     async def replace_pages(self, pages: Sequence[Page]) -> Page:
@@ -225,13 +214,13 @@ class TfmuxApp(App[int]):
     # screens
 
     def action_metrics(self) -> None:
-        """The metrics screen."""
+        """Opens the metrics of the run on the screen."""
         from tui.screens.metrics import MetricsScreen
 
         self._switch(MetricsScreen)
 
     def action_hosts(self) -> None:
-        """The hosts screen."""
+        """Opens the hosts of the run on the screen."""
         from tui.screens.hosts import HostsScreen
 
         self._switch(HostsScreen)
@@ -245,7 +234,7 @@ class TfmuxApp(App[int]):
         show(kind(self.control))
 
     def action_help(self) -> None:
-        """All keys."""
+        """Shows all keys of the present screen, unless a dialog is open."""
         from tui.screens.help import HelpScreen
 
         if not self.screen.is_modal:
@@ -257,10 +246,10 @@ class TfmuxApp(App[int]):
         """Called by the driver's thread with each key as it is read: the kill key acts at once,
         and the screen follows when its loop comes to it."""
         control = self.control
-        if key in self._kill_keys and control is not None:
+        if control is not None and key in bound_keys(self, ()).get("kill_all", ()):
             if control.snapshot().state is not RunPhase.ENDED:
                 self._begun_kills += 1
-                control.kill_all()
+                control.press_kill()
 
     def action_kill_all(self) -> None:
         """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;
@@ -276,7 +265,7 @@ class TfmuxApp(App[int]):
             self._show_receipt()
         else:
             self._asked = True
-            self.control.kill_all()
+            self.control.press_kill()
 
     def action_interrupt(self) -> None:
         """Ctrl-C: copies what is selected in a text field; else leaves, and in the dialog that
@@ -308,7 +297,8 @@ class TfmuxApp(App[int]):
             self.close_run(snapshot.exit_code or 0)
         elif snapshot.state is RunPhase.KILLING:
             self._leaving = True
-            self.notify(f"leaves when the receipt is there; {key_of(self, 'kill_all')}: KILL now")
+            key = key_of(self, "kill_all") + ("" if snapshot.kill_asked else " twice")
+            self.notify(f"leaves when the receipt is there; {key}: KILL now")
         elif not isinstance(self.screen, LeaveDialog):
             alive = sum(task.state.live for task in snapshot.tasks)
             queued = snapshot.state is RunPhase.QUEUED

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from launcher.cluster import library
 from launcher.cluster.file import load
-from launcher.cluster.library import Stamp
+from launcher.cluster.saved_file import Stamp
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
 from launcher.session.discovery import ActiveRun, active_runs
@@ -35,7 +35,7 @@ class ClusterEntry:
 
     @property
     def key(self) -> str:
-        """Key of its row."""
+        """Key of its row in Home's table of clusters."""
         return f"cluster {self.path}"
 
 
@@ -59,7 +59,7 @@ class RunEntry:
 
     @property
     def key(self) -> str:
-        """Key of its row."""
+        """Key of its row in Home's table of runs."""
         return f"run {self.summary.run_id}"
 
 
@@ -73,7 +73,7 @@ class DemoEntry:
 
     @property
     def key(self) -> str:
-        """Key of its row."""
+        """Key of its row in Home's table of demos."""
         return f"demo {self.name}"
 
 

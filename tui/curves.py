@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
-from launcher.store.metrics import Point
+from launcher.store.metrics import Columns
 
 Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""
@@ -15,22 +15,21 @@ _LARGEST = 1e300
 """Sums and differences of smaller values are finite."""
 
 
-def curve(points: list[Point], name: str, started: float) -> Curve:
+def curve(times: Iterable[float], values: Iterable[float], started: float) -> Curve:
     """One metric of a task; values that are no numbers (NaN, infinite or near it) are left out."""
     xs, ys = [], []
-    for point in points:
-        value = point.values.get(name)
-        if value is not None and abs(value) < _LARGEST:
-            xs.append(point.time - started)
+    for time, value in zip(times, values, strict=False):  # a point may just be added
+        if abs(value) < _LARGEST:
+            xs.append(time - started)
             ys.append(value)
     return xs, ys
 
 
-def rates(points: list[Point], started: float, span: float = 2.0) -> Curve:
+def rates(points: Columns, started: float, span: float = 2.0) -> Curve:
     """Global steps a second, each over at least `span` seconds: single lines come in bursts. The
     last one is that of the newest point."""
     xs, ys = [], []
-    steps = [(p.time, p.values["step"]) for p in points if "step" in p.values]
+    steps = list(zip(*curve(points.times, points.steps, 0.0), strict=True))
     first = 0
     for last in range(1, len(steps)):
         newest = last == len(steps) - 1

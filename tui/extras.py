@@ -16,7 +16,7 @@ _FIRST_WITHOUT_TENSORFLOW = (3, 14)
 
 
 class Extra(StrEnum):
-    """An extra of `pyproject.toml`."""
+    """An optional dependency group of the installed package (`pip install tfmux[web]`)."""
 
     TRAINER = "trainer"
     WEB = "web"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from launcher.quantities import thousands
-from launcher.run.states import TaskState
+from launcher.run.states import Outcome, TaskState
 
 if TYPE_CHECKING:
     from launcher.engines.slurm_script import JobRequest
@@ -30,43 +30,54 @@ class StatusColor(StrEnum):
     BAD = "bad"
 
 
-STATE_COLORS: dict[TaskState, StatusColor] = {
-    TaskState.PENDING: StatusColor.WAITING,
-    TaskState.STAGING: StatusColor.WAITING,
-    TaskState.WARMING: StatusColor.WAITING,
-    TaskState.STARTING: StatusColor.BUSY,
-    TaskState.READY: StatusColor.BUSY,
-    TaskState.RUNNING: StatusColor.GOOD,
-    TaskState.BACKOFF: StatusColor.BUSY,
-    TaskState.LOST: StatusColor.BAD,
-    TaskState.EXITED: StatusColor.OFF,
-    TaskState.FAILED: StatusColor.BAD,
-    TaskState.STOPPED: StatusColor.OFF,
-    TaskState.KILLED: StatusColor.OFF,
+class StateMark(NamedTuple):
+    """Letter of a task's state or mark of a run's outcome, and its colour."""
+
+    letter: str
+    color: StatusColor
+
+
+STATE_MARKS: dict[TaskState, StateMark] = {
+    TaskState.PENDING: StateMark("·", StatusColor.WAITING),
+    TaskState.STAGING: StateMark("c", StatusColor.WAITING),
+    TaskState.WARMING: StateMark("w", StatusColor.WAITING),
+    TaskState.STARTING: StateMark("s", StatusColor.BUSY),
+    TaskState.READY: StateMark("r", StatusColor.BUSY),
+    TaskState.RUNNING: StateMark("R", StatusColor.GOOD),
+    TaskState.BACKOFF: StateMark("b", StatusColor.BUSY),
+    TaskState.LOST: StateMark("?", StatusColor.BAD),
+    TaskState.EXITED: StateMark("E", StatusColor.OFF),
+    TaskState.FAILED: StateMark("F", StatusColor.BAD),
+    TaskState.STOPPED: StateMark("S", StatusColor.OFF),
+    TaskState.KILLED: StateMark("K", StatusColor.OFF),
+}
+"""The status strip shows their letters; the help screen lists them."""
+
+_OUTCOME_MARKS: dict[Outcome, StateMark] = {
+    Outcome.SUCCESS: StateMark("✓", StatusColor.GOOD),
+    Outcome.FAILED: StateMark("✗", StatusColor.BAD),
+    Outcome.PREFLIGHT: StateMark("✗", StatusColor.BAD),
+    Outcome.KILLED: StateMark("■", StatusColor.OFF),
+    Outcome.TERMINATED: StateMark("■", StatusColor.OFF),
+    Outcome.DETACHED: StateMark("…", StatusColor.BUSY),
 }
 
-LETTERS: dict[TaskState, str] = {
-    TaskState.PENDING: "·",
-    TaskState.STAGING: "c",
-    TaskState.WARMING: "w",
-    TaskState.STARTING: "s",
-    TaskState.READY: "r",
-    TaskState.RUNNING: "R",
-    TaskState.BACKOFF: "b",
-    TaskState.LOST: "?",
-    TaskState.EXITED: "E",
-    TaskState.FAILED: "F",
-    TaskState.STOPPED: "S",
-    TaskState.KILLED: "K",
-}
-"""One letter a state, for the status strip; the help screen lists them."""
+
+UNCONFIRMED = "not confirmed on every host"
+"""Verdict of a receipt with which some host has not said that nothing is left."""
+
+
+def outcome_mark(outcome: Outcome | None, *, clean: bool = True) -> StateMark:
+    """The mark of a run's outcome; in the colour of trouble if its receipt is not `clean`."""
+    mark = _OUTCOME_MARKS[outcome] if outcome else StateMark("?", StatusColor.OFF)
+    return mark if clean else mark._replace(color=StatusColor.BAD)
 
 
 def status_color(task: TaskView) -> StatusColor:
     """The colour of a task; one that exited with another status than 0 is bad."""
     if task.state is TaskState.EXITED and task.exit_code:
         return StatusColor.BAD
-    return STATE_COLORS[task.state]
+    return STATE_MARKS[task.state].color
 
 
 def figure(number: float) -> str:

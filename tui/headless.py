@@ -7,13 +7,16 @@ thread only, never the launcher's.
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import FrameType
 from typing import TextIO
 
@@ -25,16 +28,20 @@ from launcher.quantities import size
 from launcher.run.snapshot import Allocation
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
-from launcher.session.log_lines import LogLines, line_text
-from launcher.store.public_events import HostEvent, LogEvent, PublicEvent, RunEvent
+from launcher.session.log_lines import RunLogs, line_text
+from launcher.store.public_events import HostEvent, PublicEvent, RunEvent
 from tui.exits import Exit, exit_code
 from tui.log.remarks import count_text, remark_source
 from tui.outcome import queue_text, receipt_lines, report
-from tui.stderr import message
+from tui.stderr import message, write_line
 
 _PACE = 0.05
+_PAUSES, _LONGEST_PAUSE = 4, 1.0
+"""Times as long as it takes to look through all logs, and seconds, until that is done again."""
 _PROGRESS_SECONDS = 2.0
 _RECEIPT_SECONDS = 0.5
+_AT_ONCE = 1 << 18
+"""Bytes that are written together when there are more."""
 
 
 def run_headless(
@@ -42,18 +49,14 @@ def run_headless(
 ) -> int:
     """Follows a run until it has ended; returns the exit code. `quiet_remarks` leaves remarks of
     TensorFlow and its like out of the merged log; JSON has every line."""
-    try:
-        return asyncio.run(_follow(opening, as_json, quiet_remarks))
-    except KeyboardInterrupt:  # while the run was being made: it has been ended since
-        message("interrupted during the launch")
-        return Exit.KILLED
+    return asyncio.run(_follow(opening, as_json, quiet_remarks, _Signals()))
 
 
 async def _follow(
-    opening: AbstractAsyncContextManager[Run], as_json: bool, quiet_remarks: bool
+    opening: AbstractAsyncContextManager[Run], as_json: bool, quiet_remarks: bool, signals: _Signals
 ) -> int:
     async with opening as run:
-        _catch_signals(run.client)
+        signals.hand_to(run.client)
         out, lost = _Output(run, as_json, quiet_remarks), ""
         try:
             await _print(run, out)
@@ -66,7 +69,7 @@ async def _follow(
             message(lost)
             return Exit.UNCONFIRMED
         snapshot, detached = run.snapshot(), run.client.detached
-        print(report(snapshot, run.folder, detached=detached), file=sys.stderr, flush=True)
+        write_line(report(snapshot, run.folder, detached=detached))
         return exit_code(snapshot.exit_code, detached=detached)
 
 
@@ -74,10 +77,14 @@ async def _print(run: Run, out: _Output) -> None:
     """Prints events, and log lines as they come, until the run has ended."""
     events, told = run.events(), False
     coming = asyncio.ensure_future(anext(events, None))
+    due = 0.0
     while True:
         told = told or _tell_receipt(run)
-        out.logs()
-        await asyncio.wait([coming], timeout=_PACE)
+        if (began := time.monotonic()) >= due:  # not for each of the events of thousands of tasks
+            out.logs()
+            took = time.monotonic() - began
+            due = began + took + min(max(_PACE, _PAUSES * took), _LONGEST_PAUSE)
+        await asyncio.wait([coming], timeout=max(0.0, due - time.monotonic()))
         if not coming.done():
             continue
         if (event := coming.result()) is None:
@@ -96,23 +103,21 @@ class _Output:
         """How many remarks of which source were left out, and not told of yet."""
         self._stdout: TextIO | None = sys.stdout
         self._unwritten = bytearray()
-        self._pictures = sys.stdout.isatty() and not as_json
+        self._terminal = sys.stdout.isatty()
+        self._pictures = self._terminal and not as_json
         self._run = run
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, float] = {}
-        self._tasks = {view.id: view.host for view in run.snapshot().tasks}
-        self._followers = {task: LogLines.from_end(run.log(task)) for task in self._tasks}
+        tasks = {view.id: view.host for view in run.snapshot().tasks}
+        self._logs = RunLogs(run.folder, tasks, from_end=True)
 
     def logs(self, *, last: bool = False) -> bool:
         """Prints what has come; True when there may be more."""
-        more = False
-        for task, follower in self._followers.items():
-            self._lines(task, follower.lines(last=last))
-            more = more or (last and follower.behind)
-        return more
+        self._lines(self._logs.read(last=last))
+        return last and self._logs.behind
 
     def tell_left_out(self, task: TaskId | None = None) -> None:
-        """How many lines of a task, or of all, were left out."""
+        """Prints how many lines of a task, or of all, were left out."""
         for name in [task] if task else list(self._left_out):
             if sources := self._left_out.pop(name, None):
                 message(f"{name}: {count_text(sources.total(), sources)} left out")
@@ -128,8 +133,8 @@ class _Output:
             message(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
             if self._quiet and TaskState(record["state"]).ended:
                 task = TaskId.parse(record["task"])
-                while lines := self._followers[task].lines():
-                    self._lines(task, lines)
+                while lines := list(self._logs.read(task)):
+                    self._lines(lines)
                 self.tell_left_out(task)
         elif record["event"] == "host" and record["state"] != "connecting":
             self._host(record)
@@ -139,7 +144,7 @@ class _Output:
             self._queue(record)
 
     def _queue(self, record: RunEvent) -> None:
-        """How the request for nodes stands in its engine's queue."""
+        """Prints the state of the request for nodes in its engine's queue."""
         since = self._run.snapshot().started or record["time"]
         message(queue_text(Allocation(**record["allocation"]), since, record["time"]))
 
@@ -162,26 +167,17 @@ class _Output:
             files = f"{record['staged_files']} of {record['staged_total_files']} files"
             message(f"{host}: {done} of {total}, {files} are there")
 
-    def _lines(self, task: TaskId, lines: list[bytes]) -> None:
-        for line in lines:
-            if self._quiet and (source := remark_source(line)):
+    def _lines(self, lines: Iterable[tuple[TaskId, bytes]]) -> None:
+        for task, line in lines:
+            if self._json:
+                self._write(json.dumps(self._logs.event(task, line)))
+            elif self._quiet and (source := remark_source(line)):
                 self._left_out.setdefault(task, Counter())[source] += 1
             else:
-                self._line(task, shown(line, pictures=self._pictures))
+                self._write(f"{task} | {shown(line, pictures=self._pictures)}")
+            if len(self._unwritten) > _AT_ONCE:
+                self._flush()
         self._flush()
-
-    def _line(self, task: TaskId, line: str) -> None:
-        if self._json:
-            event: LogEvent = {
-                "time": time.time(),
-                "event": "log",
-                "task": str(task),
-                "text": line,
-                "host": self._tasks[task],
-            }
-            self._write(json.dumps(event))
-        else:
-            self._write(f"{task} | {line}")
 
     def _write(self, line: str) -> None:
         if self._stdout is not None:
@@ -194,14 +190,16 @@ class _Output:
         try:
             while data and self._stdout is not None:
                 data = data[os.write(self._stdout.fileno(), data) :]
-        except BrokenPipeError:
-            self._lose_stdout()
-
-    def _lose_stdout(self) -> None:
-        """`tfmux up … | head`: whoever read has gone, so the run is ended like on TERM."""
-        self._stdout = None
-        message("nobody reads stdout any more; ending the run")
-        self._run.client.kill_all(by_person=False)
+        except BrokenPipeError:  # `tfmux up … | head`: whoever read has gone, as on TERM
+            self._stdout = None
+            message("stdout was closed; ending the run")
+            self._run.client.kill_all(by_person=False)
+        except OSError as error:
+            if error.errno != errno.EIO or not self._terminal:
+                raise
+            self._stdout = None
+            message("the terminal was closed")  # SIGHUP may come later, or never
+            self._run.client.hang_up()
 
 
 def shown(line: bytes, *, pictures: bool) -> str:
@@ -223,17 +221,28 @@ def _tell_receipt(run: Run) -> bool:
     return True
 
 
-def _catch_signals(client: RunClient) -> None:
-    def by_person(number: int, frame: FrameType | None) -> None:
-        client.kill_all()
+class _Signals:
+    """What signals ask of a run; until there is one it is kept."""
 
-    def by_machine(number: int, frame: FrameType | None) -> None:
-        client.kill_all(by_person=False)
+    def __init__(self) -> None:
+        self._client: RunClient | None = None
+        self._asked: list[Callable[[RunClient], None]] = []
+        signal.signal(signal.SIGINT, self._asking(RunClient.press_kill))
+        signal.signal(signal.SIGTERM, self._asking(partial(RunClient.kill_all, by_person=False)))
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
+            signal.signal(signal.SIGHUP, self._asking(RunClient.hang_up))
 
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        client.hang_up()
+    def hand_to(self, client: RunClient) -> None:
+        """Carries out what has been asked for, and from now on whatever is."""
+        self._client = client
+        for what in self._asked:
+            what(client)
 
-    signal.signal(signal.SIGINT, by_person)
-    signal.signal(signal.SIGTERM, by_machine)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
-        signal.signal(signal.SIGHUP, hang_up)
+    def _asking(self, what: Callable[[RunClient], None]) -> Callable[[int, FrameType | None], None]:
+        def ask(number: int, frame: FrameType | None) -> None:
+            if self._client is None:
+                self._asked.append(what)
+            else:
+                what(self._client)
+
+        return ask

@@ -5,8 +5,10 @@ The config file can bind other keys, so a text asks here instead of naming a key
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
+from pkgutil import walk_packages
 from typing import Any, NamedTuple
 
 from textual.app import App
@@ -49,6 +51,16 @@ def display_name(key: str) -> str:
     return "-".join([*map(str.capitalize, modifiers), name])
 
 
+def classes_with_keys() -> Iterator[type[DOMNode]]:
+    """All screens and widgets that have bindings of their own. Imports them."""
+    for package in map(import_module, ("tui.screens", "tui.widgets")):
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            for value in vars(import_module(module.name)).values():
+                ours = isinstance(value, type) and value.__module__ == module.name
+                if ours and issubclass(value, DOMNode) and vars(value).get("BINDINGS"):
+                    yield value
+
+
 def bound_keys(app: App[Any], owners: Iterable[type[DOMNode]]) -> Mapping[str, Sequence[str]]:
     """The keys in force of each command id, of the app and of other classes with bindings. A key
     of a priority binding belongs to that command alone."""
@@ -62,11 +74,19 @@ def key_of(node: DOMNode, command: str) -> str:
     return display_name(keys[0]) if keys else ""
 
 
+class KeyHint(NamedTuple):
+    """Displayed keys, what they do, and the first of them as it is bound."""
+
+    keys: str
+    does: str
+    first: str
+
+
 def key_hints(
     node: DOMNode, hints: Iterable[tuple[str, str]], *, typing: bool = False
-) -> list[tuple[str, str]]:
-    """Pairs of displayed keys and text, from pairs of command ids (several with blanks between)
-    and text. Commands without a key are left out; with `typing`, keys that type a character."""
+) -> list[KeyHint]:
+    """Hints from pairs of command ids (several with blanks between) and text. Commands without a
+    key are left out; with `typing`, keys that type a character."""
     return list(_named(_bindings_at(node), tuple(hints), typing))
 
 
@@ -101,16 +121,14 @@ def _bound_keys(of: _Bindings) -> dict[str, list[str]]:
 
 
 @lru_cache(maxsize=64)
-def _named(
-    of: _Bindings, hints: tuple[tuple[str, str], ...], typing: bool
-) -> tuple[tuple[str, str], ...]:
+def _named(of: _Bindings, hints: tuple[tuple[str, str], ...], typing: bool) -> tuple[KeyHint, ...]:
     bound = {
-        command: [name for name in map(display_name, keys) if not typing or len(name) > 1]
+        command: [key for key in keys if not typing or len(display_name(key)) > 1]
         for command, keys in _bound_keys(of).items()
     }
     result = []
     for commands, text in hints:
-        names = [bound[command][0] for command in commands.split() if bound.get(command)]
-        if names:
-            result.append((" ".join(names), text))
+        keys = [bound[command][0] for command in commands.split() if bound.get(command)]
+        if keys:
+            result.append(KeyHint(" ".join(map(display_name, keys)), text, keys[0]))
     return tuple(result)

@@ -12,6 +12,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 from functools import partial
 from importlib import import_module
 
+from launcher.cluster.choices import Framework, HostSource
 from tui.exits import Exit
 
 TYPE_CHECKING = False  # `typing` and `pathlib` are a fifth of what `--help` takes
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Any
+
+    from launcher.session.launcher_process import LauncherProcess
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
@@ -136,6 +139,9 @@ def build_parser() -> argparse.ArgumentParser:
     kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
     _run_options(kill, nargs="?")
     kill.add_argument("--all", action="store_true", help="every active run")
+    kill.add_argument(
+        "--force", action="store_true", help="KILL at once: no grace, no results brought back"
+    )
 
     serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
     serve.add_argument("file", type=_path, nargs="?", metavar="FILE", help="opened in each page")
@@ -193,11 +199,15 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ps", metavar="HOST[:SLOTS],…", help="hosts of parameter servers")
     parser.add_argument("--workers", metavar="HOST[:SLOTS],…", help="and of their workers")
     parser.add_argument(
-        "--framework", help="tensorflow (default), torch, jax, mpi-like or none: sets the ranks"
+        "--framework",
+        help=f"sets the ranks: {', '.join(Framework)} (default: {Framework.TENSORFLOW})",
     )
     parser.add_argument("--name", help="the cluster's (default: that of the script)")
     parser.add_argument(
         "--workdir", help="directory to copy to the hosts (default: this one; '': none)"
+    )
+    parser.add_argument(
+        "--address", help="localhost's, for the other hosts (default: that of the route to them)"
     )
     parser.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file there")
 
@@ -205,7 +215,7 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
 def _hosts_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hosts-from",
-        choices=("slurm", "hostfile", "openmpi"),
+        choices=tuple(HostSource),
         help="hosts node0, node1, …: of this shell's Slurm job, or of a list",
     )
     parser.add_argument(
@@ -272,9 +282,35 @@ def _version() -> int:
 
 def _run(command: str, arguments: argparse.Namespace) -> int:
     module, function = COMMANDS[command].split(".")
-    run: Callable[[argparse.Namespace], int]
-    run = getattr(import_module(f"tui.commands.{module}"), function)
-    return run(arguments)
+    process = arguments.process = _start_launcher(command, arguments)
+    try:
+        run: Callable[[argparse.Namespace], int]
+        run = getattr(import_module(f"tui.commands.{module}"), function)
+        return run(arguments)
+    finally:
+        if process is not None:
+            process.cancel()
+
+
+def _start_launcher(command: str, arguments: argparse.Namespace) -> LauncherProcess | None:
+    """A launcher process, where the command needs one: it imports as much as the command itself,
+    at the same time."""
+    if command == "kill":
+        if not arguments.run or not _is_unsupervised(arguments.run):
+            return None
+    elif command not in ("demo", "up", "run") or getattr(arguments, "list", False):
+        return None
+    from launcher.session.launcher_process import LauncherProcess
+
+    return LauncherProcess()
+
+
+def _is_unsupervised(run_id: str) -> bool:
+    """Whether a run, named in full, has had a launcher process and has none now."""
+    from launcher.paths import runs_home
+    from launcher.store.launcher_lock import was_left
+
+    return was_left(runs_home() / run_id)
 
 
 def _is_file(word: str) -> bool:

@@ -27,7 +27,7 @@ _OSC_777 = ("foot", "rxvt-unicode")
 
 
 class Notify(StrEnum):
-    """Setting `notify` of `config.toml`."""
+    """Setting `notify` of `config.toml`: how news of a run are announced."""
 
     OFF = "off"
     BELL = "bell"
@@ -44,12 +44,12 @@ class RunNews:
         self._failed_at: float | None = None
 
     def sequence(self, snapshot: Snapshot, *, focused: bool) -> str:
-        """What is to be written to the terminal; nothing while that has the focus."""
+        """Escape sequence for the news of this snapshot; empty while the terminal has the focus."""
         news = self.read(snapshot)
         return "" if focused or not news else sequence(self._notify, news, os.environ)
 
     def read(self, snapshot: Snapshot) -> str:
-        """What has happened since the last snapshot; empty where that is nothing."""
+        """Text of the news since the last snapshot; empty if there are none."""
         ended, failure = snapshot.state is RunPhase.ENDED, snapshot.first_failure
         if self._run != snapshot.run_id:
             if not ended:
@@ -71,8 +71,8 @@ class RunNews:
 
 
 def sequence(notify: Notify, text: str, environ: Mapping[str, str]) -> str:
-    """What is to be written to the terminal. `text` may have words of hosts in it: nothing in it
-    can end the sequence, or begin another one."""
+    """Escape sequence that notifies in this terminal. `text` may have words of hosts in it: nothing
+    in it can end the sequence, or begin another one."""
     if notify is Notify.OFF:
         return ""
     names = {environ.get(name, "") for name in ("TERM", "TERM_PROGRAM", "LC_TERMINAL")}

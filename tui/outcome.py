@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,17 +22,19 @@ from launcher.quantities import counted, thousands
 from launcher.run.snapshot import Allocation, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.hints import Hint, hint_for, hint_for_signal
-from tui.format import StatusColor, clock, figure, time_of_day
+from tui.format import (
+    UNCONFIRMED,
+    StatusColor,
+    clock,
+    figure,
+    outcome_mark,
+    status_color,
+    time_of_day,
+)
 from tui.log.remarks import remark_source
 from tui.task_context import explain_hint, task_contexts
 
 Colours = Mapping[StatusColor, str]
-_MARKS: dict[Outcome | None, tuple[str, StatusColor]] = {
-    Outcome.SUCCESS: ("✓", StatusColor.GOOD),
-    Outcome.DETACHED: ("…", StatusColor.BUSY),
-}
-
-
 TERMINAL: Colours = {
     StatusColor.WAITING: "cyan",
     StatusColor.BUSY: "yellow",
@@ -43,6 +46,10 @@ TERMINAL: Colours = {
 _DAY = 86_400.0
 _TAIL = 50
 """Most lines of the first failure that are printed."""
+_MOST_HOSTS = 16
+"""Hosts from which on those whose receipts are clean are summed up."""
+_MOST_TASKS = 32
+"""Tasks from which on only those that went wrong are named."""
 
 
 def paragraphs(*texts: Text) -> Text:
@@ -50,20 +57,33 @@ def paragraphs(*texts: Text) -> Text:
     return Text("\n").join(text for text in texts if text)
 
 
+def outcome_text(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
+    """Mark and word of the outcome, and their style."""
+    clean = snapshot.receipt is None or snapshot.receipt.clean
+    mark, color = outcome_mark(snapshot.outcome, clean=clean)
+    return f"{mark} {snapshot.outcome or snapshot.state}", f"bold {colours[color]}"
+
+
+def receipt_verdict(receipt: Receipt, colours: Colours) -> tuple[str, str]:
+    """Whether anything is left, and the style of that."""
+    if receipt.clean:
+        return "nothing is left on any host", f"bold {colours[StatusColor.GOOD]}"
+    return UNCONFIRMED, f"bold {colours[StatusColor.BAD]}"
+
+
 def headline(snapshot: Snapshot, colours: Colours) -> Text:
     """Outcome, duration and run; below, the hosts that refused."""
     text = Text()
-    mark, color = _MARKS.get(snapshot.outcome, ("✗", StatusColor.BAD))
-    style = f"bold {colours[color]}"
-    text.append(f"{mark} {snapshot.outcome or snapshot.state}", style)
+    bad = f"bold {colours[StatusColor.BAD]}"
+    text.append(*outcome_text(snapshot, colours))
     text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
     text.append(f"  {printable(snapshot.run_id)}\n", "dim")
     for host in snapshot.hosts:
         if host.state is HostState.REFUSED:
-            text.append(f"{printable(host.name)} ({printable(host.destination)}): ", style)
+            text.append(f"{printable(host.name)} ({printable(host.destination)}): ", bad)
             text.append(f"{printable(host.reason)}\n")
     if snapshot.allocation is not None and snapshot.allocation.ended:
-        text.append(f"{printable(snapshot.allocation.ended)}\n", style)
+        text.append(f"{printable(snapshot.allocation.ended)}\n", bad)
     return text
 
 
@@ -80,19 +100,25 @@ def queue_text(allocation: Allocation, since: float, now: float) -> str:
 
 
 def queue_status(snapshot: Snapshot, now: float) -> str:
-    """How the request for nodes stands; empty where the run does not wait for any."""
+    """State of the request for nodes; empty if the run does not wait for any."""
     if snapshot.state is not RunPhase.QUEUED or snapshot.allocation is None:
         return ""
     return queue_text(snapshot.allocation, snapshot.waiting_since or now, now)
 
 
 def tasks_text(snapshot: Snapshot) -> Text:
-    """One line for each task that was started: its state, step and loss."""
-    text = Text()
-    for task in snapshot.tasks:
-        if task.attempt:
-            text.append(printable(f"  {task.id} on {task.host}: {_task_state(task)}") + "\n")
-    return text
+    """One line for each task that was started: its state, step and loss. Of many, those that went
+    wrong come first, and the others are counted."""
+    begun = [task for task in snapshot.tasks if task.attempt]
+    shown, counts = begun, Counter[tuple[str, str]]()
+    if len(begun) > _MOST_TASKS:
+        bad = [task for task in begun if status_color(task) is StatusColor.BAD]
+        shown = bad[:_MOST_TASKS]
+        named = {task.id for task in shown}
+        counts = Counter((t.id.job, t.exit_text) for t in begun if t.id not in named)
+    lines = [f"{task.id} on {task.host}: {_task_state(task)}" for task in shown]
+    lines += [f"{job}: {counted(count, 'task')} {end}" for (job, end), count in counts.items()]
+    return Text("".join(f"  {printable(line)}\n" for line in lines))
 
 
 def _task_state(task: TaskView) -> str:
@@ -125,7 +151,9 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     for line in lines[-tail:]:
         text.append(f"  | {printable(line)}\n")
     if failure.others:
-        names = ", ".join(str(other) for other in failure.others)
+        names = ", ".join(str(other) for other in failure.others[:_MOST_TASKS])
+        more = len(failure.others) - _MOST_TASKS + failure.unlisted
+        names += f" and {thousands(more)} more" if more > 0 else ""
         text.append(f"  then: {printable(names)}\n", "dim")
     return text
 
@@ -142,7 +170,7 @@ def failure_hint(snapshot: Snapshot, failure: Failure) -> Hint | None:
 
 
 def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
-    """Receipt of a run."""
+    """Receipt of a run and its allocation, or that there is none yet."""
     if snapshot.receipt is None:
         return Text("no receipt yet\n", "dim")
     text = receipt_body(snapshot.receipt, snapshot.run_id, colours)
@@ -152,20 +180,34 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
 
 
 def receipt_body(receipt: Receipt, run_id: str, colours: Colours) -> Text:
-    """Receipt: one line for each host, its survivors below it."""
+    """Receipt: one line for each host, its survivors below it. Of many hosts, those that are not
+    clean come first, and the others are summed up."""
     text = Text()
-    if receipt.clean:
-        text.append("nothing is left on any host\n", f"bold {colours[StatusColor.GOOD]}")
-    else:
-        title = f"not confirmed on every host; finish with: tfmux kill {printable(run_id)}\n"
-        text.append(title, f"bold {colours[StatusColor.BAD]}")
-    for host in receipt.hosts:
+    verdict, style = receipt_verdict(receipt, colours)
+    finish = "" if receipt.clean else f"; finish with: tfmux kill {printable(run_id)}"
+    text.append(f"{verdict}{finish}\n", style)
+    clean = [host for host in receipt.hosts if host.confirmed and not host.survivors]
+    clean = [host for host in clean if not host.engine and not host.by_engine]
+    shown = receipt.hosts
+    if len(shown) > _MOST_HOSTS and len(clean) > 1:
+        summed = {host.host for host in clean}
+        shown = tuple(host for host in shown if host.host not in summed)
+    for host in shown:
         verdict, style = _verdict(host, colours)
         text.append(f"{printable(host.host)}: ", "bold")
         text.append(f"{verdict}\n", style)
         for survivor in host.survivors:
             process = f"pid {survivor.pid} ({survivor.state}) {survivor.command}"
             text.append(f"{printable(host.host)}: {printable(process)}\n")
+        if host.unlisted:
+            text.append(f"{printable(host.host)}: and {thousands(host.unlisted)} more\n")
+    if len(shown) < len(receipt.hosts):
+        seconds = max(host.seconds for host in clean)
+        total = HostReceipt("", sum(h.signalled for h in clean), confirmed=True, seconds=seconds)
+        verdict, style = _verdict(total, colours)
+        others = "other " if shown else ""
+        text.append(f"{thousands(len(clean))} {others}hosts: ", "bold")
+        text.append(f"{verdict} at most\n", style)
     return text
 
 
@@ -175,7 +217,7 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     if host.by_engine:
         return f"none left, confirmed (no agent{said})", colours[StatusColor.GOOD]
     if host.confirmed:
-        left = f"{len(host.survivors)} left" if host.survivors else "none left"
+        left = f"{thousands(host.left)} left" if host.survivors else "none left"
         signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
         style = bad if host.survivors else colours[StatusColor.GOOD]
         by = f" (agent{said})" if said else ""
@@ -188,7 +230,7 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     return f"unreachable{said}", bad
 
 
-def remarks(snapshot: Snapshot, colours: Colours) -> Text:
+def _ending_text(snapshot: Snapshot, colours: Colours) -> Text:
     """Launcher failure, results that are missing, and what became of the run otherwise."""
     text = Text()
     bad = colours[StatusColor.BAD]
@@ -213,7 +255,7 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
     released = snapshot.allocation is not None and snapshot.allocation.released
     if snapshot.receipt is not None and (snapshot.receipt.hosts or released):
         text.append_text(receipt_text(snapshot, TERMINAL))
-    text.append_text(remarks(snapshot, TERMINAL))
+    text.append_text(_ending_text(snapshot, TERMINAL))
     text.append(f"logs: {printable(str(folder))}")
     return rendered(text, styled=sys.stderr.isatty())
 

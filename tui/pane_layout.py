@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,6 +25,13 @@ class Places(NamedTuple):
     framed: bool
 
 
+def listed(tasks: Sequence[TaskView]) -> Sequence[TaskView]:
+    """The tasks in the order of a list: in a large run those that went wrong come first."""
+    if len(tasks) <= LARGE:
+        return tasks
+    return sorted(tasks, key=lambda task: status_color(task) is not StatusColor.BAD)
+
+
 @dataclass
 class PaneLayout:
     """The state of the pane area. `focused` is a task of the run; it outlives pages."""
@@ -40,7 +47,7 @@ class PaneLayout:
     height: int = 21
     sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Sizes of panes that a person has changed; see `pane_boxes.Sizes`."""
-    _attention: list[TaskId] = field(default_factory=list)
+    _attention: dict[TaskId, None] = field(default_factory=dict)
     _first: list[TaskId] = field(default_factory=list)
     """The first page of a large run."""
     _begun_with: list[TaskId] = field(default_factory=list)
@@ -56,11 +63,11 @@ class PaneLayout:
         wanted += self.pinned
         wanted += [task.id for task in self.tasks if status_color(task) is StatusColor.BAD]
         wanted += stalled
-        self._attention += [task for task in wanted if task not in self._attention]
+        self._attention |= dict.fromkeys(wanted)
 
     @property
     def shown(self) -> Arrangement:
-        """The arrangement in force."""
+        """The chosen arrangement; else the grid, or the list if its pages would be too many."""
         if self.arrangement is not None:
             return self.arrangement
         many = len(self.tasks) > self._per_page() * pane_boxes.MANY_PAGES
@@ -137,7 +144,7 @@ class PaneLayout:
         if not pages:
             return
         if self.shown in (Arrangement.LIST, Arrangement.MERGED):
-            tasks = [task.id for task in self.tasks]
+            tasks = [task.id for task in listed(self.tasks)]
             at = tasks.index(self.focused) if self.focused in tasks else 0
             self.focus(tasks[(at + by) % len(tasks)])
             return
@@ -158,7 +165,7 @@ class PaneLayout:
             self.pinned.remove(task)
         elif task is not None:
             self.pinned.append(task)
-            self._attention += [task] if task not in self._attention else []
+            self._attention[task] = None
 
     def named(self, text: str) -> TaskId | None:
         """The task that a person means: `worker:1`, `worker1`, `w1`, or the host it runs on."""
@@ -177,11 +184,16 @@ class PaneLayout:
     def _show_attention(self) -> None:
         """Puts tasks that need attention onto the first page, from its end; the focused pane
         stays."""
+        calm = [
+            i
+            for i, here in enumerate(self._first)
+            if here not in self._attention and here != self.focused
+        ]
         for task in self._attention:
-            kept = (*self._attention, self.focused)
-            calm = [i for i, here in enumerate(self._first) if here not in kept]
-            if task not in self._first and calm:
-                self._first[calm[-1]] = task
+            if not calm:
+                break
+            if task not in self._first:
+                self._first[calm.pop()] = task
 
     def _per_page(self) -> int:
         return pane_boxes.per_page(len(self.tasks), self.width, self.height)

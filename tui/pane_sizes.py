@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from launcher.cluster.library import SaveError, name_problem, write
+from launcher.cluster.fields import name_problem
+from launcher.cluster.saved_file import SaveError, write
 from launcher.paths import panes_home
 from launcher.store.json_lines import form, open_regular
 from launcher.store.worker import Worker
@@ -64,5 +65,5 @@ def _read(path: Path) -> dict[str, tuple[int, ...]]:
     for name, lengths in record.items():
         fits = 2 <= len(lengths) <= PAGE_LIMIT
         if not _SPLIT.fullmatch(name) or not fits or not all(0 < n <= _MOST_CELLS for n in lengths):
-            raise ValueError(f"{path} is no record of pane sizes")
+            raise ValueError(f"{path}: not a record of pane sizes")
     return dict(record)

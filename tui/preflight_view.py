@@ -46,7 +46,7 @@ class Results:
         return sorted(found, key=lambda finding: -finding.severity.rank)
 
     def about_pair(self, pair: Reachability) -> list[Finding]:
-        """Findings about a connection."""
+        """Findings that say why a host does or does not reach a task."""
         return [finding for finding in self.findings if pair.explained_by(finding)]
 
     def pair(self, source: str, task: str) -> Reachability | None:
@@ -62,7 +62,7 @@ class Results:
 
 
 def checks_table(results: Results) -> tuple[list[str], list[Row]]:
-    """Checks down, hosts across."""
+    """Headings and rows of the table of checks: a row for each check, a column for each host."""
     worst: dict[tuple[str, Check], Finding] = {}
     for finding in results.findings:
         before = worst.get((finding.host, finding.check))

@@ -79,7 +79,7 @@ class RunClients:
         for client in self._attached:
             client.close()
         for client in self.launched():
-            if client.living and not client.closed and client.snapshot().outcome is None:
+            if not client.ending and not client.closed:
                 client.kill_all()
         for client in self.launched():
             if not client.closed:

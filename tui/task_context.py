@@ -64,7 +64,7 @@ def explain_hint(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
 def _waited_for(about: TaskId, tasks: TaskContexts) -> str:
     other = tasks.get(about)
     if other is None:
-        return f"{about} is no task of this run: the program's cluster is another one"
+        return f"{about} is not a task of this run: the program's cluster is another one"
     if not other.how:
         return ""
     why = f" ({other.reason})" if other.reason else ""

@@ -1,31 +1,30 @@
 """Attempts of tasks on this host: starting them, learning of their ends, and what is left of them.
 
 Each has a reaper (`reaper`). Opening a log file may hang with its disk, so a thread of its own
-opens logs and forks reapers; it lives as long as the agent, because the kernel ends a reaper with
-the thread that forked it. The reapers being that thread's children, the main thread has a child
-only when a reaper was killed by somebody and left orphans.
+opens logs and has reapers forked (`forkserver`). The reapers being that thread's children, the main
+thread has a child only when a reaper was killed by somebody and left orphans.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import queue
 import selectors
 import signal
 import threading
 import time
-from typing import Callable
+from typing import Callable, Mapping, Sequence
 
 from . import children, ports, reaper
 from .channels import Channels
+from .forkserver import ForkServer
 from .log import error_text
 from .messages import Exited, Listening, OutputEnded, Started
-from .outputs import Outputs
 from .process_tracker import ProcessTracker
 from .reaper import Report
 from .requests import Release, Start
-from .tasks import Attempt, Program, open_output, start_error
+from .task_logs import TaskLogs
+from .tasks import AttemptProcess, Program, open_output, start_error
 
 _WAIT_FOR_OUTPUT = 1.0
 _LISTENING_SECONDS = (0.03, 1.0)
@@ -44,28 +43,28 @@ class Attempts:
 
     def __init__(
         self,
-        known: list[Attempt],
+        known: list[AttemptProcess],
         selector: selectors.BaseSelector,
         channels: Channels,
-        outputs: Outputs,
+        logs: TaskLogs,
         tracker: ProcessTracker,
+        forks: ForkServer,
         later: Callable[[Callable[[], None]], None],
-        on_broken: Callable[[Attempt], None],
+        on_broken: Callable[[AttemptProcess], None],
         on_change: Callable[[], None],
     ) -> None:
         self.all = known
         self._selector = selector
         self._channels = channels
-        self._outputs = outputs
+        self._logs = logs
         self._tracker = tracker
         self._later = later
         self._on_broken = on_broken
         self._on_change = on_change
+        self._forks = forks
         self._lock = threading.Lock()
-        self._requests: queue.SimpleQueue[tuple[Attempt, Program]] = queue.SimpleQueue()
-        self._agent = os.getpid()
         self._killer: children.Killer | None = None
-        self._looked_at = 0.0
+        self._scanned_at = 0.0
         self.reports_pending = False
         """A child has ended, or a reaper has sent a report."""
         self.has_orphans = False
@@ -74,14 +73,18 @@ class Attempts:
     def __bool__(self) -> bool:
         return bool(self.all)
 
-    def begin(self) -> None:
-        """Starts the thread that starts tasks."""
-        threading.Thread(target=self._serve, name="starter", daemon=True).start()
-
     # --- starting -------------------------------------------------------------------------
 
-    def start(self, wanted: Start, umask: int, refused: bool) -> None:
-        """Starts an attempt; the launcher is told the result when it is known."""
+    def start(
+        self,
+        wanted: Start,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        umask: int,
+        refused: bool,
+    ) -> None:
+        """Starts an attempt with this command and these variables; the launcher is told the result
+        when it is known."""
         task, number = str(wanted.task), wanted.attempt
         for attempt in self.all:
             if attempt.task == task and attempt.attempt == number:  # asked again after a cut
@@ -90,17 +93,17 @@ class Attempts:
                 if not wanted.gated:
                     self._open_gate(attempt)
                 return
-        log = self._outputs.log(task, wanted.log_limit)
-        attempt = Attempt(task, number, log, wanted.port, wanted.gated)
+        log = self._logs.log(task, wanted.log_limit)
+        attempt = AttemptProcess(task, number, log, wanted.port, wanted.gated)
         self.all.append(attempt)
         if refused:
             self._refuse(attempt, _BEING_ENDED)
             return
         attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
         env = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
-        env.update(wanted.env)
-        program = Program(wanted.argv, env, wanted.cwd, wanted.pty, umask, wanted.gated)
-        self._requests.put((attempt, program))
+        env.update(variables)
+        program = Program(argv, env, wanted.cwd, wanted.pty, umask, wanted.gated)
+        self._forks.starter.do(lambda: self._fork(attempt, program))
 
     def release(self, wanted: Release) -> None:
         """Lets a gated attempt begin; a second time changes nothing."""
@@ -108,7 +111,7 @@ class Attempts:
             if attempt.attempt == wanted.attempt:
                 self._open_gate(attempt)
 
-    def _open_gate(self, attempt: Attempt) -> None:
+    def _open_gate(self, attempt: AttemptProcess) -> None:
         if attempt.gated:
             attempt.gated = False
             if attempt.reaper is not None:
@@ -124,44 +127,46 @@ class Attempts:
             if waits and not attempt.announced:
                 self._refuse(attempt, _BEING_ENDED)
 
-    def _serve(self) -> None:
-        while True:
-            attempt, program = self._requests.get()
-            try:
-                self._outputs.begin(attempt.log, attempt.task)
-                attempt.began_at = attempt.log.size
-                with self._lock:
-                    attempt.forking = not attempt.cancelled
-                if attempt.forking:
-                    output = open_output(program.terminal)
-                    started = reaper.fork(program, output, self._agent)
-                    self._later(self._forked(attempt, started))
-            except Exception as error:  # with this thread all reapers would end
-                attempt.forking = False
-                self._later(self._failed(attempt, error_text(error)))
+    def _fork(self, attempt: AttemptProcess, program: Program) -> None:
+        try:
+            self._logs.begin(attempt.log, attempt.task)
+            attempt.began_at = attempt.log.size
+            with self._lock:
+                attempt.forking = not attempt.cancelled
+            if attempt.forking:
+                output = open_output(program.terminal)
+                started = reaper.fork(program, output, self._forks)
+                self._later(self._forked(attempt, started, program.gated))
+                return  # the drain closes the log
+        except Exception as error:  # such as too many processes
+            attempt.forking = False
+            self._later(self._failed(attempt, error_text(error)))
+        attempt.log.close()
 
-    def _forked(self, attempt: Attempt, started: reaper.Started) -> Callable[[], None]:
+    def _forked(
+        self, attempt: AttemptProcess, started: reaper.Started, gated: bool
+    ) -> Callable[[], None]:
         def act() -> None:
             attempt.reaper = started.reaper
             self._tracker.reapers[started.reaper.pid] = attempt.task
             self._selector.register(started.reaper.link, selectors.EVENT_READ, attempt)
-            self._outputs.drain.add(started.output, attempt.log)
+            self._logs.drain.add(started.output, attempt.log)
             if attempt.cancelled:
                 started.reaper.kill()
-            elif not attempt.gated:
+            elif gated and not attempt.gated:  # opened meanwhile
                 started.reaper.release()
             self._read_reports(attempt)
 
         return act
 
-    def _failed(self, attempt: Attempt, error: str) -> Callable[[], None]:
+    def _failed(self, attempt: AttemptProcess, error: str) -> Callable[[], None]:
         return lambda: None if attempt.announced else self._refuse(attempt, error)
 
-    def _refuse(self, attempt: Attempt, error: str) -> None:
+    def _refuse(self, attempt: AttemptProcess, error: str) -> None:
         attempt.refuse(error)
         self._announce(attempt)
 
-    def _announce(self, attempt: Attempt) -> None:
+    def _announce(self, attempt: AttemptProcess) -> None:
         attempt.announced = True
         self._channels.send(attempt.facts(Started, attempt.port_owner))
         self._on_change()
@@ -185,26 +190,27 @@ class Attempts:
                     self._read_reports(attempt)
         self._send_ends()
 
-    def _read_reports(self, attempt: Attempt) -> None:
+    def _read_reports(self, attempt: AttemptProcess) -> None:
         its = attempt.reaper
         assert its is not None
         exited = its.poll()
         for report, values in its.reports():  # read after that: the last report is among them
             if report is Report.FAILED:
-                self._refuse(attempt, error_text(start_error(*values)))
+                self._refuse(attempt, error_text(start_error(values)))
             elif report is Report.FORKED:
-                attempt.pid, attempt.start = values
+                attempt.pid, attempt.start = map(int, values.split())
                 self._tracker.roots[(attempt.pid, attempt.start)] = attempt.task
             elif report is Report.EXECUTED:
+                attempt.pid = int(values)
                 self._announce(attempt)
             elif not attempt.ended:
-                attempt.end(*values)
+                attempt.end(int(values))
         if exited:
             self._selector.unregister(its.link)
             its.link.close()
             self._tracker.reapers.pop(its.pid, None)
             if not its.none_left:
-                if not attempt.pid:
+                if not attempt.announced and not attempt.pid:
                     self._refuse(attempt, "its parent process was killed before the task started")
                 elif not attempt.announced:
                     self._announce(attempt)
@@ -215,7 +221,7 @@ class Attempts:
         exit are the ones that matter. A grandchild that holds the pipe delays it no longer
         than a second."""
         changed = False
-        drain = self._outputs.drain
+        drain = self._logs.drain
         for attempt in self.all:
             if not attempt.ended or attempt.eof:
                 continue
@@ -233,27 +239,30 @@ class Attempts:
         if changed:
             self._on_change()
 
-    def _not_listening(self) -> list[Attempt]:
+    def _not_listening(self) -> list[AttemptProcess]:
         """Those that live and are to listen on a port, and do not do so yet."""
         return [a for a in self.all if a.port and not a.ended and not a.listening and not a.gated]
 
     @property
-    def next_look(self) -> float:
-        """Time at which it is to be looked next who listens; infinite where nobody is to."""
+    def next_scan(self) -> float:
+        """Time of the next scan of the listening ports; infinite while no task is to listen."""
         waiting = self._not_listening()
         if not waiting:
             return math.inf
         least, most = _LISTENING_SECONDS
-        waited = self._looked_at - max(attempt.asked_at for attempt in waiting)
-        return self._looked_at + min(most, max(least, _LISTENING_SHARE * waited))
+        waited = self._scanned_at - max(attempt.asked_at for attempt in waiting)
+        return self._scanned_at + min(most, max(least, _LISTENING_SHARE * waited))
 
     def find_listeners(self) -> None:
         """Tells the launcher of those that listen by now."""
-        self._looked_at = time.monotonic()
+        self._scanned_at = time.monotonic()
         waiting = self._not_listening()
         sockets = ports.listeners()
         heard = [(attempt, sockets[attempt.port]) for attempt in waiting if attempt.port in sockets]
-        members = self._tracker.scan() if heard else {}
+        try:
+            members = self._tracker.scan() if heard else {}
+        except OSError:  # no descriptor is left; the next time there may be one
+            return
         for attempt, inodes in heard:
             pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
             if ports.holds(pids, inodes) is not None:
@@ -275,8 +284,9 @@ class Attempts:
         self._killer = None
 
     def gone(self, tasks: set[str] | None) -> bool:
-        """The kernel's word that nothing is left which these tasks have started: each reaper has
-        said so. Where a reaper was killed, and of everything, we must have no child ourselves."""
+        """Whether the kernel confirms (ECHILD) that nothing is left which these tasks have started:
+        each reaper has exited with `NONE_LEFT`. Where a reaper was killed, and for a kill of
+        everything, the agent itself must have no child."""
         for attempt in self._of(tasks):
             if attempt.forking and (attempt.reaper is None or not attempt.reaper.exited):
                 return False
@@ -295,5 +305,5 @@ class Attempts:
             for attempt in self._of(tasks)
         )
 
-    def _of(self, tasks: set[str] | None) -> list[Attempt]:
+    def _of(self, tasks: set[str] | None) -> list[AttemptProcess]:
         return [attempt for attempt in self.all if tasks is None or attempt.task in tasks]

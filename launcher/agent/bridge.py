@@ -17,15 +17,16 @@ import time
 from contextlib import suppress
 from typing import MutableMapping
 
-from . import state
+from . import reaper, state
 from .config import AgentConfig
+from .descriptors import raise_limit
 from .fields import Json
 from .folders import FolderError, Folders
+from .forkserver import ForkServer, close_others
 from .log import log_traceback
 from .messages import Gone, Refusal
 from .proc import AGENT_TAG, read_process, send, variable
 from .process_tracker import ProcessTracker
-from .reaper import close_others
 from .task_id import TaskId
 from .watchdog import end_everything, guard
 
@@ -33,8 +34,8 @@ ANSWER_SECONDS = 12.0
 """How long an agent may take to answer a bridge: longer than its watchdog needs to find out
 that it froze, so that only an agent that nobody guards any more is replaced."""
 
-HOME_FAILED = 73
-"""Exit status of a home that has no place for its files, as of `sysexits.h`."""
+NO_FOLDER_STATUS = 73
+"""Exit status where an engine starts an agent that has no place for its files (`sysexits.h`)."""
 _AGENTS_TRIED = 3
 _SLICE = 1.0
 _LOOK_AGAIN = 0.05
@@ -54,17 +55,17 @@ def main(sent: Json) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
     try:
-        if config.home:
+        if config.by_engine:
             _forget_step(os.environ)
         folders = Folders(config.run_id, config.host, config.logs, dict(os.environ))
-        if config.home:
-            _start_home(config, umask, folders)
+        if config.by_engine:
+            _start_by_engine(config, umask, folders)
             return
         link = _connected(config, umask, folders)
     except (FolderError, OSError) as error:
         os.write(1, Refusal(str(error)).encode())
-        if config.home:
-            sys.exit(HOME_FAILED)
+        if config.by_engine:
+            sys.exit(NO_FOLDER_STATUS)
         return
     if link is None:
         failure = _take_failure(folders)
@@ -123,7 +124,7 @@ def _let_go(link: socket.socket) -> bool:
 
 
 def _load_tracker(run_id: str, folders: Folders) -> ProcessTracker:
-    """What a dead agent has written down of its run's processes, and what carries their tag."""
+    """Processes that a dead agent of the run has recorded, and others with the run's tag."""
     tracker = ProcessTracker(run_id)
     state.load(folders, tracker)
     return tracker
@@ -228,8 +229,8 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
         os._exit(0)
 
 
-def _start_home(config: AgentConfig, umask: int, folders: Folders) -> None:
-    """Runs a home; the bridges that look for its agent are told why there is none."""
+def _start_by_engine(config: AgentConfig, umask: int, folders: Folders) -> None:
+    """Runs an agent that an engine starts; bridges that look for it are told why there is none."""
     try:
         _guard_here(config, umask, folders)
     except (FolderError, OSError) as error:
@@ -240,7 +241,8 @@ def _start_home(config: AgentConfig, umask: int, folders: Folders) -> None:
 
 
 def _take_failure(folders: Folders) -> str:
-    """Why this host's home has no agent; empty where it has said nothing."""
+    """Takes away the recorded reason for which the engine could not start the agent, if there is
+    one."""
     try:
         with open(folders.failure, errors="replace") as file:
             text = file.read(1000)
@@ -342,13 +344,15 @@ def _run_agent(
     pulse: int,
 ) -> None:
     try:
+        if config.by_engine:
+            os.setsid()  # the watchdog leads the step's group, and slurmstepd knows it by that
+        forks = ForkServer(reaper.run)
+        raise_limit()  # behind it: what the fork server starts has the login's limit
         from .server import Agent  # most bridges find an agent and need none of it
 
-        if config.home:
-            os.setsid()  # the watchdog leads the step's group, and slurmstepd knows it by that
         for listener in listeners:
             listener.listen(8)
-        Agent(config, umask, folders, listeners, pulse).run()
+        Agent(config, umask, folders, listeners, pulse, forks).run()
     except BaseException:
         log_traceback()  # the watchdog then ends what is left
         os._exit(1)

@@ -77,6 +77,8 @@ class Channel:
         self.closed = False
         self.paused = False
         """Nothing is read from it for now."""
+        self.texts: dict[int, str] = {}
+        """Shared texts, by their numbers."""
         self.open_logs: dict[int, OpenLog] = {}
         self.credit = 0
         self.sent = 0

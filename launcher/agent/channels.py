@@ -11,9 +11,12 @@ from typing import Callable
 
 from . import wire
 from .channel import Channel
-from .log import log_line
+from .log import error_text, log_line
 from .messages import Gone, Message, Refusal
 from .workers import Later, Worker
+
+_MOST_QUERIES = 8
+"""Channels without a launcher; the oldest is closed for the next."""
 
 
 class Channels:
@@ -36,6 +39,7 @@ class Channels:
         self._lost = lost
         self._later = later
         self._all: list[Channel] = []
+        self._unlistened: list[socket.socket] = []
         self._replaced: dict[str, str] = {}
         """Launchers that another one has replaced, by their token, and by whom."""
         self.last_beat = time.monotonic()
@@ -48,7 +52,13 @@ class Channels:
 
     def accept(self, listener: socket.socket) -> None:
         """Accepts the connection of a bridge of this user; closes any other."""
-        link, _ = listener.accept()
+        try:
+            link, _ = listener.accept()
+        except OSError as error:
+            log_line(f"a connection could not be accepted: {error_text(error)}")
+            self._selector.unregister(listener)  # else it would be ready again at once
+            self._unlistened.append(listener)
+            return
         link.setblocking(False)
         uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
         if uid != os.getuid():
@@ -79,6 +89,14 @@ class Channels:
                 os.close(descriptor)
             return
         self._all.append(channel)
+        queries = [each for each in self._all if not each.admitted]
+        for query in queries[:-_MOST_QUERIES]:  # each has three descriptors
+            self._drop(query)
+
+    def listen(self) -> None:
+        """Goes on to accept connections where one could not be accepted."""
+        while self._unlistened:
+            self._selector.register(self._unlistened.pop(), selectors.EVENT_READ, None)
 
     def admit(self, channel: Channel, token: str, launcher: str) -> bool:
         """Makes `channel` the launcher's; every other launcher is replaced. False when it was

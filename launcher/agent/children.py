@@ -3,7 +3,7 @@
 A process that forks and exits without end is never there when a look at `/proc` has found it.
 But its father is known: as a child-subreaper we become the parent of each next one at the moment
 at which its parent ends. A child that has not been reaped keeps its pid, so it may be signalled
-without a second look; and `waitpid` saying ECHILD is the kernel's word that none is left.
+without a second look; and by ECHILD of `waitpid` the kernel confirms that none is left.
 
 All calls are about the calling thread's children only: orphans fall to the main thread, while
 programs that other threads run (`nvidia-smi`) stay those threads' own.
@@ -71,7 +71,8 @@ class Killer:
             self._pause = _SCAN_SECONDS
         now = time.monotonic()
         if now >= self._next_scan:
-            self._kill(_children())
+            with suppress(OSError):  # no descriptor is left on the whole machine
+                self._kill(_children())
             self._next_scan = time.monotonic() + self._pause
             self._pause = min(self._pause * 1.5, _SCAN_SECONDS_MOST)  # they cannot be killed
 

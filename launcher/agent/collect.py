@@ -52,7 +52,7 @@ class Archive:
 
     @property
     def announcement(self) -> ArchiveAnswer:
-        """What the launcher is told before it asks for the stream."""
+        """Answer to the launcher before it asks for the stream."""
         return ArchiveAnswer(
             self.total, self.files, self.links, tuple(self.absent[:_MOST_PROBLEMS])
         )

@@ -1,4 +1,4 @@
-"""Configuration of an agent, sent with its source."""
+"""Configuration of an agent, sent with its modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OnDisconnect = Annotated[str, choice("stop", "keep")]
 
 
 class Rules(Record):
-    """What an agent does without a launcher: after `lease` seconds it stops the tasks (with
+    """Behaviour of an agent without a launcher: after `lease` seconds it stops the tasks (with
     `grace` seconds between TERM and KILL) or keeps them, as `on_disconnect` says."""
 
     lease: Seconds
@@ -17,10 +17,10 @@ class Rules(Record):
 
 
 class AgentConfig(Record):
-    """What a bridge is sent with the agent's source. `local`: the end of the channel means that
-    the launcher is dead. Without `make` the bridge only looks for an agent that is there, for
-    `wait` seconds. `home`: there is no channel; the watchdog is this very process, the first one of
-    a job step of an engine, which ends with it."""
+    """Settings that a bridge gets with the agent's modules. `local`: the end of the channel means
+    that the launcher is dead. Without `make` the bridge only looks for an agent that is there, for
+    `wait` seconds. `by_engine`: an engine starts it, and there is no channel; the watchdog is
+    this very process, the first one of a job step, which ends with it."""
 
     run_id: RawText
     host: RawText
@@ -29,4 +29,4 @@ class AgentConfig(Record):
     logs: RawText | None = None
     make: bool = True
     wait: Seconds = 0.0
-    home: bool = False
+    by_engine: bool = False

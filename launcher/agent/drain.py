@@ -24,7 +24,8 @@ class Log:
     """One task's log file on this host; attempts follow each other in it.
 
     `size` is the bytes written, `lost` those that found no room on the disk, `cut` those
-    beyond the limit. Changed by the drain thread, read by the loop, which never opens it.
+    beyond the limit. Changed by the drain thread, read by the loop, which never opens it. It is
+    open while a task writes to it or a launcher reads it: a host has more logs than descriptors.
     """
 
     def __init__(self, path: str, limit: int) -> None:
@@ -34,24 +35,43 @@ class Log:
         self.size = 0
         self.lost = 0
         self.cut = 0
+        self._users = 0
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """Opens the file if it is not open yet. May hang with its disk.
+        """Opens the file if it is not open yet, until `close` has been called as often as this,
+        calls that raise included. May hang with its disk.
 
         Raises:
             OSError: a link stands in its place, or there is no room for even an empty file.
         """
         with self._lock:
-            if self.fd < 0:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                fd = os.open(self.path, flags, 0o600)
-                self.size = os.fstat(fd).st_size
-                self.fd = fd
+            self._users += 1
+            self._open()
+
+    def close(self) -> None:
+        """Closes the file if nobody else has it open."""
+        with self._lock:
+            self._users -= 1
+            if not self._users and self.fd >= 0:
+                fd, self.fd = self.fd, -1
+                with suppress(OSError):  # of NFS: the server has not taken all of it
+                    os.close(fd)
+
+    def _open(self) -> None:
+        if self.fd < 0:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            fd = os.open(self.path, flags, 0o600)
+            self.size = os.fstat(fd).st_size
+            self.fd = fd
 
     def pread(self, limit: int, offset: int) -> bytes:
         """At most `limit` bytes from `offset` on."""
-        return os.pread(self.fd, limit, offset)
+        try:
+            self.open()
+            return os.pread(self.fd, limit, offset)
+        finally:
+            self.close()
 
     def take(self, fd: int, buffer: bytearray) -> int:
         """Moves what stands in a pipe to the file's end; how many bytes left the pipe, 0 at its
@@ -60,8 +80,9 @@ class Log:
         They are read into `buffer` and written; what finds no room is counted. `splice` would
         copy them once less, but it holds the pipe until they are in the file: the task waits.
         """
-        with suppress(OSError):  # tried again at each write; who must know why has called `open`
-            self.open()
+        if self.fd < 0:
+            with suppress(OSError), self._lock:  # who must know why has called `open`
+                self._open()
         try:
             count = os.readv(fd, [buffer])
         except OSError:  # a terminal whose last user has gone says EIO
@@ -103,7 +124,7 @@ class Drain(threading.Thread):
         self._called = 0.0
 
     def add(self, fd: int, log: Log) -> None:
-        """Drains `fd` into `log` from now on; closes it when it has ended."""
+        """Drains `fd` into `log`, which is open, from now on; closes both when it has ended."""
         with self._lock:
             self._logs[fd] = log
             self._epoll.register(fd, select.EPOLLIN)
@@ -147,4 +168,5 @@ class Drain(threading.Thread):
                 self._epoll.unregister(fd)
                 del self._logs[fd]
             os.close(fd)
+            log.close()
         self._on_change()

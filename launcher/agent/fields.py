@@ -148,7 +148,7 @@ class Record:
         return made
 
     def problem(self) -> str:
-        """What is wrong with the fields taken together; empty when nothing is."""
+        """Problem of the fields taken together; empty if there is none."""
         return ""
 
 
@@ -197,7 +197,7 @@ def _checked(accepts: Callable[[Any], bool], problem: str) -> Rule:
 
 
 def whole(low: int, high: int) -> Rule:
-    """An integer within bounds."""
+    """Rule of an integer from `low` to `high`, both included."""
     return _checked(
         lambda value: type(value) is int and low <= value <= high,
         f"not a whole number from {low} to {high}",
@@ -238,7 +238,7 @@ def pattern(expression: str, problem: str) -> Rule:
 
 
 def choice(*values: str) -> Rule:
-    """One of some words."""
+    """Rule of a text that is one of `values`."""
     return _checked(lambda value: value in values, f"not one of {', '.join(values)}")
 
 
@@ -269,7 +269,7 @@ _RULES: dict[Any, Rule] = {
 
 
 def optional(rule: Rule) -> Rule:
-    """A value, or null."""
+    """Rule of a value that may be null."""
     return lambda value, clean: None if value is None else rule(value, clean)
 
 
@@ -358,3 +358,5 @@ ShortRawText = Annotated[str, raw_text(1000)]
 FileName = Annotated[str, _checked(_is_file_name, "not the name of a file")]
 AbsolutePath = Annotated[str, _checked(_is_absolute, "not an absolute path in plain characters")]
 Variables = Annotated[Mapping[str, str], table(RawText, RawText)]
+OwnVariables = Annotated[Mapping[str, str], table(ShortRawText, raw_text(1 << 17))]
+"""Variables of a process: Linux gives none that is longer to a program."""

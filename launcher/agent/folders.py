@@ -103,8 +103,8 @@ def _lock(descriptor: int) -> None:
 
 class Folders:
     """The places of one run on this host. `name` is the agent's second address, in the kernel's
-    own ("abstract") space of names, where no cleaner of `/tmp` comes. `failure` says why a home
-    has no agent: nobody hears it but by its bridges."""
+    own ("abstract") space of names, where no cleaner of `/tmp` comes. `failure` says why an
+    engine could not start the agent: only bridges can tell it anybody."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -136,7 +136,7 @@ class Folders:
 
     @property
     def cache(self) -> str:
-        """Where staged contents are kept for the next launch; made when it is first needed.
+        """Folder of staged contents for the next launch; made when it is first needed.
 
         Raises:
             FolderError: it cannot be made.
@@ -172,7 +172,7 @@ class Folders:
                 continue  # too late; there is the second address
 
     def unlink_socket(self) -> None:
-        """Nobody listens any more."""
+        """Removes the socket's file when the agent has stopped listening."""
         _unlink(self.socket)
 
 

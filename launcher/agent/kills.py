@@ -1,7 +1,7 @@
 """Kill of tasks: TERM and CONT, the grace, KILL, and the proof that nothing is left.
 
 A kill is a state in the agent's loop and never blocks it. That nothing is left is said only on
-the kernel's word (`Attempts.gone`) *and* after a look at `/proc` that found nothing. A process
+the kernel confirms it (`Attempts.gone`) *and* after a look at `/proc` that found nothing. A process
 that cannot be ended (one that waits in the kernel) is reported, not waited for.
 """
 
@@ -15,7 +15,8 @@ from typing import Iterator
 from . import requests
 from .attempts import Attempts
 from .channels import Channels
-from .messages import KillReceipt, Survivor
+from .log import error_text
+from .messages import MOST_SURVIVORS, KillReceipt, Survivor
 from .proc import Key, Process, command_lines, send, table
 from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .task_id import TaskId
@@ -113,11 +114,24 @@ class Kill:
         self.deadline = self.next_look = min(self.deadline, time.monotonic())
 
     def is_due(self, now: float) -> bool:
-        """It is time for the next look, or the kernel has just given its word."""
+        """It is time for the next look, or the kernel has just confirmed that nothing is left."""
         return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
     def step(self) -> KillReceipt | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
+        try:
+            return self._look()
+        except OSError as error:  # no descriptor is left, here or on the whole machine
+            now = time.monotonic()
+            if now >= self.deadline + KILL_PATIENCE:
+                return self._receipt(now, _UNREADABLE.format(error_text(error)))
+            if now >= self.deadline and not self._forced:
+                self._forced = True
+                self._attempts.kill(self.tasks)  # the reapers need none for it
+            self.next_look = now + SCAN
+            return None
+
+    def _look(self) -> KillReceipt | None:
         now = time.monotonic()
         gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
@@ -183,22 +197,25 @@ class Kill:
 
     def _receipt(self, now: float, doubt: str) -> KillReceipt:
         """`doubt` says why nothing was found and yet something may be left."""
+        listed = self._left[:MOST_SURVIVORS]
         return KillReceipt(
             ids=tuple(self.ids),
             tasks=None if self.tasks is None else tuple(map(TaskId.parse, sorted(self.tasks))),
             signalled=len(self._signalled),
             survivors=tuple(
                 Survivor(process.pid, command, process.state)
-                for process, command in zip(self._left, command_lines(self._left))
+                for process, command in zip(listed, command_lines(listed))
             ),
             confirmed=not doubt,
             doubt=doubt,
+            unlisted=len(self._left) - len(listed),
             seconds=round(now - self._began, 3),
         )
 
 
 _NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"
 _UNREAD = "the owner of these processes cannot be read, they wait in the kernel: {}"
+_UNREADABLE = "the processes of this host cannot be read: {}"
 _STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
 
 

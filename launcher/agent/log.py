@@ -23,7 +23,7 @@ def write_in_background() -> None:
             _print(lines.get())
             lines.task_done()
 
-    threading.Thread(target=write, name="notes", daemon=True).start()
+    threading.Thread(target=write, name="log writer", daemon=True).start()
     _waiting = lines
 
 

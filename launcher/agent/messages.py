@@ -17,14 +17,15 @@ from .fields import (
     AttemptNumber,
     Figure,
     Number,
+    OwnVariables,
     Pid,
     Port,
     Record,
     Seconds,
     Size,
     Text,
-    Variables,
     Version,
+    items,
     pattern,
     raw_text,
     row,
@@ -55,7 +56,7 @@ class Message(Record):
             MESSAGES[cls.TYPE] = cls
 
     def encode(self) -> bytes:
-        """The frame."""
+        """The message as a frame, ready to be sent."""
         return wire.encode(self.TYPE, self.to_json())
 
 
@@ -90,7 +91,7 @@ class PortOwner(Record):
 
 
 class TaskFacts(Message):
-    """What an agent knows of one attempt of a task."""
+    """Facts that an agent knows of one attempt of a task."""
 
     task: TaskId
     attempt: AttemptNumber
@@ -144,13 +145,13 @@ class Welcome(Message):
     pid: Pid
     home: AbsolutePath
     stage: AbsolutePath
-    environ: Variables
+    environ: OwnVariables
     tasks: tuple[TaskFacts, ...]
     previous_exit: AgentExit | None = None
 
 
 class LogSize(Message):
-    """How far a log has grown that lies on the launching machine."""
+    """Size in bytes of a log that lies on the launching machine."""
 
     TYPE = wire.LOG_SIZE
     task: TaskId
@@ -171,19 +172,27 @@ class Survivor(Record):
     state: Text
 
 
+MOST_SURVIVORS = 100
+Survivors = Annotated[Tuple[Survivor, ...], items(Survivor, MOST_SURVIVORS)]
+
+
 class KillReceipt(Message):
-    """What a kill of some tasks, or of everything (`tasks` is None), has come to. Without `ids`
-    nobody asked: the agent has acted by itself. `doubt` says why nothing was found and yet
-    something may be left."""
+    """Result of a kill of some tasks, or of everything (`tasks` is None). Without `ids`
+    nobody asked: the agent has acted by itself. `unlisted` is the number of survivors beyond
+    those listed. `doubt` says why nothing was found and yet something may be left."""
 
     TYPE = wire.RECEIPT
     ids: tuple[Number, ...]
     tasks: tuple[TaskId, ...] | None
     signalled: Number
-    survivors: tuple[Survivor, ...]
+    survivors: Survivors
     seconds: Seconds
     confirmed: bool = True
     doubt: Text = ""
+    unlisted: Number = 0
+
+    def problem(self) -> str:
+        return "unlisted survivors and none listed" if self.unlisted and not self.survivors else ""
 
 
 class Note(Message):
@@ -224,7 +233,7 @@ class Gone(Message):
 
 
 class Answer(Record):
-    """Base of all answers."""
+    """Base of the answers to questions of the launcher."""
 
 
 class Done(Answer):
@@ -256,7 +265,7 @@ class StageAnswer(Answer):
 
 
 class ArchiveAnswer(Answer):
-    """How many bytes of results wait, how many files and links, and which paths are not there."""
+    """Number of bytes, files and links of the results, and the paths that are missing."""
 
     size: Number
     files: Number
@@ -265,6 +274,6 @@ class ArchiveAnswer(Answer):
 
 
 class CollectedAnswer(Answer):
-    """What could not be read of the results."""
+    """Paths of the results that could not be read."""
 
     problems: tuple[Line, ...]

@@ -14,6 +14,7 @@ import os
 import random
 import socket
 import struct
+from contextlib import suppress
 from typing import Iterable, TextIO
 
 from .messages import PortOwner
@@ -95,7 +96,10 @@ def owner(port: int) -> PortOwner | None:
     inodes = listeners().get(port)
     if not inodes:
         return None
-    pid = holds((int(name) for name in os.listdir("/proc") if name.isdigit()), inodes)
+    try:
+        pid = holds((int(name) for name in os.listdir("/proc") if name.isdigit()), inodes)
+    except OSError:  # no descriptor is left
+        pid = None
     if pid is None:
         return PortOwner(port, 0, "")
     command, task = short_name(pid), ""
@@ -103,7 +107,8 @@ def owner(port: int) -> PortOwner | None:
     def read() -> None:
         nonlocal command, task
         command = command_line(pid)
-        task = (variable(pid, TAG) or b"").decode(errors="replace").rstrip(";")
+        with suppress(OSError):  # no descriptor is left
+            task = (variable(pid, TAG) or b"").decode(errors="replace").rstrip(";")
 
     bounded(read)
     return PortOwner(port, pid, command, task)

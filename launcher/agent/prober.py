@@ -11,6 +11,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -84,6 +85,10 @@ print(util.find_spec(sys.argv[1]) is not None)
 """
 
 
+_running: set[subprocess.Popen[bytes]] = set()
+"""Programs that a probe has started and waits for."""
+
+
 class Prober:
     """Answers probes; keeps the listeners and the files that it has made until `close`."""
 
@@ -116,7 +121,10 @@ class Prober:
         return self._answers[type(asked)](asked)
 
     def close(self) -> None:
-        """Closes the listeners and removes our files."""
+        """Closes the listeners, removes our files, and kills the programs that still run: one that
+        hangs would outlive the agent."""
+        for child in list(_running):
+            _kill(child)
         if self._listeners is not None:
             self._listeners.close()
         for path in self._marks:
@@ -175,18 +183,19 @@ def python(interpreter: str, env: Mapping[str, str], shell: Sequence[str]) -> Py
 
 
 def command(asked: CommandProbe) -> str:
-    """Why a task's command cannot run, with the `PATH` that its shells set; nothing where it
+    """Reason for which a task's command cannot run with the `PATH` that its shells set; empty if it
     can."""
     path = asked.env.get("PATH", os.environ.get("PATH", ""))
     if asked.shell:
         path, why = _last_line((*asked.shell, "/bin/sh", "-c", 'echo; echo "$PATH"'), asked.env)
         if why:
             return why
-    why = program_problem(asked.program, path)
+    program = os.path.expanduser(asked.program)
+    why = program_problem(program, path)
     if why or not asked.module:
         return why
-    last, why = _last_line((*asked.shell, asked.program, "-c", _MODULE, asked.module), asked.env)
-    missing = f"{asked.program} has no module {asked.module}" if last == "False" else ""
+    last, why = _last_line((*asked.shell, program, "-c", _MODULE, asked.module), asked.env)
+    missing = f"{program} has no module {asked.module}" if last == "False" else ""
     return why or missing
 
 
@@ -195,14 +204,7 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(env)
     try:
-        done = subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=environ,
-            cwd="/",
-            timeout=30,
-        )
+        done = _run(argv, 30, environ)
     except OSError as error:
         return "", f"{argv[0]}: {error.strerror}"
     except subprocess.TimeoutExpired:
@@ -214,20 +216,50 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
     return "", errors[-1][:300] if errors else "it printed nothing"
 
 
+def _run(
+    argv: Sequence[str],
+    seconds: float,
+    env: Mapping[str, str] | None = None,
+    stderr: int = subprocess.PIPE,
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program in a session of its own; after so many seconds all of that is killed.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it did not end in time.
+    """
+    with subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        env=env,
+        cwd="/",
+        start_new_session=True,
+    ) as child:
+        _running.add(child)
+        try:
+            out, errors = child.communicate(timeout=seconds)
+        finally:
+            _running.discard(child)
+            _kill(child)
+    return subprocess.CompletedProcess(argv, child.returncode, out, errors)
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    if child.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+
+
 def gpus() -> GpusAnswer:
-    """What nvidia-smi lists: index, name, driver, memory."""
+    """GPUs that nvidia-smi lists: index, name, driver, memory."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return GpusAnswer(())
     query = "--query-gpu=index,name,driver_version,memory.total"
     try:
-        done = subprocess.run(
-            [program, query, "--format=csv,noheader"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=15,
-        )
+        done = _run([program, query, "--format=csv,noheader"], 15, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired:
         return GpusAnswer((), "nvidia-smi did not answer in 15 s")
     lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]

@@ -76,7 +76,7 @@ class ClockAnswer(Answer):
 
 
 class ClockProbe(Probe[ClockAnswer]):
-    """What time it is there."""
+    """Question for the time of the host's clock."""
 
     KIND = "clock"
 
@@ -92,7 +92,7 @@ class AccountAnswer(Answer):
 
 
 class AccountProbe(Probe[AccountAnswer]):
-    """Who we are there, and the login shell."""
+    """Question for the account's name and its login shell."""
 
     KIND = "account"
 
@@ -121,7 +121,7 @@ class PythonProbe(Probe[PythonAnswer]):
 
 
 class CommandAnswer(Answer):
-    """Why a task's command cannot run; empty where it can."""
+    """Reason for which a task's command cannot run; empty if it can."""
 
     why: Text = ""
 
@@ -146,7 +146,7 @@ class GpusAnswer(Answer):
 
 
 class GpusProbe(Probe[GpusAnswer]):
-    """Which GPUs nvidia-smi lists."""
+    """Question for the GPUs that nvidia-smi lists."""
 
     KIND = "gpus"
 
@@ -188,13 +188,13 @@ class LogdirProbe(Probe[LogdirAnswer]):
 
 
 class PathAnswer(Answer):
-    """Whether a path exists."""
+    """Answer whether the path of a `PathProbe` exists."""
 
     exists: bool
 
 
 class PathProbe(Probe[PathAnswer]):
-    """Whether a path exists."""
+    """Question whether a path exists on the host."""
 
     KIND = "path"
     path: RawText
@@ -228,7 +228,7 @@ class ListenProbe(Probe[ListenAnswer]):
 
 
 class ConnectAnswer(Answer):
-    """How a connection went, to which address, and how long the name and the connection took."""
+    """Result of a connection, its address, and the seconds that name and connection took."""
 
     outcome: Outcome
     text: Text

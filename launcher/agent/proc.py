@@ -7,6 +7,8 @@ import signal
 import threading
 from typing import Callable, Iterable, NamedTuple, Tuple
 
+from .descriptors import EXHAUSTED
+
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -39,10 +41,16 @@ Key = Tuple[int, int]
 
 
 def read_process(pid: int) -> Process | None:
-    """The process, or None when it is gone (or a zombie's entry cannot be read)."""
+    """The process, or None when it is gone (or a zombie's entry cannot be read).
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
     try:  # without a file object, which takes as long as the system calls: a kill reads them all
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         return None
     try:
         raw = os.read(fd, 4096)
@@ -65,7 +73,11 @@ def read_process(pid: int) -> Process | None:
 
 
 def table() -> dict[int, Process]:
-    """All living processes of this host, by pid."""
+    """All living processes of this host, by pid.
+
+    Raises:
+        OSError: as of `read_process`.
+    """
     found = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -82,11 +94,17 @@ def variable(pid: int, name: bytes) -> bytes | None:
 
 
 def variables(pid: int, names: Iterable[bytes]) -> list[bytes | None]:
-    """The values of several environment variables of another process."""
+    """The values of several environment variables of another process.
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environ = b"\0" + file.read()
-    except OSError:
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
         environ = b""
     return [_variable(environ, name) for name in names]
 

@@ -14,13 +14,13 @@ from .proc import AGENT_TAG, TAG, Key, Process, bounded, table, variables
 
 STRANGER_SECONDS = 0.25
 """How long looks must find nothing when there was something that an earlier agent had started:
-not being our descendants, the kernel has no word for those."""
+those are not our descendants, so that `waitpid` says nothing of them."""
 
 _Mark = Tuple[Optional[str], bool]
 
 
 class _Marks:
-    """What processes' environments say: the run's task (None when it is none), and whether it is
+    """Marks in a process's environment: the run's task (None when it is none), and whether it is
     an agent of the run. Each is read once. `/proc/PID/environ` may hang with a process that waits
     in the kernel, and a kill must not: such a process is `unread`, and counts as a stranger until
     the reading comes to an end."""
@@ -31,15 +31,23 @@ class _Marks:
         self._known: dict[Key, _Mark] = {}
         self._at: Key = (0, 0)
         self.unread: set[Key] = set()
+        self._failure: OSError | None = None
 
     def read(self, processes: dict[int, Process]) -> dict[Key, _Mark]:
-        """The marks of all these processes."""
+        """The marks of all these processes.
+
+        Raises:
+            OSError: no descriptor is left to read them with.
+        """
         keys = {(process.pid, process.start) for process in processes.values()}
         self._known = {key: mark for key, mark in self._known.items() if key in keys}
         self.unread &= keys
         while True:
             todo = [key for key in keys if key not in self._known and key not in self.unread]
             if not todo or bounded(lambda todo=todo: self._read_all(todo)):  # type: ignore[misc]
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
                 # Of all keys: a reading that ends just now takes its key out of `unread`.
                 return {key: self._known.get(key, (None, False)) for key in keys}
             self.unread.add(self._at)
@@ -48,7 +56,11 @@ class _Marks:
         known = self._known
         for key in todo:
             self._at = key
-            mark = self._read(key[0])
+            try:
+                mark = self._read(key[0])
+            except OSError as error:
+                self._failure = error
+                return
             if key in self.unread:  # we were left behind, and another thread does the rest
                 self.unread.discard(key)
                 return
@@ -88,7 +100,11 @@ class ProcessTracker:
         return sorted(pid for pid, _ in list(self._marks.unread))
 
     def scan(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
-        """Scans the process table: the run's processes and their tasks."""
+        """Scans the process table: the run's processes and their tasks.
+
+        Raises:
+            OSError: no descriptor is left, here or on the whole machine.
+        """
         everyone = table() if processes is None else processes
         me = os.getpid()
         marks = self._marks.read(everyone)

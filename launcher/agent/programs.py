@@ -7,7 +7,7 @@ import shutil
 
 
 def program_problem(name: str, path: str | None, folder: str = "/") -> str:
-    """Why a program cannot be run, or nothing.
+    """Reason for which a program cannot be run; empty if it can.
 
     `path` is the `PATH` on which it is looked for, None for this process's own; a relative name
     with a slash starts from `folder`.

@@ -71,15 +71,17 @@ class Listeners:
         while True:
             with self._lock:
                 listening = list(self._sockets)
-            waiting: list[Any] = [self._wake_read, *listening, *guests]
-            ready, _, _ = select.select(waiting, [], [], 1.0)
+            poll = select.poll()  # `select` knows 1,024 descriptors
+            for waiting in (self._wake_read, *(each.fileno() for each in (*listening, *guests))):
+                poll.register(waiting, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(1000)}
             if self._wake_read in ready and b"q" in os.read(self._wake_read, 64):
                 break
-            for each in ready:
+            for each in [each for each in (*listening, *guests) if each.fileno() in ready]:
                 if each in guests:  # it has read the token and left; only then do we
                     each.close()
                     del guests[each]
-                elif each in listening:
+                else:
                     self._greet(each, guests)
             now = time.monotonic()
             for guest in [guest for guest, since in guests.items() if now - since > _KEEP_OPEN]:

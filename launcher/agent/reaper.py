@@ -1,41 +1,45 @@
 """Reaper: one process a task, the parent of the task and of all that the task leaves behind.
 
 It is a child-subreaper and goes by itself only when `waitpid` has told it that it has no child
-(ECHILD), with the exit status `NONE_LEFT`. That is the kernel's word that nothing of the task is
+(ECHILD), with the exit status `NONE_LEFT`. By that the kernel confirms that nothing of the task is
 left: whatever a task forks, however it leaves its family, stays below its reaper. It dies with
 the agent, and the task dies with it.
 
-The agent forks it and does not wait: a program or folder on a disk that hangs holds up nobody else.
+The fork server forks it, as a child of the agent, which does not wait for the task: a program or
+folder on a disk that hangs holds up nobody else.
 """
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import select
 import signal
 import socket
 from contextlib import suppress
 from enum import Enum
-from typing import Any, Iterator, NamedTuple
+from typing import Iterator, NamedTuple, NoReturn, Sequence
 
 from . import children
+from .descriptors import check_for_task
+from .forkserver import ANSWER_SECONDS, ForkServer
 from .proc import read_process
-from .tasks import Program, become_subreaper, set_parent_death_signal
+from .tasks import Program, become_subreaper, execute, set_parent_death_signal
 
 NONE_LEFT = 86
 _KILL = b"kill"
 _RELEASE = b"release"
 _ROUND = 0.005
+_SIGKILL = int(signal.SIGKILL)
 
 
 class Report(Enum):
-    """What a reaper tells the agent, with some values."""
+    """Word with which a report of a reaper to the agent begins; values follow."""
 
     FORKED = "forked"
-    """The task's first process has been made (pid, start); it waits for us to know it."""
+    """The task's first process has been made (pid, start). It says so itself, before it becomes the
+    program, so that we know it even when the reaper is killed then."""
     EXECUTED = "executed"
+    """It has become the program, or has been killed before (pid)."""
     FAILED = "failed"
     """The program could not be started (what `Program.execute` wrote)."""
     ENDED = "ended"
@@ -52,11 +56,11 @@ class Reaper:
         self.none_left = False
         """It has said so by its exit status; else somebody killed it."""
 
-    def reports(self) -> Iterator[tuple[Report, Any]]:
+    def reports(self) -> Iterator[tuple[Report, str]]:
         """Its reports that have come since the last call, with their values."""
         with suppress(OSError):
             while data := self.link.recv(1 << 16):
-                kind, *values = json.loads(data)
+                kind, _, values = data.decode(errors="replace").partition(" ")
                 yield Report(kind), values
 
     def kill(self) -> None:
@@ -89,136 +93,109 @@ class Started(NamedTuple):
     output: int
 
 
-def fork(program: Program, output: tuple[int, int], agent: int) -> Started:
-    """Forks a reaper, which starts the program. Call it in a thread that outlives the task: the
-    kernel ends the reaper with the thread that forked it."""
+def fork(program: Program, output: tuple[int, int], server: ForkServer) -> Started:
+    """Forks a reaper, which starts the program.
+
+    Raises:
+        OSError: too many processes or open files, or the fork server does not answer.
+    """
     ours, theirs = output
-    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mine.setblocking(False)
     try:
-        pid = os.fork()
-    except OSError:  # too many processes
-        for fd in output:
-            os.close(fd)
-        mine.close()
-        its.close()
-        raise
-    if pid == 0:
+        check_for_task(ours)
         try:
-            _Process(program, theirs, its, agent).run()
-        finally:
-            os._exit(1)
-    os.close(theirs)
-    its.close()
-    return Started(Reaper(pid, mine), ours)
+            reaper = _fork(program, theirs, server)
+        except ConnectionError:  # with sockets of its own: one may have been forked before
+            reaper = _fork(program, theirs, server)
+    except OSError:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+    return Started(reaper, ours)
 
 
-class _Process:
-    """Process of a reaper: forks the task and waits for all that is below it."""
+def _fork(program: Program, output: int, server: ForkServer) -> Reaper:
+    mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    to_task, from_agent = socket.socketpair()
+    with its, to_task, from_agent:
+        try:
+            check_for_task(mine.fileno())
+            pid = server.fork((its.fileno(), output, from_agent.fileno()))
+        except OSError:
+            mine.close()
+            raise
+        from_agent.close()
+        mine.setblocking(False)
+        # Sent when its pid is known: else a task might run of which the agent knows nothing.
+        to_task.settimeout(ANSWER_SECONDS)  # who reads it has not touched a disk yet
+        with suppress(OSError):  # who has not got all of it says so
+            to_task.sendall(program.to_bytes())
+    return Reaper(pid, mine)
 
-    def __init__(self, program: Program, output: int, link: socket.socket, agent: int) -> None:
-        set_parent_death_signal(signal.SIGKILL)
+
+def run(agent: int, fds: Sequence[int]) -> NoReturn:
+    """Process of a reaper: forks the task and waits for all that is below it.
+
+    Each function that is called and each object that is touched makes a page of memory that the
+    reapers share into one of its own (an instance of a class alone, 25), so this does with few.
+    """
+    link, output, program = fds
+    try:
+        set_parent_death_signal(_SIGKILL)
         if os.getppid() != agent:
             os._exit(1)
         become_subreaper()
-        for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_IGN)  # sent to us by nobody who means us
-        # Copies of the agent's sockets and pipes would hide its end from those who wait for it.
-        close_others((0, 1, 2, output, link.fileno()))
-        wake, wakeup = os.pipe()
-        os.set_blocking(wake, False)
-        os.set_blocking(wakeup, False)
+        wake, wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._wake = wake
-        self._link = link
-        self._killer: children.Killer | None = None
-        gc.disable()  # what the agent has left in our memory is nothing to us
-        self._fault, fault = os.pipe()
-        self._start_reported = False
+        fault, its_fault = os.pipe()
+        its_gate, gate = os.pipe()
         me = os.getpid()
-        gate: int | None = None
-        self._gate: int | None = None
-        if program.gated:
-            gate, self._gate = os.pipe()
-        wait, go = os.pipe()
         try:
-            self._first = os.fork()
+            first = os.fork()
         except OSError as error:  # too many processes
-            self._send(Report.FAILED, f"{error.errno}:{program.argv[0]}")
+            os.write(link, b"failed %d:" % (error.errno or 0))
             os._exit(NONE_LEFT)
-        if self._first == 0:
-            os.close(go)
-            os.read(wait, 1)  # until the agent knows our pid: we might kill the reaper
-            program.execute(output, fault, me, gate)
-        os.close(output)
-        os.close(fault)
-        os.close(wait)
-        if gate is not None:
-            os.close(gate)
-        process = read_process(self._first)
-        self._send(Report.FORKED, self._first, process.start if process else 0)
-        os.close(go)
+        if first == 0:
+            process = read_process(os.getpid())
+            os.write(link, b"forked %d %d" % (os.getpid(), process.start if process else 0))
+            execute(program, output, its_fault, me, its_gate)
+        for fd in (program, output, its_fault, its_gate):
+            os.close(fd)
+        _wait(link, wake, fault, gate, first)
+    finally:
+        os._exit(1)  # the agent has gone, too, if a report could not be sent
 
-    def run(self) -> None:
-        """Reaps, reports, and kills when told to, until no child is left."""
-        while True:
-            waiting = [self._wake, self._link.fileno()]
-            if not self._start_reported:
-                waiting.append(self._fault)
-            patience = _ROUND if self._killer else None
-            ready, _, _ = select.select(waiting, [], [], patience)
-            if self._fault in ready:
-                self._report_start()
-            if self._wake in ready:
-                os.read(self._wake, 4096)
-            if self._link.fileno() in ready:
-                self._handle_command()
-            reaped, none_left = children.reap()
-            for pid, status in reaped:
-                if pid == self._first:
-                    if not self._start_reported:
-                        self._report_start()
-                    self._send(Report.ENDED, status)
-            if none_left:
-                os._exit(NONE_LEFT)
-            if self._killer:
-                self._killer.step(reaped)
 
-    def _report_start(self) -> None:
-        self._start_reported = True
-        fault = os.read(self._fault, 4096).decode(errors="replace")
-        if fault:
-            self._send(Report.FAILED, fault)
-        else:
-            self._send(Report.EXECUTED)
-
-    def _handle_command(self) -> None:
-        command = self._link.recv(64)
-        if not command:
-            os._exit(1)  # the agent has gone, and the kernel is about to say so
-        if command == _RELEASE:
-            if self._gate is not None:
+def _wait(link: int, wake: int, fault: int, gate: int, first: int) -> None:
+    """Reaps, reports, and kills when told to, until no child is left."""
+    waiting = [wake, link, fault]
+    killer: children.Killer | None = None
+    while True:
+        ready, _, _ = select.select(waiting, [], [], _ROUND if killer else None)
+        if wake in ready:
+            os.read(wake, 4096)
+        if link in ready:
+            command = os.read(link, 64)
+            if not command:
+                return  # the agent has gone, and the kernel is about to say so
+            if command == _KILL and killer is None:
+                killer = children.Killer()
+                if children.is_child(first):
+                    os.kill(first, signal.SIGKILL)
+            elif command == _RELEASE and gate >= 0:
                 with suppress(OSError):  # the task has just ended
-                    os.write(self._gate, b"\n")
-                os.close(self._gate)
-                self._gate = None
-            return
-        if self._killer is None:
-            self._killer = children.Killer()
-            if children.is_child(self._first):
-                os.kill(self._first, signal.SIGKILL)
-
-    def _send(self, report: Report, *values: object) -> None:
-        try:
-            self._link.send(json.dumps([report.value, *values]).encode())
-        except OSError:
-            os._exit(1)
-
-
-def close_others(keep: tuple[int, ...]) -> None:
-    """Closes all descriptors but these."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            with suppress(OSError):  # the listing's own descriptor
-                os.close(int(name))
+                    os.write(gate, b"\n")
+                os.close(gate)
+                gate = -1
+        reaped, none_left = children.reap()
+        ended = [status for pid, status in reaped if pid == first]
+        if fault in ready or (ended and fault in waiting):
+            waiting.remove(fault)
+            error = os.read(fault, 4096)
+            os.write(link, b"failed " + error if error else b"executed %d" % first)
+        if ended:
+            os.write(link, b"ended %d" % ended[0])
+        if none_left:
+            os._exit(NONE_LEFT)
+        if killer:
+            killer.step(reaped)

@@ -8,7 +8,7 @@ back: it costs the channel on which it came and nothing else.
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Generic, Tuple, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Mapping, Tuple, TypeVar, Union, get_args
 
 from . import messages, wire
 from .config import Rules
@@ -25,7 +25,6 @@ from .fields import (
     Record,
     ShortRawText,
     Size,
-    Variables,
     Version,
     choice,
     field,
@@ -33,6 +32,7 @@ from .fields import (
     number,
     raw_text,
     row,
+    table,
     whole,
 )
 from .task_id import TaskId
@@ -45,7 +45,25 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 AnswerId = Annotated[int, whole(1, 1 << 62)]
 Grace = Annotated[float, number(-1e9, 1e9)]
 Names = Annotated[Tuple[str, ...], items(ShortRawText, 100)]
-Words = Annotated[Tuple[str, ...], items(RawText, fewest=1)]
+MOST_TEXTS = 32
+"""Shared texts of a channel; each has at most a million characters."""
+TextNumber = Annotated[int, whole(0, MOST_TEXTS - 1)]
+
+
+def _read_part(value: Any, clean: Clean) -> Any:
+    return _NUMBER(value, clean) if type(value) is int else _RAW(value, clean)
+
+
+def _read_composed(value: Any, clean: Clean) -> Any:
+    return _PARTS(value, clean) if isinstance(value, list) else _RAW(value, clean)
+
+
+_RAW, _NUMBER = raw_text(), whole(0, MOST_TEXTS - 1)
+_PARTS = items(_read_part, 100)
+Composed = Union[str, Tuple[Union[str, int], ...]]
+"""A text, or its parts: a number stands for the shared text that has it."""
+Words = Annotated[Tuple[Composed, ...], items(_read_composed, fewest=1)]
+ComposedVariables = Annotated[Mapping[str, Composed], table(RawText, _read_composed)]
 Token = Annotated[str, raw_text(100)]
 PortCount = Annotated[int, whole(0, 4096)]
 CheckedPorts = Annotated[Tuple[int, ...], items(Port, 4096)]
@@ -65,7 +83,7 @@ class Request(Record):
             REQUESTS[cls.TYPE] = cls
 
     def encode(self) -> bytes:
-        """The frame."""
+        """The request as a frame, ready to be sent."""
         return wire.encode(self.TYPE, self.to_json())
 
 
@@ -117,7 +135,7 @@ def parse_request(frame: wire.Frame) -> Request:
 
 class Hello(Request):
     """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
-    not replaced, and no lease is renewed. `launcher` names who greets, for the one that is
+    not replaced, and no lease is renewed. `launcher` names the launcher, for the one that is
     replaced; `variables` are those of the host whose values the welcome shall hold."""
 
     TYPE = wire.HELLO
@@ -130,13 +148,15 @@ class Hello(Request):
 
 class Start(Request):
     """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
-    byte when it is released; then its program begins (`remote_scripts/warm.py`)."""
+    byte when it is released; then its program begins (`remote_scripts/warm.py`). A word or the
+    value of a variable is a text or a list of its parts, in which a number stands for a shared
+    text; with these put in, a frame has at most 4 MiB."""
 
     TYPE = wire.START
     task: TaskId
     attempt: AttemptNumber
     argv: Words
-    env: Variables
+    env: ComposedVariables
     cwd: RawText
     log_limit: Size
     port: Port | None = None
@@ -145,6 +165,37 @@ class Start(Request):
 
     def problem(self) -> str:
         return "a terminal has no gate" if self.pty and self.gated else ""
+
+    def program(self, texts: Mapping[int, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+        """The command and the variables, with shared texts put in.
+
+        Raises:
+            WireError: one of these was not sent, or it is too much in all.
+        """
+        size = 0
+
+        def write(text: Composed) -> str:
+            nonlocal size
+            parts = [text] if isinstance(text, str) else text
+            found = [texts[part] if isinstance(part, int) else part for part in parts]
+            size += sum(map(len, found))
+            if size > wire.MAX_BODY:  # before it is made: few bytes may name a text often
+                raise wire.WireError(f"START of {size} characters")
+            return "".join(found)
+
+        try:
+            argv = tuple(map(write, self.argv))
+            return argv, {name: write(value) for name, value in self.env.items()}
+        except KeyError as error:
+            raise wire.WireError(f"START: text {error} was not sent") from None
+
+
+class ShareText(Request):
+    """Sends a text of many tasks, to which later starts of this channel refer by its number."""
+
+    TYPE = wire.SHARE_TEXT
+    number: TextNumber
+    text: RawText
 
 
 class Release(Request):
@@ -201,7 +252,7 @@ class Credit(Request):
 
 
 class Ports(Question[messages.PortsAnswer]):
-    """Who listens on these ports, and `pick` free ones, none of `avoid`."""
+    """Request for the owners of these ports, and for `pick` free ones, none of `avoid`."""
 
     TYPE = wire.PORTS
     check: CheckedPorts

@@ -24,12 +24,13 @@ from .channels import Channels
 from .config import AgentConfig
 from .files import Files
 from .folders import Folders
+from .forkserver import ForkServer
 from .kills import Kills
-from .log import log_line, write_in_background
+from .log import error_text, log_line, write_in_background
 from .messages import AgentExit, ExitReason, Gone, Note, Pong, PortsAnswer, TaskFacts, Welcome
-from .outputs import Outputs
 from .process_tracker import ProcessTracker
-from .tasks import Attempt
+from .task_logs import TaskLogs
+from .tasks import AttemptProcess
 from .workers import Wakeups, Worker
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Agent:
     """Owner of a run's tasks on one host until nothing of them is left.
 
     `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
-    pipe to the watchdog.
+    pipe to the watchdog, `forks` what forks the reapers.
     """
 
     def __init__(
@@ -63,13 +64,15 @@ class Agent:
         folders: Folders,
         listeners: list[socket.socket],
         watchdog: int,
+        forks: ForkServer,
     ) -> None:
         self._rules = config.rules
         self._local = config.local
-        self._home = config.home
+        self._by_engine = config.by_engine
         self._folders = folders
         self._listeners = listeners
         self._watchdog = watchdog
+        self._forks = forks
         self._umask = umask
         self._tracker = ProcessTracker(config.run_id, agent_session=os.getsid(0))
         known, self._previous_exit = state.load(folders, self._tracker)
@@ -85,9 +88,9 @@ class Agent:
             self._wakeups.do_later,
         )
         self._files = Files(folders, self._channels, self._wakeups.do_later)
-        self._keeper = Worker("keeper")
+        self._writer = Worker("state writer")
         self._unsaved: deque[state.SavedState] = deque(maxlen=1)
-        self._outputs = Outputs(
+        self._logs = TaskLogs(
             folders,
             self._channels,
             {attempt.task: attempt.log for attempt in known},
@@ -98,8 +101,9 @@ class Agent:
             known,
             self._selector,
             self._channels,
-            self._outputs,
+            self._logs,
             self._tracker,
+            forks,
             self._wakeups.do_later,
             self._reaper_killed,
             self._save,
@@ -108,11 +112,12 @@ class Agent:
         self._handlers: dict[type, Callable[[Channel, Any], None]] = {
             requests.Hello: self._hello,
             requests.Beat: lambda channel, _: channel.send(Pong()),
+            requests.ShareText: self._share_text,
             requests.Start: self._start,
             requests.Release: lambda _, wanted: self._attempts.release(wanted),
             requests.Kill: lambda _, wanted: self._kills.request(wanted),
             requests.Leave: self._leave,
-            requests.ReadLog: self._outputs.open,
+            requests.ReadLog: self._logs.open,
             requests.Credit: lambda channel, granted: channel.allow(granted.up_to),
             requests.Ports: self._ports,
             requests.Stats: self._answer_stats,
@@ -144,20 +149,21 @@ class Agent:
         for listener in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ, None)
         write_in_background()
-        self._outputs.drain.start()
-        self._attempts.begin()
+        self._logs.drain.start()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
         while not self._over():
             self._turn()
+        self._channels.listen()
         for listener in self._listeners:
             self._selector.unregister(listener)
             # Refuses bridges, and keeps the address: the next agent begins when this one has gone.
             listener.shutdown(socket.SHUT_RDWR)
-        done = self._keeper.do(self._clean_up)  # after the states that wait to be written
+        done = self._writer.do(self._clean_up)  # after the states that wait to be written
         until = time.monotonic() + _WAIT_FOR_DISK
         while not done.wait(_LOOK_AT_OUTPUT) and time.monotonic() < until:
             self._channels.write()  # nothing is read any more: who comes now gets the next agent
         self._channels.close()
+        self._forks.close()
         self._beat_watchdog(b"Q")
 
     def _turn(self) -> None:
@@ -169,7 +175,7 @@ class Agent:
                 self._attempts.reports_pending |= signal.SIGCHLD in self._wakeups.drain()
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
-            elif isinstance(key.data, Attempt):
+            elif isinstance(key.data, AttemptProcess):
                 self._attempts.reports_pending = True
         self._channels.read()
         for work in self._wakeups.take():
@@ -177,28 +183,29 @@ class Agent:
         self._attempts.poll()
         self._kills.step()
         now = time.monotonic()
-        if now >= self._attempts.next_look:
+        if now >= self._attempts.next_scan:
             self._attempts.find_listeners()
         if self._due("processes", now, _KNOWN_PROCESSES):
             self._scan_processes()
+            self._channels.listen()
         if self._due("watchdog", now, _BEAT_WATCHDOG):
             self._beat_watchdog(b"b")
         self._check_lease(now)
         if self._due("touch", now, _TOUCH_SOCKET):
-            self._keeper.do(self._folders.touch)
-        self._outputs.send_sizes(now)
-        self._outputs.send_losses()
+            self._writer.do(self._folders.touch)
+        self._logs.send_sizes(now)
+        self._logs.send_losses()
         self._channels.write()
 
     def _patience(self) -> float:
         now = time.monotonic()
         waits = [self._next["watchdog"] - now, self._next["processes"] - now]
-        waits.append(self._attempts.next_look - now)
+        waits.append(self._attempts.next_scan - now)
         waits += [kill.next_look - now for kill in self._kills]
         if any(a.ended and not a.end_sent for a in self._attempts.all) or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
-        if self._outputs.has_grown():
-            waits.append(self._outputs.next_sizes - now)
+        if self._logs.has_grown():
+            waits.append(self._logs.next_sizes - now)
         if now - self._woken < _LOOK_AGAIN:
             waits.append(_LOOK_AGAIN)
         return max(0.0, min(waits))
@@ -286,12 +293,17 @@ class Agent:
             )
         )
 
-    def _start(self, _: Channel, wanted: requests.Start) -> None:
+    def _share_text(self, channel: Channel, sent: requests.ShareText) -> None:
+        channel.texts[sent.number] = sent.text
+
+    def _start(self, channel: Channel, wanted: requests.Start) -> None:
+        argv, env = wanted.program(channel.texts)
         task = str(wanted.task)
         killed = any(kill.tasks is None or task in kill.tasks for kill in self._kills)
-        self._attempts.start(wanted, self._umask, killed or self._ending is not None)
+        refused = killed or self._ending is not None
+        self._attempts.start(wanted, argv, env, self._umask, refused)
 
-    def _reaper_killed(self, attempt: Attempt) -> None:
+    def _reaper_killed(self, attempt: AttemptProcess) -> None:
         """A task may kill its parent. The kernel has ended its first process with the reaper; what
         else it had is ours now, and ends, too: nobody could say any more whose it is."""
         log_line(f"the reaper of {attempt.task} was killed")
@@ -306,7 +318,10 @@ class Agent:
         channel.answer_in_thread(asked.id, look)
 
     def _answer_stats(self, channel: Channel, asked: requests.Stats) -> None:
-        channel.answer(asked.id, self._stats.sample(self._tracker.scan()))
+        try:
+            channel.answer(asked.id, self._stats.sample(self._tracker.scan()))
+        except OSError as error:  # no descriptor is left
+            channel.refuse(asked.id, error_text(error))
 
     def _answer_probe(self, channel: Channel, asked: requests.Question[Any]) -> None:
         from .prober import Prober
@@ -322,14 +337,17 @@ class Agent:
     # --- what happens by itself -----------------------------------------------------------
 
     def _scan_processes(self) -> None:
-        self._tracker.scan()
+        try:
+            self._tracker.scan()
+        except OSError as error:  # no descriptor is left, here or on the whole machine
+            log_line(f"the processes of this host cannot be read: {error_text(error)}")
         if set(self._tracker.known_processes) != self._saved_processes:
             self._save()
 
     def _save(self) -> None:
         self._saved_processes = set(self._tracker.known_processes)
         self._unsaved.append(state.snapshot(self._attempts.all, self._tracker, self._ending))
-        self._keeper.do(self._write_state)
+        self._writer.do(self._write_state)
 
     def _write_state(self) -> None:
         with suppress(IndexError):  # the call before has written this state already
@@ -341,7 +359,7 @@ class Agent:
             self._self_terminate(ExitReason.TERMINATED, "the agent was told to stop")
         if self._ending:
             return
-        idle = self._rules.lease if self._home or self._files.staged else _IDLE
+        idle = self._rules.lease if self._by_engine or self._files.staged else _IDLE
         if not self._attempts and not self._channels and now - self._channels.last_beat > idle:
             self._end(AgentExit(ExitReason.NOTHING_STARTED, "nothing was started"))
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from typing import Tuple
 
 from .drain import Log
@@ -18,7 +19,7 @@ from .folders import Folders
 from .log import log_line
 from .messages import AgentExit, ExitReason, TaskFacts
 from .process_tracker import ProcessTracker
-from .tasks import Attempt
+from .tasks import AttemptProcess
 
 KnownProcess = Annotated[Tuple[int, int, str], row(Pid, Size, RawText)]
 
@@ -35,7 +36,7 @@ class SavedAttempt(Record):
 
 
 class SavedState(Record):
-    """What is in the file. `known_processes` are pid, start time and task ("" for one of no task
+    """Contents of the file. `known_processes` are pid, start time and task ("" for one of no task
     that is known)."""
 
     boot: RawText
@@ -44,6 +45,7 @@ class SavedState(Record):
     exit: AgentExit | None = None
 
 
+@lru_cache(maxsize=None)  # the loop, which saves, opens no file
 def boot_id() -> str:
     """The kernel's name for this boot."""
     with open("/proc/sys/kernel/random/boot_id") as file:
@@ -51,7 +53,7 @@ def boot_id() -> str:
 
 
 def snapshot(
-    attempts: list[Attempt], tracker: ProcessTracker, ended: AgentExit | None
+    attempts: list[AttemptProcess], tracker: ProcessTracker, ended: AgentExit | None
 ) -> SavedState:
     """The state as it is now."""
     return SavedState(
@@ -93,7 +95,9 @@ def read(path: str) -> SavedState:
             raise ValueError(str(error)) from error
 
 
-def load(folders: Folders, tracker: ProcessTracker) -> tuple[list[Attempt], AgentExit | None]:
+def load(
+    folders: Folders, tracker: ProcessTracker
+) -> tuple[list[AttemptProcess], AgentExit | None]:
     """Restores what an earlier agent left, and says how it ended; its tasks are over, for they
     ended with it."""
     try:
@@ -109,7 +113,7 @@ def load(folders: Folders, tracker: ProcessTracker) -> tuple[list[Attempt], Agen
     return _attempts(state, folders), state.exit or DIED
 
 
-def _attempts(state: SavedState, folders: Folders) -> list[Attempt]:
+def _attempts(state: SavedState, folders: Folders) -> list[AttemptProcess]:
     attempts = []
     logs: dict[str, Log] = {}
     for saved in state.attempts:
@@ -117,7 +121,7 @@ def _attempts(state: SavedState, folders: Folders) -> list[Attempt]:
         task = str(facts.task)
         if task not in logs:
             logs[task] = _log(folders.log(task))
-        attempt = Attempt(task, facts.attempt, logs[task], saved.port)
+        attempt = AttemptProcess(task, facts.attempt, logs[task], saved.port)
         attempt.pid, attempt.start = facts.pid, saved.start
         attempt.began_at = facts.began_at
         attempt.error = facts.error
@@ -130,7 +134,8 @@ def _attempts(state: SavedState, folders: Folders) -> list[Attempt]:
 def _log(path: str) -> Log:
     log = Log(path, 1 << 62)
     try:
-        log.open()
+        log.open()  # which finds its size
     except OSError as error:
         log_line(f"{path}: {error}")  # then it is an empty one
+    log.close()
     return log

@@ -63,13 +63,13 @@ class Stats:
         return round(1 - (idle - before[0]) / (total - before[1]), 3)
 
     def close(self) -> None:
-        """Ends what still runs."""
+        """Ends `nvidia-smi` and the thread that waits for it."""
         self._gpus.close()
 
 
 class _Gpus:
-    """What `nvidia-smi` says, asked in a thread of its own: it takes a second and may hang. Being
-    that thread's child, it has no part in what the kernel says of the agent's children."""
+    """Output of `nvidia-smi`, which runs in a thread of its own: it takes a second and may hang.
+    Being that thread's child, it has no part in what the kernel says of the agent's children."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import marshal
 import os
 import pty
 import signal
@@ -55,8 +56,8 @@ def become_subreaper() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class Attempt:
-    """Attempt of a task: its process while it lives, its end afterwards."""
+class AttemptProcess:
+    """Process of an attempt of a task while it lives, and how it ended afterwards."""
 
     def __init__(
         self, task: str, attempt: int, log: Log, port: int | None, gated: bool = False
@@ -105,7 +106,7 @@ class Attempt:
             self.status = os.WEXITSTATUS(wait_status)
 
     def facts(self, kind: type[F], port_owner: PortOwner | None = None) -> F:
-        """What the launcher is told of it, as a message of some kind."""
+        """Facts of it for the launcher, as a message of some kind."""
         return kind(
             task=TaskId.parse(self.task),
             attempt=self.attempt,
@@ -155,10 +156,14 @@ class Program(NamedTuple):
     umask: int
     gated: bool = False
 
-    def execute(self, output: int, fault: int, parent: int, gate: int | None) -> None:
+    def to_bytes(self) -> bytes:
+        """For `execute` in another process of the same interpreter."""
+        return marshal.dumps([list(self.argv), dict(self.env), *self[2:]])
+
+    def execute(self, output: int, fault: int, parent: int, gate: int) -> None:
         """Becomes the program, in a process that has just been forked by `parent`. Never returns;
         why it failed goes to `fault`, which a successful exec closes. Its input is the `gate`,
-        where there is one."""
+        where it is `gated`."""
         what = self.argv[0] if self.argv else ""
         try:
             set_parent_death_signal(signal.SIGKILL)
@@ -171,7 +176,7 @@ class Program(NamedTuple):
                 signal.signal(number, signal.SIG_DFL)
             signal.set_wakeup_fd(-1)
             os.umask(self.umask)
-            null = os.open("/dev/null", os.O_RDONLY) if gate is None else gate
+            null = gate if self.gated else os.open("/dev/null", os.O_RDONLY)
             os.dup2(output if self.terminal else null, 0)
             os.dup2(output, 1)
             os.dup2(output, 2)
@@ -188,9 +193,20 @@ class Program(NamedTuple):
             os._exit(127)
 
 
+def execute(sent: int, output: int, fault: int, parent: int, gate: int) -> None:
+    """Becomes the program that comes through `sent`; else as `Program.execute`."""
+    try:
+        data = b"".join(iter(lambda: os.read(sent, 1 << 16), b""))
+        program = Program(*marshal.loads(data))
+    except (OSError, EOFError, ValueError, TypeError):
+        os.write(fault, b"0:the agent has not sent the program")
+        os._exit(127)
+    program.execute(output, fault, parent, gate)
+
+
 def start_error(report: str) -> OSError:
-    """Why a program could not be started, from what `execute` wrote."""
+    """Reason for which a program could not be started, from the output of `execute`."""
     number, _, what = report.partition(":")
     if number == "0":
         return OSError(what)
-    return OSError(int(number), os.strerror(int(number)), what)
+    return OSError(int(number), os.strerror(int(number)), what or None)

@@ -97,7 +97,11 @@ def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> Non
     killer = Killer()
     while (now := time.monotonic()) < deadline:
         reaped, none_left = reap() if ours else ([], True)
-        members = [process for process, _ in tracker.scan().values()]
+        try:
+            members = [process for process, _ in tracker.scan().values()]
+        except OSError:  # no descriptor is left on the whole machine
+            time.sleep(0.01)
+            continue
         if members or not none_left:
             empty_since = 0.0
         elif not empty_since:

@@ -12,7 +12,7 @@ import json
 import struct
 from typing import Any, Iterator, Mapping, NamedTuple
 
-VERSION = 3
+VERSION = 4
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
 
@@ -20,7 +20,7 @@ DATA_BYTES = 64 * 1024
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, PROBE = range(1, 11)
 STAGE_MANIFEST, STAGE_CONTENTS, STAGE_BUILD = range(11, 14)
 COLLECT, COLLECT_OPEN, COLLECT_CREDIT, COLLECT_END = range(14, 18)
-RELEASE = 18
+RELEASE, SHARE_TEXT = 18, 19
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
 GONE, REPLY, STAGE_ERROR = range(76, 79)
@@ -28,7 +28,7 @@ GONE, REPLY, STAGE_ERROR = range(76, 79)
 NAMES = {
     value: name
     for name, value in list(globals().items())
-    if name.isupper() and isinstance(value, int) and (0 < value < 19 or 64 < value < 79)
+    if name.isupper() and isinstance(value, int) and (0 < value < 20 or 64 < value < 79)
     if name != "VERSION"
 }
 
@@ -148,7 +148,8 @@ class Decoder:
                 end = at + _HEAD.size + length
                 if len(self._buffer) < end:
                     break
-                body = bytes(self._buffer[at + _HEAD.size : end])
+                with memoryview(self._buffer) as view:
+                    body = bytes(view[at + _HEAD.size : end])  # a slice would be one more copy
                 at = end
                 yield Frame(kind, body)
         finally:

@@ -24,7 +24,7 @@ class Wakeups:
         self._later: list[Callable[[], None]] = []
 
     def wake(self) -> None:
-        """Ends the loop's waiting."""
+        """Wakes the control loop from its wait; callable from any thread."""
         with suppress(BlockingIOError):  # the loop is awake already
             os.write(self.write_fd, b"\0")
 
@@ -42,7 +42,7 @@ class Wakeups:
         return data
 
     def take(self) -> list[Callable[[], None]]:
-        """What is to be done by now."""
+        """Takes the work that threads have left for the loop."""
         later, self._later = self._later, []
         return later
 

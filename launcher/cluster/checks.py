@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
+from .choices import Framework
 from .engine_table import PENDING
 from .fields import COMMAND, nearest
 from .host import SSH_OPTIONS, Host
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
 from .ranks import has_ranks
-from .rules import Framework
 from .spec import Cluster, Job, RunSettings
 
 UNKNOWN = ""
@@ -101,7 +101,8 @@ def _via(path: KeyPath, host: Host) -> Iterator[Violation]:
             yield Violation(
                 (*path, key), None, f"{key} is an option of ssh, and this host has via: remove it"
             )
-    quoted = any(COMMAND in word for word in host.via or ())
+    # Of nodes that an engine has yet to give its table says so.
+    quoted = host.via == PENDING or any(COMMAND in word for word in host.via or ())
     if not quoted and host.python is not None and host.python.startswith("~/"):
         yield Violation(
             (*path, "python"),
@@ -270,18 +271,18 @@ def _loopback(cluster: Cluster) -> Iterator[Violation]:
 
 
 def _gpus(cluster: Cluster) -> Iterator[Violation]:
-    for name, host in cluster.hosts.items():
-        wanted = 0
-        for task, _ in _every_task(cluster):
-            job = cluster.jobs[task.job]
-            if host.gpus is None or job.gpus is None or job.tasks[task.index].host != name:
-                continue
-            wanted += job.gpus
-            if wanted > host.gpus:
-                message = f"with {task} the tasks on {name} need {wanted} GPUs, but it has "
-                message += f"{host.gpus}: write a smaller number"
-                yield Violation(("jobs", task.job, "gpus"), job.gpus, message)
-                break
+    given = {name: host.gpus for name, host in cluster.hosts.items() if host.gpus is not None}
+    wanted = dict.fromkeys(given, 0)
+    for task, _ in _every_task(cluster):
+        job = cluster.jobs[task.job]
+        name = job.tasks[task.index].host
+        if job.gpus is None or name not in given:
+            continue
+        wanted[name] += job.gpus
+        if wanted[name] > given[name]:
+            message = f"with {task} the tasks on {name} need {wanted[name]} GPUs, but it has "
+            message += f"{given.pop(name)}: write a smaller number"
+            yield Violation(("jobs", task.job, "gpus"), job.gpus, message)
 
 
 def _start(cluster: Cluster) -> Iterator[Violation]:
@@ -319,7 +320,7 @@ def _placeholders(cluster: Cluster) -> Iterator[Violation]:
     tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
     texts: list[tuple[KeyPath, str, str]] = []
     for name, host in cluster.hosts.items():
-        other = _unranked(cluster, host=name)
+        other = _unranked(cluster, host=name) if host.env else ""
         texts += [(("hosts", name, "env", key), value, other) for key, value in host.env.items()]
     for at, table in tables:
         other = _unranked(cluster, job=str(at[1])) if len(at) > 1 else _unranked(cluster)

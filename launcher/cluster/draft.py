@@ -12,7 +12,8 @@ from pathlib import Path
 from ..errors import ClusterFileError, Problem
 from .edit import ClusterDocument
 from .file import loads
-from .library import SaveError, Stamp, with_schema_line, write
+from .library import with_schema_line
+from .saved_file import SaveError, Stamp, write
 from .spec import Cluster
 
 _MOST_STEPS = 500

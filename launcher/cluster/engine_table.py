@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BeforeValidator
 
 from .addresses import SshDestination
 from .fields import Key, Nodes, Python, Rule, text, wrong
+from .table import Table
 
 PENDING = ("false",)
 """Command in place of the one that reaches a node, before there is a node: it only fails."""
@@ -21,10 +22,8 @@ PENDING = ("false",)
 _OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL)
 
 
-class EngineTable(BaseModel):
+class EngineTable(Table):
     """Table of an engine: how many nodes, and what every engine must know of them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     table: ClassVar[str]
     """Its name in the file."""
@@ -50,7 +49,7 @@ class EngineTable(BaseModel):
 
     @property
     def span(self) -> str:
-        """`node0 … node3`."""
+        """First and last node as people write them: `node0 … node3`."""
         first, last = node_name(0), node_name(self.nodes - 1)
         return first if self.nodes == 1 else f"{first} … {last}"
 
@@ -70,18 +69,18 @@ class EngineTable(BaseModel):
         return None
 
     def pending_address(self, name: str) -> str:
-        """What other nodes call a node that the engine has not given yet."""
+        """Address, for other nodes, of a node that the engine has not given yet."""
         return name
 
     def problems(self) -> Iterator[tuple[str, object, str]]:
-        """What is wrong between values: key, value and what to write."""
+        """Contradictions between values: key, value and what to write."""
         if self.python is not None and self.python.startswith("~"):
             message = f'"~/" is not expanded by {self.reached_by}: write an absolute path'
             yield "python", self.python, message
 
     @classmethod
     def missing(cls, key: str) -> str:
-        """What to write for a required key."""
+        """Advice for a required key that is missing."""
         return {"nodes": "the number of nodes is missing: write such as nodes = 4"}[key]
 
 

@@ -243,13 +243,24 @@ def _env_value(value: Any) -> str:
 
 
 def cluster_name(value: Any) -> str:
-    """Validates a cluster's name."""
+    """Validates a cluster's name: it becomes part of run ids and of file names."""
     name = _words(value)
     if len(name) > LONGEST_NAME:
         raise wrong(f"write a name of at most {LONGEST_NAME} characters")
     if not _NAME.fullmatch(name):
         raise wrong("write a name of letters, digits, '.', '_' and '-', a letter or digit first")
     return name
+
+
+def name_problem(name: str) -> str:
+    """Says what is wrong with a cluster's name; empty if nothing is."""
+    if not name.strip():
+        return "it is empty: write a name, such as mnist"
+    try:
+        cluster_name(name)
+    except PydanticCustomError as error:
+        return error.message()
+    return ""
 
 
 def pattern(value: Any) -> str:

@@ -27,6 +27,7 @@ from .engine_table import EngineTable
 from .fields import nearest
 from .host_defaults import at_default, unused_defaults
 from .key_lines import FileLines, KeyLines, KeyPath
+from .length_checks import too_long
 from .platform_checks import unsupported
 from .spec import NAMED_TABLES, TABLES, Cluster, tables_in
 from .toml_errors import toml_problem
@@ -91,7 +92,8 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     if cluster is not None:
         place = FileLines(lines, _lines_added(text), source)
         cluster = cluster.based_on(base, place).with_pending_nodes()
-        between = [*violations(cluster), *unused_defaults(cluster), *unsupported(cluster)]
+        between = [*violations(cluster), *too_long(cluster)]
+        between += [*unused_defaults(cluster), *unsupported(cluster)]
         between += _missing_paths(cluster) if for_launch else ()
         between = [at_default(violation, raw) for violation in between]
         wrong += [violation for violation in between if not _covered(violation, wrong)]

@@ -11,9 +11,9 @@ from typing import Any
 import tomlkit
 
 from .addresses import LOCALHOST, TaskAddress
+from .choices import Framework
 from .fields import LONGEST_NAME
 from .host_list import ListedHost
-from .rules import Framework
 from .shorthand import host_name
 
 WORKER = "worker"
@@ -29,7 +29,7 @@ class Request:
     workdir: str
     framework: Framework = Framework.TENSORFLOW
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """What the other hosts call a host, where that is not the name that `ssh` knows."""
+    """Addresses of hosts for the other hosts, by their logins, where `ssh` knows other names."""
 
     @property
     def equal(self) -> bool:
@@ -40,19 +40,17 @@ class Request:
 def render(request: Request) -> str:
     """Renders the file; it may still have problems, which reading it names."""
     hosts: dict[str, dict[str, str]] = {}
-    names: dict[str, str] = {}
+    names = {LOCALHOST: LOCALHOST}
     jobs: dict[str, dict[str, Any]] = {}
     for job, listed in request.jobs.items():
         places = []
         for host in listed:
             login = str(host.login)
             if login not in names:
-                names[login] = LOCALHOST
-                if login != LOCALHOST:
-                    names[login] = host_name(host.login.host, hosts)
-                    hosts[names[login]] = {"ssh": login}
-                    if address := request.addresses.get(host.login.host):
-                        hosts[names[login]]["address"] = address
+                names[login] = host_name(host.login.host, {LOCALHOST: {}, **hosts})
+                hosts[names[login]] = {"ssh": login}
+            if address := request.addresses.get(login):
+                hosts.setdefault(names[login], {})["address"] = address
             places += [str(TaskAddress(names[login], None))] * host.slots
         jobs[job] = {"tasks": places}
     file: dict[str, Any] = {"name": request.name}

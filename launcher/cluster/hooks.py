@@ -7,21 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
-
 from ..agent.programs import program_problem
 from .fields import Command, Key
+from .table import Table
 
 
 def hook_problem(command: Sequence[str], base: Path) -> str:
-    """Why the program of a hook cannot be run, or nothing; a relative path starts from `base`."""
+    """Reason for which the program of a hook cannot be run; empty if it can. A relative path starts
+    from `base`."""
     return program_problem(os.path.expanduser(command[0]), None, str(base))
 
 
-class Hooks(BaseModel):
+class Hooks(Table):
     """`[hooks]`: programs that the launcher process runs on the launching machine."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     on_success: Annotated[
         Command | None,

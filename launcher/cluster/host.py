@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
 from pydantic import Field as field
 
 from .fields import (
@@ -23,6 +22,7 @@ from .fields import (
     one_of,
 )
 from .rules import Shell
+from .table import Table
 
 _AS_SSH = "as `ssh` does"
 _AS_RUN = "as in `[run]`"
@@ -30,11 +30,7 @@ SSH_OPTIONS = ("user", "identity", "jump", "known_hosts")
 """Keys that only a host with `ssh` has."""
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-
-class _Place(_Table):
+class _Place(Table):
     ssh: Annotated[
         Destination | None,
         Key(
@@ -52,7 +48,7 @@ class _Place(_Table):
     ] = None
 
 
-class HostDefaults(_Table):
+class HostDefaults(Table):
     """`[defaults.host]`: values for every `[hosts.NAME]` that has none of its own."""
 
     python: Annotated[
@@ -126,7 +122,7 @@ class Host(HostDefaults, _Place):
         return self.model_copy(update=given | {"env": {**defaults.env, **self.env}})
 
 
-class Defaults(_Table):
+class Defaults(Table):
     """`[defaults]`: values that tables of the same kind have in common."""
 
     host: HostDefaults = field(default_factory=HostDefaults)

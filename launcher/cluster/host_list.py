@@ -12,12 +12,12 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 
 from ..errors import ClusterFileError, Problem
 from ..printable import printable
 from .addresses import SshDestination
+from .choices import HostSource
 from .engine_table import node_name
 from .spec import ENGINE_TABLES
 
@@ -28,20 +28,6 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _COUNT = re.compile(r"\d{1,7}")
 _KEYS = frozenset({"slots", "max_slots", "max-slots", "user", "username", "port"})
-
-
-class HostSource(StrEnum):
-    """Kinds of lists, with the variables that name the file where none is given."""
-
-    HOSTFILE = "hostfile"
-    OPENMPI = "openmpi"
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Variables that name the file, the first one first."""
-        if self is HostSource.HOSTFILE:
-            return ("PBS_NODEFILE",)
-        return ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,7 @@ def read(kind: HostSource, path: Path | None, environ: Mapping[str, str]) -> tup
 
 
 def parse(text: str, source: str) -> tuple[ListedHost, ...]:
-    """Reads the lines of a list; a host in several of them has the sum of their slots.
+    """Reads the lines of a list; a login in several of them has the sum of their slots.
 
     Raises:
         ClusterFileError: a line is no host, or there is none.
@@ -96,7 +82,7 @@ def parse_option(text: str, source: str) -> tuple[ListedHost, ...]:
 def _hosts(
     entries: Iterable[tuple[int | None, Sequence[str]]], source: str
 ) -> tuple[ListedHost, ...]:
-    found: dict[tuple[str, int | None], ListedHost] = {}
+    found: dict[SshDestination, ListedHost] = {}
     for number, words in entries:
         if not words:
             continue
@@ -104,7 +90,7 @@ def _hosts(
             host = _host(words)
         except ValueError as error:
             raise _error(source, number, str(error)) from None
-        key = (host.login.host.lower(), host.login.port)
+        key = replace(host.login, host=host.login.host.lower())
         before = found.get(key)
         total = host.slots + (before.slots if before else 0)
         found[key] = replace(before or host, slots=total)
@@ -168,7 +154,7 @@ def _host(words: Sequence[str]) -> ListedHost:
         raise ValueError(f"{printable(user, 60)!r} is not a user name")
     port = _count(values["port"], "port") if "port" in values else None
     if port is not None and port > 65535:
-        raise ValueError(f"port={port}: ports end at 65535")
+        raise ValueError(f"port={port}: the highest port is 65535")
     return ListedHost(SshDestination(user or None, name, port), slots)
 
 

@@ -12,47 +12,20 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from pydantic_core import PydanticCustomError
-
-from ..errors import TfmuxError
 from ..paths import config_home
-from ..printable import escaped
 from .edit import ClusterDocument, EditError
-from .fields import LONGEST_NAME, cluster_name
+from .fields import LONGEST_NAME, name_problem
 from .reference import schema_text
+from .saved_file import SaveError, write
 
 _SCHEMA_LINE = re.compile(r"\A\ufeff?(?:[ \t]*(?:#.*)?\r?\n)*?#:schema[ \t]+(\S+)")
 _SCHEMA_FILE = "cluster.schema.json"
-
-
-class SaveError(TfmuxError):
-    """A cluster file could not be read or written."""
-
-
-@dataclass(frozen=True)
-class Stamp:
-    """Identity, size and time of a file when it was read or written, to detect changes."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> Stamp | None:
-        """Returns the file's stamp now; None if there is no such file."""
-        try:
-            found = path.stat()
-        except OSError:
-            return None
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def folder() -> Path:
@@ -78,17 +51,6 @@ def path_of(name: str) -> Path:
     if problem := name_problem(name):
         raise SaveError(problem)
     return folder() / f"{name}.toml"
-
-
-def name_problem(name: str) -> str:
-    """Says what is wrong with a cluster's name; empty if nothing is."""
-    if not name.strip():
-        return "it is empty: write a name, such as mnist"
-    try:
-        cluster_name(name)
-    except PydanticCustomError as error:
-        return error.message()
-    return ""
 
 
 def free_name(wanted: str) -> str:
@@ -212,49 +174,6 @@ def with_schema_line(text: str, path: Path) -> str:
     if found:
         return text[: found.start(1)] + place + text[found.end(1) :]
     return f"#:schema {place}\n{text.removeprefix(chr(0xFEFF))}"
-
-
-def write(path: Path, text: str) -> Stamp:
-    """Writes a file atomically; an existing file keeps its mode, and a symbolic link is kept.
-
-    Raises:
-        SaveError: it is read-only, the disk is full, and so on.
-    """
-    target = Path(os.path.realpath(path))
-    try:
-        data = text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        found = escaped(text[error.start])
-        what = f"the text has {found}, which cannot be written as UTF-8: remove it"
-        raise SaveError(what) from None
-    mode = 0o600
-    with suppress(FileNotFoundError):
-        before = target.stat()
-        if stat.S_ISDIR(before.st_mode):
-            raise SaveError(f"{path} is a directory: use the name of a file")
-        # A rename would replace a read-only file as well.
-        if not before.st_mode & 0o222 or not os.access(target, os.W_OK):
-            raise SaveError(f"{path} is read-only: save it under another name")
-        mode = stat.S_IMODE(before.st_mode)
-    temporary = ""
-    try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
-        with open(handle, "wb") as file:
-            os.fchmod(handle, mode)
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        os.replace(temporary, target)
-    except OSError as error:
-        if temporary:
-            with suppress(OSError):
-                os.unlink(temporary)
-        raise SaveError(f"{path} cannot be saved: {_reason(error)}") from None
-    found_now = Stamp.of(target)
-    if found_now is None:
-        raise SaveError(f"{path} was removed while it was being saved: save it again")
-    return found_now
 
 
 def deleted() -> Iterator[Deleted]:

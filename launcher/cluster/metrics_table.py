@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
-
 from .fields import Key, MetricsPattern, Steps
+from .table import Table
 
 
-class Metrics(BaseModel):
+class Metrics(Table):
     """`[metrics]`: how a script with a format of its own says its step and loss."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     pattern: Annotated[
         MetricsPattern | None,

@@ -7,6 +7,7 @@ text whatever the expression is; Python's own took seconds for a line of 30,000 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import re2
@@ -15,6 +16,7 @@ LINE_BYTES = 4096
 """Bytes at the beginning of a line that an expression sees."""
 
 
+@lru_cache(maxsize=64)  # thousands of tasks have the same ones
 def compile_pattern(source: str | bytes) -> Any:
     """Compiles an RE2 expression over bytes. `^` and `$` match at the ends of a line, and no match
     goes beyond a line.

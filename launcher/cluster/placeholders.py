@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .fields import nearest, nearest_word
 from .spec import Cluster
@@ -42,19 +42,35 @@ def expand(text: str, *values: Mapping[str, str]) -> str:
     Raises:
         KeyError: a placeholder has no value, or a brace has no partner.
     """
-    if "{" not in text and "}" not in text:
-        return text
+    return "".join(expanded(text, *values))
 
-    def put(match: re.Match[str]) -> str:
-        token = match[0]
-        if token in _LITERAL:
-            return _LITERAL[token]
-        for mapping in values:
-            if (match[1] or "") in mapping:
-                return mapping[match[1]]
-        raise KeyError(token)
 
-    return _TOKEN.sub(put, text)
+def expanded(text: str, *values: Mapping[str, str]) -> Iterator[str]:
+    """Yields the parts of the text that `expand` makes: what stands between placeholders, and
+    their values."""
+    at = 0
+    for match in _TOKEN.finditer(text):
+        yield text[at : match.start()]
+        yield _LITERAL[match[0]] if match[0] in _LITERAL else _value(match, values)
+        at = match.end()
+    yield text[at:]
+
+
+def _value(match: re.Match[str], values: Sequence[Mapping[str, str]]) -> str:
+    for mapping in values:
+        if (match[1] or "") in mapping:
+            return mapping[match[1]]
+    raise KeyError(match[0])
+
+
+def literal(text: str) -> str:
+    """Doubles the braces of a text in which nothing is a placeholder."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Yields the names of the placeholders in a text."""
+    return (match[1] for match in _TOKEN.finditer(text) if match[1] is not None)
 
 
 class Names:

@@ -11,8 +11,8 @@ from .key_lines import KeyPath
 from .podman import Podman
 from .spec import Cluster
 
-NO_LOCAL_TASKS = "tasks run on Linux only, and this machine is none: write a host with ssh"
-NO_CONTAINERS = "containers of tasks run on Linux only, and this machine is none: write [hosts]"
+NO_LOCAL_TASKS = "tasks run only on Linux, not on this machine: add a host with ssh"
+NO_CONTAINERS = "containers run only on Linux, not on this machine: use [hosts]"
 
 
 def unsupported(cluster: Cluster) -> Iterator[Violation]:

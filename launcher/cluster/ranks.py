@@ -33,6 +33,17 @@ def has_ranks(cluster: Cluster, job: str) -> bool:
     return job != "ps" and cluster.in_spec(job)
 
 
+def ranks_with_gpus(cluster: Cluster) -> Counter[str]:
+    """Counts the tasks of each host that expect a GPU of their own: those with ranks, in the
+    frameworks whose programs choose one by it."""
+    found: Counter[str] = Counter()
+    if cluster.run.framework.meets:
+        for name, job in cluster.jobs.items():
+            if has_ranks(cluster, name) and job.gpus != 0:
+                found.update(place.host for place in job.tasks)
+    return found
+
+
 def ranks(cluster: Cluster) -> dict[TaskId, Rank]:
     """Numbers the tasks that train."""
     hosts = {

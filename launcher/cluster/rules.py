@@ -19,21 +19,6 @@ class Success(StrEnum):
     ALL = "all"
 
 
-class Framework(StrEnum):
-    """Framework of the programs: which variables say their ranks, and how they start."""
-
-    TENSORFLOW = "tensorflow"
-    TORCH = "torch"
-    JAX = "jax"
-    MPI_LIKE = "mpi-like"
-    NONE = "none"
-
-    @property
-    def meets(self) -> bool:
-        """Its tasks wait for each other by themselves, in whichever order they start."""
-        return self in (Framework.TORCH, Framework.JAX, Framework.MPI_LIKE)
-
-
 class OnFailure(StrEnum):
     """Effect of a task's failure on the run."""
 

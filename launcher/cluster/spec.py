@@ -11,11 +11,12 @@ import os
 from pathlib import Path
 from typing import Annotated, get_args
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
+from pydantic import BaseModel, PrivateAttr, model_validator
 from pydantic import Field as field
 
 from ..ids import TaskId
 from .addresses import LOCALHOST
+from .choices import Framework
 from .engine_table import PENDING, EngineTable
 from .fields import (
     Bytes,
@@ -42,22 +43,19 @@ from .host import Defaults, Host
 from .key_lines import UNKNOWN_LINES, FileLines
 from .metrics_table import Metrics
 from .podman import Podman
-from .rules import Framework, OnDisconnect, OnFailure, OnHangup, Ready, Shell, Success
+from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Shell, Success
 from .slurm import Slurm
+from .table import Table
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
 DEFAULT_LOG_LIMIT = 10 * 1024**3
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 _AS_RUN = "as in `[run]`"
 _AS_HOST = "the host's, else as in `[run]`"
 
 
-class Job(_Table):
+class Job(Table):
     """`[jobs.NAME]`: tasks with one purpose. What is left out is taken from `[run]`."""
 
     tasks: Annotated[
@@ -94,7 +92,7 @@ class Job(_Table):
         ),
     ] = True
     forward: Annotated[
-        Flag, Key("forward its port to this machine, over SSH. `o` opens the page")
+        Flag, Key("forward its port to this machine, over SSH, for a browser here")
     ] = False
     max_restarts: Annotated[Count | None, Key("restarts of each task", _AS_RUN)] = None
     setup: Annotated[
@@ -123,7 +121,7 @@ class Job(_Table):
     log_limit: Annotated[Bytes | None, Key("bytes of each task's log", _AS_RUN)] = None
 
 
-class RunSettings(_Table):
+class RunSettings(Table):
     """`[run]`: settings of all tasks, and the rules of the run. Times are seconds."""
 
     command: Annotated[
@@ -214,7 +212,7 @@ class RunSettings(_Table):
     log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
 
 
-class Start(_Table):
+class Start(Table):
     """`[start]`: the order of the stages, and when a task is ready."""
 
     order: Annotated[
@@ -244,7 +242,7 @@ class Start(_Table):
     ] = field(default_factory=dict)
 
 
-class Cluster(_Table):
+class Cluster(Table):
     """A whole cluster file.
 
     `base` is the directory that relative paths in the file start from; it is not a key.

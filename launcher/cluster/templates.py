@@ -44,11 +44,25 @@ time = "01:00:00"        # when this is over Slurm takes the nodes away, whateve
 
 _SCRIPT = """[run]
 # {about}
-command = ["{{python}}", "train.py"]
+command = ["{python}", "train.py"]
 {framework}workdir = {folder}  # copied to every remote host before the start
 success = "{success}"
 """
 
+_ENVIRONMENT = """pty = true  # colours and progress bars, as on a terminal
+shell = "login"  # what ~/.profile and conda or modules put there
+setup = "export OMP_NUM_THREADS=2"  # shell lines: module load, conda activate
+env = { TZ = "UTC" }
+# env_from = ["WANDB_API_KEY"]  # secrets of this shell, which are written nowhere
+
+[hooks]
+on_end = ["logger", "-t", "tfmux", "a run has ended"]  # run here; its input is the event
+"""
+
+_WARM = """
+[start]
+warm = ["tensorflow"]  # every task imports it at once, and begins when its stage comes
+"""
 
 _FRAMEWORK = 'framework = "{}"{}\n'
 _TF_CONFIG = "TF_CONFIG is set for every task."
@@ -79,6 +93,10 @@ PS_STRATEGY = Template(
 ALL_REDUCE = Template("all-reduce", "All-reduce", "workers of equal rank, no ps", True)
 KERAS_FIT = Template("keras-fit", "Keras fit + evaluator", "all-reduce, tests beside it", True)
 ANY_SCRIPT = Template("any-script", "Any script, PyTorch", "ranks as torchrun gives them", True)
+MPI_LIKE = Template("mpi-like", "Horovod, MPI variables", "ranks as mpirun gives them", True)
+ENVIRONMENT = Template(
+    "environment", "Script, environment, hooks", "login shell, setup, terminal", True
+)
 JAX = Template("jax", "JAX", "one process on every host", True)
 SLURM = Template("slurm", "ps + workers on Slurm", "Slurm gives the nodes", remote=False)
 
@@ -92,6 +110,8 @@ TEMPLATES = (
     ANY_SCRIPT,
     JAX,
     SLURM,
+    MPI_LIKE,
+    ENVIRONMENT,
 )
 
 
@@ -113,7 +133,7 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             places = [f"{host}:auto" for host in where]
         return f"tasks = {json.dumps(places)}\n"
 
-    about, success, framework = "", "all", ""
+    about, success, framework, more, python = "", "all", "", "", "{python}"
     match template.key:
         case "one-machine" | "ps-workers" | "tensorflow-1":
             workers = rest if len(names) > 1 else [first, first]
@@ -127,7 +147,7 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             jobs += f"[jobs.chief]  # the coordinator\n{tasks(first, own='auto')}\n"
             jobs += f"[jobs.worker]\n{tasks(*rest, own=shared)}\n"
             about = f"{_TF_CONFIG} ps and worker run a tf.distribute.Server, the chief coordinates."
-            success = "chief"
+            success, more = "chief", _WARM
         case "all-reduce":
             jobs = f"[jobs.worker]  # worker:0 is the chief\n{tasks(*names)}\n"
             about = f"{_TF_CONFIG} MultiWorkerMirroredStrategy reads it."
@@ -139,6 +159,17 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
             jobs = f"[jobs.worker]\n{tasks(*names)}\n"
             about = "jax.distributed.initialize() needs no argument."
             framework = _FRAMEWORK.format("jax", "")
+        case "mpi-like":
+            jobs = f"[jobs.worker]\n{tasks(*names)}\n"
+            about = "For programs that read mpirun's variables; an MPI library needs mpirun itself."
+            framework = _FRAMEWORK.format("mpi-like", "  # sets OMPI_COMM_WORLD_RANK, PMI_RANK, …")
+        case "environment":
+            jobs = f"[jobs.worker]\n{tasks(*names)}\n"
+            about = (
+                "Any program, in the environment of a login on its host: the python3 of its PATH."
+            )
+            python = "python3"
+            framework, more = _FRAMEWORK.format("none", ""), _ENVIRONMENT
         case _:
             jobs = f"[jobs.worker]\n{tasks(*names)}\n"
             about = "Or hand over {rank}, {world_size}, {local_rank}, … as arguments."
@@ -148,7 +179,10 @@ def render(template: Template, name: str, hosts: Mapping[str, str], folder: Path
     if template is TENSORFLOW_1:
         run = _TF1.format(folder=folder_text)
     if about:
-        run = _SCRIPT.format(about=about, framework=framework, folder=folder_text, success=success)
+        run = _SCRIPT.format(
+            about=about, python=python, framework=framework, folder=folder_text, success=success
+        )
+        run += more
     return f"# {template.about}\n{_head(name, hosts)}{jobs}{run}"
 
 

@@ -19,6 +19,7 @@ import asyncssh
 from ..hosts.ssh import SshConnector
 from ..plan.model import SshTarget
 from ..printable import printable
+from ..subprocesses import start_session
 from .engine import EngineError, MissingProgramError, NoAnswerError
 
 MOST_BYTES = 1 << 20
@@ -27,7 +28,7 @@ MOST_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Output:
-    """What a command wrote, and its exit status."""
+    """Output of a command, and its exit status."""
 
     status: int
     stdout: str
@@ -35,9 +36,13 @@ class Output:
 
     @property
     def complaint(self) -> str:
-        """What it wrote on stderr, else on stdout, in one line."""
+        """The end of stderr, or of stdout if that is empty, in one line."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return printable("; ".join(line.strip() for line in lines[-5:]), 1000)
+
+    def failure(self, program: str) -> EngineError:
+        """Error of a program that has ended so."""
+        return EngineError(self.complaint or f"{program} ended with {self.status}")
 
 
 class Commands(Protocol):
@@ -80,13 +85,12 @@ class LocalCommands:
             EngineError: it cannot be started.
         """
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await start_session(
                 *argv,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=self._environ(os.environ),
-                start_new_session=True,
             )
         except FileNotFoundError as error:
             raise MissingProgramError(f"{argv[0]}: {error.strerror}") from error

@@ -1,8 +1,8 @@
 """Interface of engines: request, queue, nodes, the way to a node, release, and the engine's word.
 
 The agent, logs, order, kills and receipts are the same on an engine's nodes as on SSH hosts. An
-engine starts the agents (each as a home, see `agent.bridge`), and gives a command that reaches a
-node: it passes stdin and stdout unharmed to a process there.
+engine starts the agents (see `agent.bridge`), and gives a command that reaches a node: it passes
+stdin and stdout unharmed to a process there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class JobState:
 
 
 class Verdict(Enum):
-    """Whether a remark is about something that passed, or how bad it is."""
+    """Whether a finding is about something that passed, or how bad it is."""
 
     PASSED = auto()
     WARNING = auto()
@@ -62,7 +62,7 @@ class Verdict(Enum):
 
 
 class Subject(Enum):
-    """What a remark is about."""
+    """Part of a launch that a finding is about."""
 
     REQUEST = auto()
     LIMITS = auto()
@@ -70,8 +70,8 @@ class Subject(Enum):
 
 
 @dataclass(frozen=True)
-class Remark:
-    """What an engine says before a launch; see `preflight.findings.Finding`."""
+class EngineFinding:
+    """Result of a check of an engine before a launch; `preflight` makes a `Finding` of it."""
 
     verdict: Verdict
     code: str
@@ -112,7 +112,7 @@ class Engine(Protocol):
         """
 
     async def look(self, job: str) -> JobState:
-        """How a job stands.
+        """Asks for the state of a job.
 
         Raises:
             EngineError: the engine did not answer.
@@ -132,21 +132,21 @@ class Engine(Protocol):
         """The command by which a person does the same; of a job without an id, by its name."""
 
     async def words(self, job: str, nodes: Sequence[str]) -> dict[str, EngineWord]:
-        """What the engine says of each node of a job that was released.
+        """Asks what is left on each node of a job that was released.
 
         Raises:
             EngineError: the engine did not answer.
         """
 
-    async def cautions(self) -> Sequence[Remark]:
+    async def cautions(self) -> Sequence[EngineFinding]:
         """Warnings that a run must have, too, not only `examine`: they become notes.
 
         Raises:
             EngineError: the engine did not answer.
         """
 
-    def examine(self) -> AsyncIterator[Remark]:
-        """What can be known before nodes are asked for; starts nothing that stays.
+    def examine(self) -> AsyncIterator[EngineFinding]:
+        """Checks what can be known before nodes are requested; starts nothing that stays.
 
         Raises:
             EngineError: the engine would refuse the request.

@@ -14,12 +14,12 @@ from ..cluster.host_list import with_table
 from ..cluster.slurm import Slurm
 from ..printable import printable
 from .engine import EngineError
+from .slurm_nodes import node_names
 
 _SECONDS = 20.0
 _ASKED = ("time", "partition", "options")
 """Keys of a request, which is not made."""
 _JOB = re.compile(r"\d{1,15}")
-_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 
 
 def job_of(environ: Mapping[str, str]) -> str:
@@ -69,10 +69,8 @@ def with_job_nodes(
     """
     job = job_of(environ)
     if not job:
-        raise EngineError("this is no shell of a Slurm job: SLURM_JOB_ID is not set")
-    nodes = names(environ["SLURM_JOB_NODELIST"]).split()
-    if not nodes or not all(map(_NODE.fullmatch, nodes)):
-        raise EngineError("scontrol show hostnames printed what are not names of nodes")
+        raise EngineError("not in a Slurm job: SLURM_JOB_ID is not set")
+    nodes = node_names(names(environ["SLURM_JOB_NODELIST"]))
     if table is None:
         return with_table(text, source, f'[{Slurm.table}]\nnodes = {len(nodes)}\njob = "{job}"\n')
     if len(nodes) < table.nodes:

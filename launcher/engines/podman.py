@@ -28,8 +28,8 @@ from ..plan.model import Plan
 from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, LocalCommands, Output
-from .engine import EngineError, JobState, MissingProgramError, Remark, Subject, Verdict
-from .podman_limits import rootless_remarks
+from .engine import EngineError, EngineFinding, JobState, MissingProgramError, Subject, Verdict
+from .podman_limits import rootless_findings
 from .podman_run import build_root, run_command, volume
 
 LABEL = "tfmux.run"
@@ -39,7 +39,7 @@ _AT_ONCE = 4
 _STOP_SECONDS = 5.0
 """Beside `grace`, for who stops a container with `podman stop`."""
 _SENT = "/run/tfmux-agent"
-_LINE = f'import sys;sys.stdin=open("{_SENT}");' + bootstrap.HOME_LINE
+_LINE = f'import sys;sys.stdin=open("{_SENT}");' + bootstrap.ENGINE_LINE
 _SHOWN = (
     "{{.Name}}|{{.State.Status}}|{{.State.Pid}}|{{.State.ExitCode}}|"
     "{{range .NetworkSettings.Networks}}{{.IPAddress}} {{end}}"
@@ -122,7 +122,7 @@ class PodmanEngine:
         return self._job if await self._containers() else ""
 
     async def look(self, job: str) -> JobState:
-        """How the containers stand. One that has ended is a lost host, not the end of all.
+        """Asks for the state of the containers; one that has ended is a lost host, no more.
 
         Raises:
             EngineError: podman did not answer.
@@ -166,7 +166,7 @@ class PodmanEngine:
         found = await self._containers()
         return {node: self._word(node, found.get(node)) for node in nodes}
 
-    async def examine(self) -> AsyncIterator[Remark]:
+    async def examine(self) -> AsyncIterator[EngineFinding]:
         """Whether podman, the image and a Python in it are there, and what rootless podman cannot
         do.
 
@@ -178,23 +178,27 @@ class PodmanEngine:
         major = re.match(r"\d{1,4}", version)
         if major is None or int(major[0]) < _OLDEST_PODMAN:
             sentence = f"{said} is too old: podman {_OLDEST_PODMAN} or newer is needed"
-            yield Remark(Verdict.BLOCKING, "podman-old", said, sentence, "install a newer one")
+            yield EngineFinding(
+                Verdict.BLOCKING, "podman-old", said, sentence, "install a newer one"
+            )
             return
-        yield Remark(Verdict.PASSED, "", said, f"{said} answers")
-        async for remark in self._try_container():
-            yield remark
-        fine = Remark(Verdict.PASSED, "", "fine", "options and limits fit", about=Subject.LIMITS)
-        for remark in await self.cautions() or (fine,):
-            yield remark
+        yield EngineFinding(Verdict.PASSED, "", said, f"{said} answers")
+        async for finding in self._try_container():
+            yield finding
+        fine = EngineFinding(
+            Verdict.PASSED, "", "fine", "options and limits fit", about=Subject.LIMITS
+        )
+        for finding in await self.cautions() or (fine,):
+            yield finding
 
-    async def cautions(self) -> tuple[Remark, ...]:
-        """What podman without root cannot do.
+    async def cautions(self) -> tuple[EngineFinding, ...]:
+        """Findings on what podman cannot do without root.
 
         Raises:
             EngineError: podman did not answer.
         """
         _, rootless, cgroups = (await self._info()).split("|")
-        return tuple(rootless_remarks(self._table, cgroups)) if rootless == "true" else ()
+        return tuple(rootless_findings(self._table, cgroups)) if rootless == "true" else ()
 
     async def _info(self) -> str:
         """Its version, whether it runs without root, and the version of cgroups.
@@ -218,13 +222,13 @@ class PodmanEngine:
         if output.status == 1:
             raise EngineError(f"the image {image} is not on this machine", f"podman pull {image}")
         if output.status:
-            raise EngineError(_failed("image", output))
+            raise output.failure("podman image")
 
     def _write_agent(self) -> None:
         """The agent, as the file that a container reads; there is no secret in it."""
-        config = AgentConfig(self._run_id, node_name(0), self._rules, local=False, home=True)
+        config = AgentConfig(self._run_id, node_name(0), self._rules, local=False, by_engine=True)
         self._sent.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._sent.write_text(bootstrap.home_payload(config) + "\n", encoding="ascii")
+        self._sent.write_text(bootstrap.engine_payload(config) + "\n", encoding="ascii")
         self._sent.chmod(0o644)  # the image may have a user of its own
 
     async def _start_all(self) -> None:
@@ -271,7 +275,7 @@ class PodmanEngine:
             return {}
         output = await self._run("container", "inspect", f"--format={_SHOWN}", *names)
         if output.status and "no such container" not in output.stderr.lower():
-            raise EngineError(_failed("inspect", output))
+            raise output.failure("podman inspect")
         found = {}
         for line in output.stdout.splitlines():
             name, container = _parse(line)
@@ -295,7 +299,7 @@ class PodmanEngine:
 
     # --- what check asks ------------------------------------------------------------------
 
-    async def _try_container(self) -> AsyncIterator[Remark]:
+    async def _try_container(self) -> AsyncIterator[EngineFinding]:
         """Runs Python in a container of the same description, which is removed at once.
 
         Raises:
@@ -314,9 +318,11 @@ class PodmanEngine:
             sentence = f"{self._python} in {where} is {said}, hosts need 3.8 or newer"
             todo = "write another python or image in [podman]"
             about = Subject.PYTHON
-            yield Remark(Verdict.BLOCKING, "podman-python", said, sentence, todo, about)
+            yield EngineFinding(Verdict.BLOCKING, "podman-python", said, sentence, todo, about)
         else:
-            yield Remark(Verdict.PASSED, "", said, f"{said} in {where}", about=Subject.PYTHON)
+            yield EngineFinding(
+                Verdict.PASSED, "", said, f"{said} in {where}", about=Subject.PYTHON
+            )
 
     # --- podman ---------------------------------------------------------------------------
 
@@ -345,12 +351,8 @@ class PodmanEngine:
     async def _ask(self, *argv: str, seconds: float = _SECONDS) -> str:
         output = await self._run(*argv, seconds=seconds)
         if output.status:
-            raise EngineError(_failed(argv[0], output))
+            raise output.failure(f"podman {argv[0]}")
         return output.stdout
-
-
-def _failed(command: str, output: Output) -> str:
-    return output.complaint or f"podman {command} ended with {output.status}"
 
 
 def _parse(line: str) -> tuple[str, Container]:

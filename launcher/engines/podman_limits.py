@@ -1,4 +1,4 @@
-"""Limits of podman without root, as remarks before a launch."""
+"""Limits of podman without root, as findings before a launch."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..cluster.podman import Podman
-from .engine import Remark, Subject, Verdict
+from .engine import EngineFinding, Subject, Verdict
 
 _LINGER = Path("/var/lib/systemd/linger")
 _LIMITS = ("--cpus", "--cpu-shares", "--memory", "--pids-limit")
 
 
-def rootless_remarks(table: Podman, cgroups: str) -> Iterator[Remark]:
+def rootless_findings(table: Podman, cgroups: str) -> Iterator[EngineFinding]:
     """Warnings of options that have no effect, and of an end at logout. `cgroups` is their
     version, as podman prints it."""
     limits = [option for option in table.options if option.partition("=")[0] in _LIMITS]
     if limits and cgroups == "v1":
-        yield Remark(
+        yield EngineFinding(
             Verdict.WARNING,
             "podman-limits",
             "no limits",
@@ -32,7 +32,7 @@ def rootless_remarks(table: Podman, cgroups: str) -> Iterator[Remark]:
     except KeyError:
         return
     if Path("/run/systemd/system").exists() and not (_LINGER / user).exists():
-        yield Remark(
+        yield EngineFinding(
             Verdict.WARNING,
             "podman-linger",
             "no lingering",

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from ..agent.bridge import HOME_FAILED
+from ..agent.bridge import NO_FOLDER_STATUS
 from ..agent.config import Rules
 from ..cluster.slurm import Slurm
 from ..printable import printable
@@ -20,10 +20,10 @@ from ..run.events import EngineWord
 from .commands import Commands, Output
 from .engine import (
     EngineError,
+    EngineFinding,
     JobState,
     MissingProgramError,
     NoAnswerError,
-    Remark,
     Subject,
     Verdict,
 )
@@ -35,7 +35,8 @@ from .slurm_advice import (
     advice_on,
     advice_on_reason,
 )
-from .slurm_limits import CGROUP, Limits, check_time, limit_remarks, parse_config
+from .slurm_limits import CGROUP, Limits, check_time, limit_findings, parse_config
+from .slurm_nodes import node_names
 from .slurm_script import job_name, job_request
 
 _SUBMIT_SECONDS = 60.0
@@ -43,15 +44,15 @@ _SECONDS = 20.0
 _LIMIT_SECONDS = 5.0
 """For a question without whose answer sbatch is asked all the same."""
 _JOB = re.compile(r"([0-9]{1,15})(?:;[\w.-]+)?")
-_NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime|Restarts|ExitCode)=(\S*)")
-_MOST_NODES = 4096
+_GONE = ("nvalid job id", "already completing or completed")
+"""What Slurm's commands say of a job or a step that has ended; their status is always 1."""
 _WAITING = frozenset(
     "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 _AT_WORK = frozenset("RUNNING SUSPENDED RESIZING SIGNALING STAGE_OUT STOPPED".split())
 _NO_PROGRAM = 127
-_ADVICE = {"126:0": NO_PYTHON, "127:0": NO_PYTHON, f"{HOME_FAILED}:0": NO_FOLDER}
+_ADVICE = {"126:0": NO_PYTHON, "127:0": NO_PYTHON, f"{NO_FOLDER_STATUS}:0": NO_FOLDER}
 """By the exit code of the batch script: a shell whose command could not be started, an agent."""
 
 
@@ -103,7 +104,7 @@ class SlurmEngine:
         found = _JOB.fullmatch(output.stdout.strip().rpartition("\n")[2])
         if found is None:
             said = output.complaint or "nothing"
-            raise NoAnswerError(f"sbatch ended with 0 and said {said}, which is no job's id")
+            raise NoAnswerError(f"sbatch ended with 0 and printed {said}, which is not a job id")
         return found[1]
 
     async def find(self) -> str:
@@ -118,23 +119,19 @@ class SlurmEngine:
         return max(jobs, key=int, default="")
 
     async def look(self, job: str) -> JobState:
-        """How the job stands.
+        """Asks for the state of the job.
 
         Raises:
             EngineError: Slurm did not answer.
         """
-        output = await self._run("squeue", "-h", "-j", job, "-o", "%T|%r|%S|%N")
-        line = output.stdout.strip().partition("\n")[0]
-        if output.status == 0 and line.count("|") >= 3:
+        asked = ("squeue", "-h", "-j", job, "-o", "%T|%r|%S|%N")
+        line = (await self._ask(*asked, gone_is_fine=True)).strip().partition("\n")[0]
+        if line.count("|") >= 3:
             state, reason, start, nodes = (word.strip() for word in line.split("|", 3))
             if state in _AT_WORK or state in _WAITING:
                 return await self._job_state(state, reason, start, nodes)
-        elif output.status != 0 and "nvalid job id" not in output.stderr:
-            raise EngineError(_failed("squeue", output))
-        shown = await self._run("scontrol", "-o", "show", "job", job)
-        if shown.status != 0 and "nvalid job id" not in shown.stderr:
-            raise EngineError(_failed("scontrol", shown))
-        return await self._from_scontrol(dict(_FIELD.findall(shown.stdout)))
+        shown = await self._ask("scontrol", "-o", "show", "job", job, gone_is_fine=True)
+        return await self._from_scontrol(dict(_FIELD.findall(shown)))
 
     async def _from_scontrol(self, said: Mapping[str, str]) -> JobState:
         """The state of a job that squeue has left out, or that is ending."""
@@ -142,7 +139,7 @@ class SlurmEngine:
         if not state:
             return JobState("GONE", "Slurm does not know the job any more", over=True)
         if said.get("Restarts", "0") != "0":
-            return JobState("REQUEUED", "somebody has put it back into the queue", over=True)
+            return JobState("REQUEUED", "it was put back into the queue", over=True)
         found = await self._job_state(
             state, reason, said.get("StartTime", ""), said.get("NodeList", "")
         )
@@ -168,10 +165,7 @@ class SlurmEngine:
         """
         if not nodes or nodes == "(null)":
             return ()
-        names = (await self._ask("scontrol", "show", "hostnames", nodes)).split()
-        if len(names) > _MOST_NODES or not all(map(_NODE.fullmatch, names)):
-            raise EngineError("scontrol show hostnames printed what are not names of nodes")
-        return tuple(names)
+        return node_names(await self._ask("scontrol", "show", "hostnames", nodes))
 
     def reach(self, job: str, node: str) -> tuple[str, ...]:
         """A job step of its own. Without `-u` srun holds bytes back until a newline comes."""
@@ -188,9 +182,7 @@ class SlurmEngine:
         Raises:
             EngineError: Slurm did not answer, or refused.
         """
-        output = await self._run("scancel", job)
-        if output.status != 0 and "nvalid job id" not in output.stderr:
-            raise EngineError(_failed("scancel", output))
+        await self._ask("scancel", job, gone_is_fine=True)
 
     def cancel_command(self, job: str) -> str:
         """By the job's id, else by its name."""
@@ -215,16 +207,14 @@ class SlurmEngine:
 
     async def _held(self, job: str, nodes: Sequence[str]) -> tuple[str, ...]:
         """The nodes on which Slurm has not seen the end."""
-        output = await self._run("squeue", "-h", "-j", job, "-o", "%T|%N")
-        if output.status != 0 and "nvalid job id" not in output.stderr:
-            raise EngineError(_failed("squeue", output))
-        state, _, listed = output.stdout.strip().partition("\n")[0].partition("|")
+        said = await self._ask("squeue", "-h", "-j", job, "-o", "%T|%N", gone_is_fine=True)
+        state, _, listed = said.strip().partition("\n")[0].partition("|")
         held = await self._expand(listed.strip())
         return held if state in ("", "COMPLETING") else tuple(nodes)
 
-    async def examine(self) -> AsyncIterator[Remark]:
-        """What sbatch says of the request when it need not carry it out, and what of Slurm's
-        configuration matters to a kill.
+    async def examine(self) -> AsyncIterator[EngineFinding]:
+        """Lets sbatch test the request without submitting it, and reports the settings of Slurm
+        that matter to a kill.
 
         Raises:
             EngineError: it would refuse it.
@@ -234,28 +224,28 @@ class SlurmEngine:
         if output.status != 0:
             raise _refusal(output)
         said = output.complaint or "sbatch accepts the request"
-        yield Remark(Verdict.PASSED, "", "accepted", said)
+        yield EngineFinding(Verdict.PASSED, "", "accepted", said)
         try:
-            for remark in await self._examine_limits():
-                yield remark
+            for finding in await self._examine_limits():
+                yield finding
         except EngineError as error:
-            yield Remark(Verdict.WARNING, "slurm-silent", "no answer", str(error))
+            yield EngineFinding(Verdict.WARNING, "slurm-silent", "no answer", str(error))
 
-    async def _examine_limits(self) -> tuple[Remark, ...]:
+    async def _examine_limits(self) -> tuple[EngineFinding, ...]:
         text = "grace fits below KillWait, and Slurm tracks processes by cgroups"
-        fine = Remark(Verdict.PASSED, "", "fine", text, about=Subject.LIMITS)
+        fine = EngineFinding(Verdict.PASSED, "", "fine", text, about=Subject.LIMITS)
         return await self.cautions() or (fine,)
 
-    async def cautions(self) -> tuple[Remark, ...]:
-        """What of Slurm's configuration spoils a kill.
+    async def cautions(self) -> tuple[EngineFinding, ...]:
+        """Findings on settings of Slurm that spoil a kill.
 
         Raises:
             EngineError: Slurm did not answer.
         """
-        return tuple(limit_remarks(await self.limits(), self._rules.grace, self._secrets))
+        return tuple(limit_findings(await self.limits(), self._rules.grace, self._secrets))
 
     async def limits(self) -> Limits:
-        """What of Slurm's configuration matters to a kill.
+        """Settings of Slurm that matter to a kill.
 
         Raises:
             EngineError: Slurm did not answer.
@@ -283,19 +273,22 @@ class SlurmEngine:
     async def _run(self, *argv: str) -> Output:
         return await self._commands.run(argv, timeout=_SECONDS)
 
-    async def _ask(self, *argv: str) -> str:
+    async def _ask(self, *argv: str, gone_is_fine: bool = False) -> str:
+        """The output of a command; with `gone_is_fine` empty, where its job or step has ended.
+
+        Raises:
+            EngineError: Slurm did not answer, or refused.
+        """
         output = await self._run(*argv)
-        if output.status != 0:
-            raise EngineError(_failed(argv[0], output))
-        return output.stdout
-
-
-def _failed(program: str, output: Output) -> str:
-    return output.complaint or f"{program} ended with {output.status}"
+        if output.status == 0:
+            return output.stdout
+        if gone_is_fine and any(words in output.stderr for words in _GONE):
+            return ""
+        raise output.failure(argv[0])
 
 
 def _refusal(output: Output) -> EngineError:
-    """What sbatch said when it took no request."""
+    """Error of a request that sbatch has refused."""
     said = output.complaint or f"sbatch ended with {output.status} and said nothing"
     if output.status == _NO_PROGRAM:  # of a login shell; this machine's raise an error
         return MissingProgramError(said, NO_COMMANDS_THERE)
@@ -306,13 +299,12 @@ def _word(state: str, held: bool, contains: bool) -> EngineWord:
     if not state:
         return EngineWord(False, "Slurm does not know the node")
     if "*" in state or state.lower().startswith(("down", "unk", "fail")):
-        return EngineWord(False, f"Slurm's word does not count: the node is {state}")
+        return EngineWord(False, f"Slurm cannot confirm it: the node is {state}")
     if held:
         return EngineWord(False, "Slurm has not seen the end there yet", final=False)
     if not contains:
-        return EngineWord(
-            False, f"Slurm's word does not count: it does not track processes by {CGROUP}"
-        )
+        text = f"Slurm cannot confirm it: it does not track processes by {CGROUP}"
+        return EngineWord(False, text)
     return EngineWord(True, "Slurm agrees")
 
 

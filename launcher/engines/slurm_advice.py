@@ -84,12 +84,12 @@ _REFUSALS = tuple(
 
 
 def advice_on_reason(reason: str) -> str:
-    """What to change about a job that waits for this reason; empty where it may go away."""
+    """Advice on a job that waits for this reason; empty if the reason may go away by itself."""
     if todo := HOPELESS.get(reason.partition(",")[0].strip("()")):
         return todo
     return next((todo for pattern, todo in _SENTENCES if pattern.search(reason)), "")
 
 
 def advice_on(refusal: str) -> str:
-    """What to change after sbatch has refused a request with these words; empty if unknown."""
+    """Advice on a request that sbatch has refused with these words; empty if unknown."""
     return next((todo for pattern, todo in _REFUSALS if pattern.search(refusal)), "")

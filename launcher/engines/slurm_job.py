@@ -15,14 +15,13 @@ from ..cluster.spec import Cluster
 from ..hosts.ssh import SshConnector
 from ..plan.model import Plan, SshTarget
 from .commands import LocalCommands, LoginCommands
-from .engine import EngineError, JobState, Remark, Verdict
+from .engine import EngineError, EngineFinding, JobState, Verdict
 from .slurm import SlurmEngine
 from .slurm_script import job_name, rules_of, script_in_job
 
 _START_SECONDS = 10.0
 """How long the steps are waited for; the launcher waits for the agents in them after that."""
 _LOOK_AGAIN = 0.3
-_ENDED = ("nvalid job id", "already completing or completed")
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class SlurmJobEngine(SlurmEngine):
         script = script_in_job(self._table, self._run_id, self._rules, nodes)
         output = await self._commands.run(("sh", "-s"), script)
         if output.status != 0:
-            raise EngineError(output.complaint or f"sh ended with {output.status}")
+            raise output.failure("sh")
         deadline = time.monotonic() + _START_SECONDS
         while True:
             if len(await self._steps(job)) >= len(nodes) or time.monotonic() > deadline:
@@ -65,8 +64,8 @@ class SlurmJobEngine(SlurmEngine):
         return self._job if await self._steps(self._job) else ""
 
     async def look(self, job: str) -> JobState:
-        """How the job stands; without steps of the run it is over for the run. Not at the first
-        look: where the agents have ended at once, a bridge tells why.
+        """Asks for the state of the job; without steps of the run it is over for the run, except at
+        the first look: if the agents have ended at once, a bridge reports the reason.
 
         Raises:
             EngineError: Slurm did not answer.
@@ -86,16 +85,14 @@ class SlurmJobEngine(SlurmEngine):
             EngineError: Slurm did not answer, or refused.
         """
         if steps := await self._steps(job):
-            output = await self._run("scancel", *(step.id for step in steps))
-            if output.status != 0 and not any(words in output.stderr for words in _ENDED):
-                raise EngineError(output.complaint or f"scancel ended with {output.status}")
+            await self._ask("scancel", *(step.id for step in steps), gone_is_fine=True)
 
     def cancel_command(self, job: str) -> str:
         """By the name of the steps."""
         named = f"awk '$2 == \"{job_name(self._run_id)}\" {{print $1}}'"
         return f"squeue -s -h -j {self._job} -o '%i %j' | {named} | xargs -r scancel"
 
-    async def examine(self) -> AsyncIterator[Remark]:
+    async def examine(self) -> AsyncIterator[EngineFinding]:
         """Whether the job runs and has the nodes, and what of Slurm's configuration matters to a
         kill.
 
@@ -106,9 +103,9 @@ class SlurmJobEngine(SlurmEngine):
         left = (await self._run("squeue", "-h", "-j", self._job, "-o", "%L")).stdout.strip()
         said = f"Slurm {self._job} runs on {', '.join(nodes[:8])}{' …' if len(nodes) > 8 else ''}"
         said += f", for {left} from now on" if left[:1].isdigit() and left.isprintable() else ""
-        yield Remark(Verdict.PASSED, "", "it runs", said)
-        for remark in await self._examine_limits():
-            yield remark
+        yield EngineFinding(Verdict.PASSED, "", "it runs", said)
+        for finding in await self._examine_limits():
+            yield finding
 
     async def _held(self, job: str, nodes: Sequence[str]) -> tuple[str, ...]:
         state = await super().look(job)
@@ -143,10 +140,9 @@ class SlurmJobEngine(SlurmEngine):
             EngineError: Slurm did not answer.
         """
         name = job_name(self._run_id)
-        output = await self._run("squeue", "-s", "-h", "-j", job, "-o", "%i|%j|%N")
-        if output.status != 0 and "nvalid job id" not in output.stderr:
-            raise EngineError(output.complaint or f"squeue ended with {output.status}")
-        rows = [line.strip().split("|") for line in output.stdout.splitlines()]
+        asked = ("squeue", "-s", "-h", "-j", job, "-o", "%i|%j|%N")
+        said = await self._ask(*asked, gone_is_fine=True)
+        rows = [line.strip().split("|") for line in said.splitlines()]
         found = [row for row in rows if len(row) == 3 and row[1] == name]
         return tuple([Step(row[0], await self._expand(row[2])) for row in found])
 

@@ -1,4 +1,4 @@
-"""Limits of a Slurm cluster that matter to a run, and remarks on them before a launch."""
+"""Limits of a Slurm cluster that matter to a run, and findings on them before a launch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ..cluster.slurm import Slurm
 from ..printable import printable
-from .engine import EngineError, Remark, Subject, Verdict
+from .engine import EngineError, EngineFinding, Subject, Verdict
 
 CGROUP = "proctrack/cgroup"
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
@@ -35,29 +35,29 @@ def parse_config(said: str) -> Limits:
     return Limits(track is not None and track[1] == CGROUP, float(wait[1]) if wait else None)
 
 
-def limit_remarks(limits: Limits, grace: float, secrets: Sequence[str]) -> Iterator[Remark]:
+def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iterator[EngineFinding]:
     """Warnings of limits that spoil a kill, and of secrets that others on the network can read."""
     if limits.kill_wait is not None and grace >= limits.kill_wait:
-        yield Remark(
+        yield EngineFinding(
             Verdict.WARNING,
             "slurm-killwait",
             "short KillWait",
-            f"grace is {grace:g} s, but at its time limit or when somebody cancels the job "
+            f"grace is {grace:g} s, but at its time limit or when the job is cancelled "
             f"Slurm kills {limits.kill_wait:g} s after TERM (KillWait)",
             f"write a grace below {limits.kill_wait:g}",
             Subject.LIMITS,
         )
     if not limits.contains:
-        yield Remark(
+        yield EngineFinding(
             Verdict.WARNING,
             "slurm-proctrack",
             "no cgroups",
-            "Slurm does not track processes by cgroups here (ProctrackType): its word does "
-            "not count in a receipt, and of a node whose agent is gone nothing is confirmed",
+            "Slurm does not track processes by cgroups here (ProctrackType): it cannot confirm "
+            "that nothing is left on a node, and one whose agent is gone stays unconfirmed",
             about=Subject.LIMITS,
         )
     if secrets:
-        yield Remark(
+        yield EngineFinding(
             Verdict.WARNING,
             "slurm-plaintext",
             "env_from",

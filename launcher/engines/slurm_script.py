@@ -60,7 +60,7 @@ def job_name(run_id: str) -> str:
 
 
 def batch_script(table: Slurm, run_id: str, rules: Rules) -> str:
-    """The script for `sbatch`."""
+    """The script for `sbatch`: it starts an agent on each node and waits for all of them."""
     return "\n".join(_lines(table, run_id, _payload(run_id, rules))) + "\n"
 
 
@@ -75,8 +75,8 @@ def script_in_job(table: Slurm, run_id: str, rules: Rules, nodes: Iterable[str])
 
 
 def _payload(run_id: str, rules: Rules) -> str:
-    config = AgentConfig(run_id, node_name(0), rules, local=False, home=True)
-    return bootstrap.home_payload(config)
+    config = AgentConfig(run_id, node_name(0), rules, local=False, by_engine=True)
+    return bootstrap.engine_payload(config)
 
 
 def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str
     program = shlex.join(
         [
             *("env", f"TFMUX_AGENT={run_id};"),
-            *(table.python or "python3", "-IS", "-c", bootstrap.HOME_LINE),
+            *(table.python or "python3", "-IS", "-c", bootstrap.ENGINE_LINE),
         ]
     )
     step = f"--job-name={job_name(run_id)}"

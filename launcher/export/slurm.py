@@ -79,7 +79,7 @@ class Shell:
     variables: Mapping[str, str]
 
     def word(self, text: str) -> str:
-        """Quotes one word."""
+        """One word in quotes, in which the shell replaces its stand-ins by their variables."""
         names = sorted(self.variables, key=len, reverse=True)
         parts = re.split(f"({'|'.join(map(re.escape, names))})", text)
         quoted = [
@@ -90,7 +90,7 @@ class Shell:
         return "".join(quoted) or "''"
 
     def words(self, *texts: str) -> str:
-        """Quotes several words."""
+        """Several words in quotes, with a blank between them."""
         return " ".join(map(self.word, texts))
 
     def command(self, task: TaskPlan) -> str:

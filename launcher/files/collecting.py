@@ -26,6 +26,7 @@ from ..agent.requests import Collect, CollectCredit, CollectEnd, CollectOpen
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
 from ..plan.model import HostPlan
+from ..quantities import counted, size
 from ..run import events as ev
 from .unpacking import Unpacker, UnpackError, shown
 
@@ -82,8 +83,8 @@ class Results:
         for refused in fetched.refused[:_MAX_LISTED]:
             self._note(f"{host.name}: not collected: {refused}")
         if fetched.files:
-            size = f"{fetched.bytes / 1e6:.1f} MB"
-            self._note(f"{host.name}: {fetched.files} files ({size}) collected in {fetched.folder}")
+            what = f"{counted(fetched.files, 'file')} ({size(fetched.bytes)})"
+            self._note(f"{host.name}: {what} collected in {fetched.folder}")
         if fetched.problems:
             return self._missing(host, "; ".join(map(shown, fetched.problems[:_MAX_LISTED])))
         return True

@@ -108,7 +108,7 @@ class Unpacker:
             self._link(parts, target)
 
     def close(self) -> None:
-        """Closes all descriptors."""
+        """Closes the open file and folders; may be called again."""
         for fd in (self._file, self._parent_fd, self._root):
             if fd >= 0:
                 os.close(fd)

@@ -3,17 +3,23 @@
 The command that a login shell sees is one line in single quotes, without a quote, `!` or line
 break in it, so that bash, dash, csh, tcsh and fish read it alike. It prints a marker *before*
 anything is sent: a `.bashrc` that reads its input or starts another shell would otherwise eat
-the source, or run it. Then comes a loader, and then the agent's modules, packed.
+the modules, or run them. Then comes a loader, and then the agent's modules, packed: as code
+where the host's interpreter has the magic number of ours, else as source.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import marshal
+import re
 import shlex
 import zlib
 from functools import cache
 from importlib import resources
+from importlib.abc import InspectLoader
+from importlib.util import MAGIC_NUMBER, find_spec
+from types import CodeType
 
 from ..agent import wire
 from ..agent.config import AgentConfig
@@ -21,8 +27,13 @@ from ..agent.config import AgentConfig
 EVERY_BYTE = bytes(range(256))
 """All values of a byte, by which a stream shows that it changes none."""
 
+_MARSHAL_VERSION = 4
+"""Of what every interpreter reads; code is for those of our own version."""
+_MAGIC = b"tfmux-agent-magic:"
 _LINE = (
-    'import os;os.write(1,b"%s\\n"%s);'
+    "import binascii,os,sys;"
+    'm=getattr(sys.modules.get("_frozen_importlib_external"),"MAGIC_NUMBER",b"");'
+    'os.write(1,b"%s"+binascii.hexlify(m)+b"\\n%s\\n"%s);'
     'r=lambda n,b=b"":b if len(b)==n else r(n,b+(os.read(0,n-len(b)) or os._exit(9)));'
     "exec(r(int(r(8))))"
 )
@@ -43,31 +54,38 @@ def read(count):
         parts.append(part)
         count -= len(part)
     return b"".join(parts)
-sent = json.loads(zlib.decompress(read(int(read(8)))).decode())
+packed = zlib.decompress(read(int(read(8))))
+config = json.loads(CONFIG)
 """
 _IMPORTER = """
-import importlib.util, sys
+import importlib.util, marshal, sys
+modules = marshal.loads(packed)
+del packed
 class Sent:  # importlib.abc would take a third of the start
     def find_spec(self, name, path=None, target=None):
-        if name in sent["modules"]:
-            return importlib.util.spec_from_loader(name, self, is_package=name in sent["packages"])
+        if name in modules:
+            is_package = name in ("launcher", "launcher.agent")
+            return importlib.util.spec_from_loader(name, self, is_package=is_package)
     def create_module(self, spec):
         return None
     def exec_module(self, module):
-        name = module.__name__
-        exec(compile(sent["modules"][name], "<" + name + ">", "exec"), module.__dict__)
+        body = modules.pop(module.__name__)
+        if isinstance(body, str):
+            body = compile(body, "<" + module.__name__ + ">", "exec")
+        exec(body, module.__dict__)
 sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
 from launcher.agent import bridge
-bridge.main(sent["config"])
+bridge.main(config)
 """
-HOME_LINE = (
-    "import base64,json,sys,zlib;"
-    "sent=json.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())).decode());"
-    'sent["config"]["host"]=sys.argv[1];'
+ENGINE_LINE = (
+    "import base64,marshal,sys,zlib;"
+    "sent=marshal.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())));"
+    'packed,config=sent.pop("packed"),sent["config"];config["host"]=sys.argv[1];'
     'exec(sent["loader"])'
 )
-"""The program of a home: its argument is the host's name, its input `home_payload` as a line."""
+"""The program by which an engine starts an agent: its argument is the host's name, its input
+`engine_payload` as a line."""
 
 
 def marker(nonce: str) -> bytes:
@@ -75,9 +93,17 @@ def marker(nonce: str) -> bytes:
     return f"tfmux-agent-{nonce}".encode()
 
 
+def magic_number(before: bytes) -> bytes:
+    """The magic number of a host's interpreter, from what it printed before the marker; empty
+    where it has said none."""
+    found = re.search(_MAGIC + rb"([0-9a-f]{8})\n\Z", before)
+    return bytes.fromhex(found[1].decode()) if found else b""
+
+
 def argv(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -> list[str]:
     """The command for this machine. With `every_byte`, `EVERY_BYTE` follows the marker."""
-    line = _LINE % (marker(nonce).decode(), "+bytearray(range(256))" if every_byte else "")
+    every = "+bytearray(range(256))" if every_byte else ""
+    line = _LINE % (_MAGIC.decode(), marker(nonce).decode(), every)
     return ["env", f"TFMUX_AGENT={run_id};", python, "-IS", "-c", line]
 
 
@@ -90,39 +116,51 @@ def command(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -
     return f"exec {shlex.join(words)}"
 
 
-def payload(config: AgentConfig) -> bytes:
-    """What follows the marker: the loader, the agent's modules and its `config`."""
-    head, compressor = _packed_modules()
-    compressor = compressor.copy()
-    tail = f'"config": {json.dumps(config.to_json())}}}'.encode()
-    packed = head + compressor.compress(tail) + compressor.flush()
-    loader = (_LOADER.replace("ERROR", str(wire.ERROR)) + _IMPORTER).encode()
+def payload(config: AgentConfig, magic: bytes) -> bytes:
+    """Bytes that follow the marker, for an interpreter with a `magic_number`: the loader with the
+    agent's `config`, and the agent's modules."""
+    packed = _packed(code=magic == MAGIC_NUMBER)
+    head = _LOADER.replace("ERROR", str(wire.ERROR))
+    loader = (head.replace("CONFIG", repr(json.dumps(config.to_json()))) + _IMPORTER).encode()
     return b"%08d%s%08d%s" % (len(loader), loader, len(packed), packed)
 
 
-def home_payload(config: AgentConfig) -> str:
-    """The agent's modules and its `config` as one word of plain characters."""
-    packages = ["launcher", "launcher.agent"]
-    body = {"modules": _sources(), "packages": packages, "config": config.to_json()}
-    body["loader"] = _IMPORTER
-    return base64.b64encode(zlib.compress(json.dumps(body).encode(), 6)).decode()
+def engine_payload(config: AgentConfig) -> str:
+    """The source of the agent's modules, for interpreters that are not known yet, and its `config`
+    as one word of plain characters."""
+    packed = _marshalled(code=False)
+    sent = {"packed": packed, "config": config.to_json(), "loader": _IMPORTER}
+    return base64.b64encode(zlib.compress(marshal.dumps(sent, _MARSHAL_VERSION))).decode()
 
 
 @cache
-def _packed_modules() -> tuple[bytes, zlib._Compress]:
-    """The modules, packed as far as they are the same for all hosts, and what packs the rest: for
-    a thousand hosts, packing them each time took the launcher seven seconds."""
-    body = json.dumps({"modules": _sources(), "packages": ["launcher", "launcher.agent"]})
-    compressor = zlib.compressobj(6)
-    head = compressor.compress(f"{body[:-1]}, ".encode())
-    return head + compressor.flush(zlib.Z_SYNC_FLUSH), compressor
+def _packed(*, code: bool) -> bytes:
+    """Packed once for all hosts: for a thousand of them it would take seconds."""
+    return zlib.compress(_marshalled(code=code), 1)
 
 
-@cache
-def _sources() -> dict[str, str]:
-    folder = resources.files("launcher.agent")
-    modules = {"launcher": "", "launcher.agent": ""}
-    for file in folder.iterdir():
+def _marshalled(*, code: bool) -> bytes:
+    """The agent's modules by their names. All are one object, so that what they share is there
+    once; code cannot be read by an interpreter of another version, so it is never among source."""
+    modules: dict[str, str | CodeType] = {"launcher": "", "launcher.agent": ""}
+    for file in resources.files("launcher.agent").iterdir():
         if file.name.endswith(".py") and file.name != "__init__.py":
-            modules[f"launcher.agent.{file.name[:-3]}"] = file.read_text()
-    return modules
+            name = f"launcher.agent.{file.name[:-3]}"
+            modules[name] = _code(name) if code else file.read_text()
+    return marshal.dumps(modules) if code else marshal.dumps(modules, _MARSHAL_VERSION)
+
+
+def _code(name: str) -> CodeType:
+    """A module's code as the import system has cached it."""
+    spec = find_spec(name)
+    assert spec is not None and isinstance(spec.loader, InspectLoader)
+    code = spec.loader.get_code(name)
+    assert code is not None
+    return _rename(code, f"<{name}>")
+
+
+def _rename(code: CodeType, file: str) -> CodeType:
+    """The code under the name that source has on a host: the path of our file means nothing
+    there, or another version of it."""
+    constants = (_rename(c, file) if isinstance(c, CodeType) else c for c in code.co_consts)
+    return code.replace(co_filename=file, co_consts=tuple(constants))

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import importlib.util
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,7 @@ class Deadline:
 class Client(asyncssh.SSHClient):
     """asyncssh's side of one login.
 
-    `approved` is a key that was agreed to just now, where none is known. A key that differs
+    `approved` are keys that were agreed to, for places where none is known. A key that differs
     from a known one is never accepted.
     """
 
@@ -88,7 +88,7 @@ class Client(asyncssh.SSHClient):
         deadline: Deadline,
         step: Callable[[str, str], None],
         *,
-        approved: HostKey | None = None,
+        approved: Collection[HostKey] = (),
     ) -> None:
         self._host = host
         self._known = known
@@ -113,7 +113,7 @@ class Client(asyncssh.SSHClient):
         if key in self._known.port22_keys:
             return True
         self.shown = HostKey.of(self._known.name.place, key)
-        if self.shown == self._approved and not self._known.known_before:
+        if self.shown in self._approved and not self._known.known_before:
             self.accepted = self.shown
             return True
         return False

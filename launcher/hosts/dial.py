@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..cluster.addresses import join
@@ -23,6 +24,10 @@ BANNER_SECONDS = 10.0
 _BANNER_BYTES = 4096
 _PREAMBLE_SECONDS = 2.0
 """A server may say some lines before its version (RFC 4253, 4.2); they come at once."""
+
+_LOOKUPS = ThreadPoolExecutor(64, thread_name_prefix="lookup")
+"""Lookups at a time. The loop's own threads are a handful: behind a name server that is dead each
+lookup takes five seconds, and those that wait for a thread would be late before they begin."""
 
 Step = Callable[[str, str], None]
 """Called for each step that was passed: its name and what was found (`name`, `10.77.0.1`)."""
@@ -60,14 +65,22 @@ async def dial(
     return link
 
 
-_Address = tuple[int, int, int, str, Any]
+_Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 
 async def _resolve(name: str, host: str, port: int, family: int) -> list[_Address]:
     loop = asyncio.get_running_loop()
+    begun = asyncio.Event()
+
+    def look_up() -> list[_Address]:
+        loop.call_soon_threadsafe(begun.set)
+        return list(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM))
+
+    lookup = loop.run_in_executor(_LOOKUPS, look_up)
     try:
+        await begun.wait()
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
+            return await lookup
     except TimeoutError as error:
         raise UnreachableError(
             name,
@@ -83,7 +96,6 @@ async def _resolve(name: str, host: str, port: int, family: int) -> list[_Addres
             code="name-unresolved",
             todo="check its spelling in ssh, or write the IP address or an alias of ~/.ssh/config",
         ) from error
-    return list(found)
 
 
 async def _connect(
@@ -112,11 +124,16 @@ async def _connect(
             link.close()
             raise
         else:
-            # A delayed ACK against sshd's Nagle costs 40 ms a login.
-            if hasattr(socket, "TCP_QUICKACK"):  # Linux
-                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            acknowledge_at_once(link)
             return link
     raise _refusal(name, place, failure, seconds) from failure
+
+
+def acknowledge_at_once(link: Any) -> None:
+    """Sends ACKs without a delay, until something else is sent: together with sshd's Nagle it
+    takes 40 ms at a login, and as much when a session is opened behind it."""
+    if link is not None and hasattr(socket, "TCP_QUICKACK"):  # Linux
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
 
 def _refusal(name: str, place: str, failure: OSError, seconds: float) -> UnreachableError:

@@ -1,6 +1,6 @@
 """Causes of asyncssh's errors for which it has no class of their own.
 
-The only place where a decision depends on the words of an error.
+The only place where a login depends on the words of an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncssh
 
 
 class Cause(Enum):
-    """What an error means for a login."""
+    """Meaning of an error for a login."""
 
     KEY_REVOKED = auto()
     NO_COMMON_HOST_KEY_TYPE = auto()

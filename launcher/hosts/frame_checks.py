@@ -1,13 +1,15 @@
 """Checks of an agent's frames: what a host may say, and when.
 
 The checker is told what the launcher sends (`sent`, `expect`), and reads what comes by it: only the
-host's own tasks and attempts that were started, only answers to questions that were asked, log
-bytes only of logs that were opened, in their order, within `log_limit` and the credit. Anything
-else is a `ProtocolError`. Text is made printable here.
+host's own tasks and attempts that were started, each event of one once, only answers to questions
+and receipts of kills that were asked for, log bytes only of logs that were opened, in their order,
+within `log_limit` and the credit. Anything else is a `ProtocolError`. So what a host makes the
+launcher keep is bounded. Text is made printable here.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,7 @@ from ..agent.messages import (
     KillReceipt,
     LogSize,
     Message,
+    Note,
     Refusal,
     StatsAnswer,
     TaskFacts,
@@ -33,6 +36,9 @@ from ..plan.environment import EXTENDED, VISIBLE
 from ..printable import printable
 
 _BEFORE_WELCOME = (Welcome, Refusal, Gone)
+_UNASKED, _UNASKED_AN_ATTEMPT = 100, 2
+"""Notes of a host in a whole run, and receipts of what its agent did by itself: an agent says once
+an attempt that its log is cut, and now and then something else."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +81,15 @@ class FrameChecker:
         self._local = local
         self._adopts = adopts
         self._met = False
-        self._attempts: set[tuple[TaskId, int]] = set()
+        self._attempts: Counter[tuple[TaskId, int]] = Counter()
+        """How often each attempt was started: after a cut that is said again."""
+        self._heard: Counter[tuple[str, TaskId, int]] = Counter()
+        """Events of attempts."""
         self._kills: set[frozenset[TaskId] | None] = set()
         """Kills that were asked for; None is one of everything."""
+        self._unanswered = 0
+        """Requests for kills that no receipt has named yet."""
+        self._notes = self._unasked_receipts = 0
         self.connected()
 
     # --- what the launcher does -----------------------------------------------------------
@@ -94,13 +106,14 @@ class FrameChecker:
         """Notes what a frame to the agent allows it to say."""
         match request:
             case requests.Start(task=task, attempt=attempt):
-                self._attempts.add((task, attempt))
+                self._attempts[(task, attempt)] += 1
             case requests.ReadLog(task=task, number=number, offset=offset):
                 self._logs[number] = _OpenLog(task, offset)
             case requests.Credit(up_to=up_to):
                 self._granted = max(self._granted, up_to)
             case requests.Kill(tasks=tasks):
                 self._kills.add(None if tasks is None else frozenset(tasks))
+                self._unanswered += 1
             case requests.CollectOpen(number=number):
                 self._archives.add(number)
 
@@ -111,7 +124,8 @@ class FrameChecker:
     # --- what the agent says --------------------------------------------------------------
 
     def check(self, frame: wire.Frame) -> Message | LogBytes | Reply | None:
-        """The message in a frame; None for one that was meant for an earlier launcher.
+        """The message in a frame; None for one that was meant for an earlier launcher, and for one
+        of too many notes.
 
         Raises:
             WireError: it is no frame of an agent at all.
@@ -133,6 +147,9 @@ class FrameChecker:
                 self._welcome(message)
             case TaskFacts():
                 self._facts(message, name)
+                self._once(message, name)
+            case Note():
+                return self._note(message)
             case LogSize():
                 self._size(message)
             case Gone():
@@ -169,7 +186,8 @@ class FrameChecker:
         if not message.environ.keys() <= {*EXTENDED, VISIBLE}:
             raise self._broken("WELCOME: environ: variables that were not asked for")
         if self._adopts and not self._met:
-            self._attempts |= {(facts.task, facts.attempt) for facts in message.tasks}
+            for facts in message.tasks:
+                self._attempts[(facts.task, facts.attempt)] = 1
         for facts in message.tasks:
             self._facts(facts, "WELCOME")
         self._welcomed = self._met = True
@@ -180,6 +198,25 @@ class FrameChecker:
             what = f"attempt {facts.attempt} of {facts.task}"
             raise self._broken(f"{name} for {what}, which was not started")
         self._within_limit(facts.task, facts.size, name)
+
+    def _once(self, facts: TaskFacts, name: str) -> None:
+        attempt = (facts.task, facts.attempt)
+        self._heard[(name, *attempt)] += 1
+        if self._heard[(name, *attempt)] > self._attempts[attempt]:
+            what = f"attempt {facts.attempt} of {facts.task}"
+            raise self._broken(f"{name} for {what}, which has been reported before")
+
+    @property
+    def _most_unasked(self) -> int:
+        return _UNASKED + _UNASKED_AN_ATTEMPT * len(self._attempts)
+
+    def _note(self, note: Note) -> Note | None:
+        self._notes += 1
+        if self._notes > self._most_unasked + 1:
+            return None
+        if self._notes > self._most_unasked:
+            return note.replace(text="too many notes; further ones are dropped")
+        return note
 
     def _within_limit(self, task: TaskId, size: int, name: str) -> None:
         if size > self._limits[task]:
@@ -193,12 +230,20 @@ class FrameChecker:
 
     def _asked_for(self, receipt: KillReceipt) -> bool:
         """A kill of some tasks may have been joined to one of everything, which the agent began
-        by itself; only of such a one it reports without having been asked."""
-        if receipt.tasks is None:
-            return bool(self._kills) or not receipt.ids
-        for task in receipt.tasks:
+        by itself; only of such a one it reports without having been asked. A receipt names each
+        request that it answers, one of an earlier launcher, too."""
+        for task in receipt.tasks or ():
             self._own(task, "RECEIPT")
-        return frozenset(receipt.tasks) in self._kills
+        if not receipt.ids:
+            self._unasked_receipts += 1
+            return receipt.tasks is None and self._unasked_receipts <= self._most_unasked
+        most = len(receipt.ids) if self._adopts and self._unanswered else self._unanswered
+        if len(receipt.ids) > most:
+            return False
+        if receipt.tasks is not None and frozenset(receipt.tasks) not in self._kills:
+            return False
+        self._unanswered = max(0, self._unanswered - len(receipt.ids))
+        return True
 
     def _reply(self, frame: wire.Frame) -> Reply:
         body = frame.json()

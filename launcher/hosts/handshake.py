@@ -37,7 +37,7 @@ TransportFactory = Callable[[str, str], Awaitable[Transport]]
 
 @dataclass(frozen=True)
 class LinkSettings:
-    """What an agent is told of its run; `lease` and `grace` are seconds."""
+    """Settings of a run for an agent; `lease` and `grace` are seconds."""
 
     run_id: str
     host: str
@@ -60,12 +60,12 @@ class LinkSettings:
 
     @property
     def rules(self) -> Rules:
-        """What the agent does without a launcher."""
+        """Behaviour of the agent without a launcher."""
         return Rules(self.lease, self.grace, self.on_disconnect)
 
     def config(self, *, make: bool = True, known: bool = False) -> AgentConfig:
-        """What the bridge is sent; without `make` it only looks for an agent. One that is `known`
-        has been there before, and is not waited for."""
+        """Configuration for the bridge; without `make` it only looks for an agent. One that is
+        `known` has been there before, and is not waited for."""
         wait = AGENT_SECONDS if make and self.has_agent and not known else 0.0
         make = make and not self.has_agent
         return AgentConfig(
@@ -90,7 +90,7 @@ class LinkSettings:
 def link_settings(
     plan: Plan, host: HostPlan, logs: Path, *, persistent: bool = False
 ) -> LinkSettings:
-    """What a host's agent is told of the run."""
+    """Settings of the run for a host's agent."""
     local = host.local
     return LinkSettings(
         run_id=plan.run_id,
@@ -120,8 +120,8 @@ async def query_agent(
     transport = await open_transport(settings.run_id, nonce)
     try:
         async with asyncio.timeout(START_SECONDS):
-            data = await wait_for_marker(transport, bootstrap.marker(nonce), settings.host)
-            transport.write(bootstrap.payload(settings.config(make=False)))
+            magic, data = await wait_for_marker(transport, bootstrap.marker(nonce), settings.host)
+            transport.write(bootstrap.payload(settings.config(make=False), magic))
             transport.write(settings.hello("", query=True).encode())
             decoder = wire.Decoder()
             while True:
@@ -147,8 +147,9 @@ async def query_agent(
         await transport.aclose()
 
 
-async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> bytes:
-    """Skips whatever the login shell prints; returns what followed the marker.
+async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> tuple[bytes, bytes]:
+    """Skips whatever the login shell prints; returns the magic number of the host's interpreter
+    and what followed the marker.
 
     Raises:
         InterpreterError: the command ended before it.
@@ -190,7 +191,7 @@ async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> byt
             f"the interpreter did not start: {said or 'it printed nothing'}",
             todo='write where a Python 3.8 or newer is: python = "…" of the host',
         )
-    return after
+    return bootstrap.magic_number(before), after
 
 
 def _last_line(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,8 @@ from .known_hosts import Entry, Marker, read_entries
 from .revoked_keys import RevocationError, RevokedKeys
 
 SSH_PORT = 22
+_WRITING = threading.Lock()
+"""Hosts are accepted side by side."""
 _NAMED = 5
 
 
@@ -75,7 +78,7 @@ class HostName:
 
 
 class KnownHosts:
-    """What is known of one server's keys."""
+    """Known keys of one server."""
 
     def __init__(self, files: Sequence[str], name: HostName) -> None:
         """Reads the files that are there.
@@ -146,7 +149,7 @@ class KnownHosts:
             ]
 
     async def refusal(self, key: asyncssh.SSHKey) -> str:
-        """Why an unknown key must not be accepted; empty where nothing is against it.
+        """Reason for which an unknown key must not be accepted; empty if there is none.
 
         Raises:
             RevocationError: the list of revoked keys cannot be read.
@@ -167,7 +170,7 @@ class KnownHosts:
         return lambda _host, _address, _port: (self.trusted, self.authorities, self.revoked)
 
     def other_names(self, shown: HostKey) -> list[str]:
-        """Where else the same key is known: `tf1 (~/.ssh/known_hosts:3)`."""
+        """Other entries with the same key: `tf1 (~/.ssh/known_hosts:3)`."""
         kind, blob = shown.line.split()
         found = [each for each in self._entries if (each.kind, each.blob) == (kind, blob)]
         return [
@@ -221,9 +224,12 @@ def add_known_host(shown: HostKey) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    path = accepted_keys()
+    with _WRITING:
+        _append(accepted_keys(), f"{shown.place} {shown.line}\n")
+
+
+def _append(path: Path, line: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    line = f"{shown.place} {shown.line}\n"
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), "r+b") as file:
         before = file.read()
         if line.encode() not in before.splitlines(keepends=True):

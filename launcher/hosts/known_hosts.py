@@ -14,13 +14,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from hashlib import sha1
 
 import asyncssh
 
 
 class Marker(StrEnum):
-    """What a line says of its key."""
+    """Marker at the beginning of a line: the use of its key."""
 
     TRUSTED = ""
     AUTHORITY = "@cert-authority"
@@ -74,19 +75,32 @@ def read_entries(files: Iterable[str], odd: list[str]) -> Iterator[Entry]:
     """
     for file in map(os.path.expanduser, files):
         try:
-            with open(file, "rb") as opened:
-                data = opened.read()
+            found = os.stat(file)
+            entries, skipped = _read(file, found.st_ino, found.st_size, found.st_mtime_ns)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        for number, raw in enumerate(data.split(b"\n"), 1):
-            line = raw.strip()
-            if not line or line.startswith(b"#"):
-                continue
-            found = _entry(file, number, line.decode("latin-1"))
-            if isinstance(found, Entry):
-                yield found
-            elif len(odd) < 20:
-                odd.append(f"{file}:{number}: {found}; the line is skipped")
+        yield from entries
+        odd += skipped[: max(0, 20 - len(odd))]
+
+
+@lru_cache(maxsize=16)
+def _read(file: str, *_version: int) -> tuple[list[Entry], list[str]]:
+    """The lines of a file, and a sentence for each line skipped. A thousand hosts that log in
+    together read the same files."""
+    with open(file, "rb") as opened:
+        data = opened.read()
+    entries: list[Entry] = []
+    odd: list[str] = []
+    for number, raw in enumerate(data.split(b"\n"), 1):
+        line = raw.strip()
+        if not line or line.startswith(b"#"):
+            continue
+        found = _entry(file, number, line.decode("latin-1"))
+        if isinstance(found, Entry):
+            entries.append(found)
+        elif len(odd) < 20:
+            odd.append(f"{file}:{number}: {found}; the line is skipped")
+    return entries, odd
 
 
 def _entry(file: str, number: int, line: str) -> Entry | str:

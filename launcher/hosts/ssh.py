@@ -22,11 +22,11 @@ from ..printable import printable
 from . import host_keys
 from .auth_prompt import YES, AuthPrompt, OfferedKey, PromptHandler, PromptKind
 from .credentials import Client, Deadline, agent_keys
-from .dial import dial
+from .dial import acknowledge_at_once, dial
 from .error_causes import Cause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
-from .ssh_config import SshConfig, read_config
+from .ssh_config import READS_AT_ONCE, SshConfig, read_config
 from .ssh_errors import UnknownKey, changed, key_error, place, refused, text_of, unknown
 from .ssh_options import arguments, host_key_algs, known_hosts_files
 from .ssh_transport import SshTransport
@@ -34,6 +34,10 @@ from .ssh_transport import SshTransport
 LOGIN_SECONDS = 20.0
 SESSION_SECONDS = 10.0
 LOGINS_AT_ONCE = 5
+"""To one server."""
+HANDSHAKES_AT_ONCE = 64
+"""To all servers. A handshake takes some 20 ms of this process: of a thousand at a time all would
+take longer than a login may."""
 _TRIES = 4
 
 OnStep = Callable[[str, str, str], None]
@@ -66,7 +70,11 @@ class SshConnector:
         self._on_accepted = on_accepted
         self._on_note = on_note
         self._noted: set[str] = set()
+        self._reading = asyncio.Semaphore(READS_AT_ONCE)
         self._gates: dict[str, asyncio.Semaphore] = {}
+        self._approved: set[HostKey] = set()
+        """Keys that were agreed to; a login that is dropped then does not ask again."""
+        self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
 
@@ -77,6 +85,8 @@ class SshConnector:
             HostError: says which step failed and why.
         """
         connection = await self.connect(name, target)
+        link = connection.get_extra_info("socket")
+        asyncio.get_running_loop().call_soon(acknowledge_at_once, link)  # once it is asked for
         try:
             async with asyncio.timeout(SESSION_SECONDS):
                 process = await connection.create_process(command, encoding=None)
@@ -127,12 +137,13 @@ class SshConnector:
     ) -> asyncssh.SSHClientConnection:
         """One login; a second one when an unknown key was agreed to meanwhile. The gate is not
         held while a person is asked about it: hosts behind it ask then, too."""
-        config = await read_config(name, target.host, target.user, target.port)
-        approved: HostKey | None = None
+        async with self._reading:
+            config = await read_config(name, target.host, target.user, target.port)
+        agreed = False
         while True:
             try:
                 async with gate:
-                    return await self._connect_once(name, target, config, approved)
+                    return await self._connect_once(name, target, config)
             except UnknownKey as error:
                 # In --accept-new a person has spoken, as with -o StrictHostKeyChecking=….
                 policy = config.get("stricthostkeychecking").lower()
@@ -140,9 +151,10 @@ class SshConnector:
                 if not new and policy in ("yes", "true"):
                     why = f"{config.where('stricthostkeychecking')} allows only known keys"
                     raise unknown(name, target, error, why) from error
-                if approved is not None or not (new or await self._approves(name, config, error)):
+                if agreed or not (new or await self._approves(name, config, error)):
                     raise unknown(name, target, error, _unused(config)) from error
-                approved = error.shown
+                agreed = True
+                self._approved.add(error.shown)
 
     async def _approves(self, name: str, config: SshConfig, unknown: UnknownKey) -> bool:
         if self._ask is None or config.on("batchmode"):
@@ -158,7 +170,7 @@ class SshConnector:
         return answer is not None and answer.strip().lower() == YES
 
     async def _connect_once(
-        self, name: str, target: SshTarget, config: SshConfig, approved: HostKey | None
+        self, name: str, target: SshTarget, config: SshConfig
     ) -> asyncssh.SSHClientConnection:
         deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
         given = arguments(name, target.host, config, target.identity)
@@ -168,7 +180,7 @@ class SshConnector:
             agent, found = await agent_keys(given.pop("agent_path"), only)
             given |= {"client_keys": found or None, "agent_path": None}
         try:
-            return await self._login_with(name, target, config, given, deadline, approved)
+            return await self._login_with(name, target, config, given, deadline)
         finally:
             if agent is not None:
                 agent.close()
@@ -180,7 +192,6 @@ class SshConnector:
         config: SshConfig,
         given: dict[str, Any],
         deadline: Deadline,
-        approved: HostKey | None,
     ) -> asyncssh.SSHClientConnection:
         options = await self._options(name, given, deadline)
         step = self._stepper(name, target)
@@ -211,9 +222,9 @@ class SshConnector:
             raise
         if algorithms := host_key_algs(known, given.get("server_host_key_algs")):
             through["server_host_key_algs"] = algorithms
-        client = Client(name, known, deadline, step, approved=approved)
+        client = Client(name, known, deadline, step, approved=self._approved)
         try:
-            async with deadline.start():
+            async with self._handshakes, deadline.start():
                 connection = await asyncssh.connect(
                     host,
                     port,
@@ -237,7 +248,7 @@ class SshConnector:
             what = f"no common SSH algorithm with {place(target)}: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
-            self._store_accepted_key(name, client)
+            await self._store_accepted_key(name, client)
             raise await refused(name, target, options, _key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
@@ -258,7 +269,11 @@ class SshConnector:
                 raise await refused(name, target, options, _key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
             raise UnreachableError(name, what, code="ssh-failed") from error
-        self._store_accepted_key(name, client)
+        try:
+            await self._store_accepted_key(name, client)
+        except BaseException:
+            connection.abort()
+            raise
         connection.set_extra_info(client=client)
         step("login", f"as {options.username}")
         return connection
@@ -266,11 +281,9 @@ class SshConnector:
     async def _known_hosts(
         self, name: str, target: SshTarget, config: SshConfig, called: HostName
     ) -> KnownHosts:
-        """What is known of a server's keys, without those that are revoked."""
-        if target.known_hosts is not None:
-            files = [target.known_hosts]
-        else:
-            files = known_hosts_files(config)
+        """Known keys of a server, without those that are revoked."""
+        own = target.known_hosts
+        files = known_hosts_files(config) if own is None else [own]
         try:
             known = await asyncio.to_thread(KnownHosts, [*files, str(accepted_keys())], called)
         except OSError as error:
@@ -293,18 +306,18 @@ class SshConnector:
 
     @staticmethod
     async def _refusal(shown: HostKey, known: KnownHosts) -> str:
-        """Why a key that is not known may not be trusted even when a person agrees."""
+        """Reason for which an unknown key may not be trusted even if the user agrees."""
         try:
             return await known.refusal(shown.key)
         except RevocationError as error:
             return f"cannot be looked up in RevokedHostKeys: {error}"
 
-    def _store_accepted_key(self, name: str, client: Client) -> None:
+    async def _store_accepted_key(self, name: str, client: Client) -> None:
         """Stores an accepted key, now that the server has proved it to be its own."""
         if client.accepted is None or not client.proven:
             return
         try:
-            host_keys.add_known_host(client.accepted)
+            await asyncio.to_thread(host_keys.add_known_host, client.accepted)
         except OSError as error:
             what = f"the accepted key cannot be stored in {accepted_keys()}: {text_of(error)}"
             raise HostKeyError(name, what, code="key-not-stored") from error
@@ -336,8 +349,7 @@ class SshConnector:
     async def _tunnel(
         self, name: str, target: SshTarget, config: SshConfig
     ) -> asyncssh.SSHClientConnection | None:
-        jump = _jump_of(target, config)
-        if not jump:
+        if not (jump := _jump_of(target, config)):
             return None
         lock = self._jump_locks.setdefault(jump, asyncio.Lock())
         async with lock:  # one connection for all hosts behind it

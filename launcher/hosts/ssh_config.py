@@ -28,10 +28,13 @@ from typing import IO
 from asyncssh.config import SSHClientConfig
 
 from ..errors import UnreachableError
+from ..subprocesses import start_session
 from .credentials import shown_path
 
 READ_SECONDS = 20.0
 """As long as the commands of `Match exec` may take."""
+READS_AT_ONCE = 16
+"""Each takes a process and five open files; a login may have 1,024 of these, a run more hosts."""
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 _READ = re.compile(r"^debug1: Reading configuration data (.+?)\r?$", re.MULTILINE)
 _DEFAULTS_LOCK = threading.Lock()
@@ -100,9 +103,13 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
         if set('*?[{"\\') & set(str(_user_config())):  # Include would take it for a pattern
             raise _unusable(name, f"the path {_user_config()} is not supported")
         sources = f'Include "{_user_config()}"\nInclude "{SYSTEM_CONFIG}"\n'
-        (printed, said), defaults = await asyncio.gather(
-            _run(name, ssh, [*argv, "--", host, "true"], sources), asyncio.to_thread(_defaults, ssh)
-        )
+        command = [*argv, "--", host, "true"]
+        try:
+            (printed, said), defaults = await asyncio.gather(
+                _run(name, ssh, command, sources), asyncio.to_thread(_defaults, ssh)
+            )
+        except OSError as error:
+            raise _unusable(name, f"{ssh}: {error.strerror}") from error
         files = tuple(dict.fromkeys(Path(path) for path in _READ.findall(said)))[1:]
         config = SshConfig(_values(printed), defaults, files)
     return config
@@ -135,8 +142,8 @@ async def _run(name: str, ssh: str, argv: list[str], sources: str) -> tuple[str,
     """Runs `ssh -G` with a configuration; returns what it printed to stdout and stderr."""
     pipe = asyncio.subprocess.PIPE
     with _source(sources) as (file, path):
-        process = await asyncio.create_subprocess_exec(
-            *(ssh, "-F", path, *argv), stdin=file, stdout=pipe, stderr=pipe, start_new_session=True
+        process = await start_session(
+            *(ssh, "-F", path, *argv), stdin=file, stdout=pipe, stderr=pipe
         )
         try:
             async with asyncio.timeout(READ_SECONDS):

@@ -99,7 +99,7 @@ def place(target: SshTarget) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """An error's own words."""
+    """Text of an error without its class, number and path."""
     if isinstance(error, asyncssh.Error):
         return str(error.reason)
     if isinstance(error, OSError) and error.strerror:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from ..subprocesses import start_session
+
 STDERR_BYTES = 4096
 
 
@@ -62,12 +64,11 @@ class LocalTransport(Transport):
         Raises:
             OSError: there is no such program.
         """
-        process = await asyncio.create_subprocess_exec(
+        process = await start_session(
             *argv,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
             env=env,
             cwd=Path.home() if Path.home().is_dir() else "/",
             limit=1 << 20,

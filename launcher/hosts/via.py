@@ -186,7 +186,7 @@ class ViaTransport(LocalTransport):
         return True
 
     async def _await_marker(self, marker: bytes) -> bytes:
-        """What has come when the marker is there."""
+        """Reads until the marker has come; returns the bytes up to it and those behind it."""
         seen, count = b"", 0
         try:
             async with asyncio.timeout(START_SECONDS):

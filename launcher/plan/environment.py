@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from ..ids import TaskId
+from ..quantities import counted
 from .model import TaskPlan
+from .texts import Text, composed, shared, written
 
 _MAX_LISTED = 4
 """Tasks that a note lists."""
@@ -97,16 +99,25 @@ def split_gpus(requests: Sequence[GpuRequest], supply: int) -> dict[TaskId, GpuS
     return shares
 
 
-def tf_config(cluster_spec: str, task: TaskId) -> str:
+def gpu_shortage(host: str, ranks: int, gpus: int) -> str:
+    """Writes a sentence about more ranks on a host than it has GPUs; empty if it has enough, or
+    none."""
+    if not 0 < gpus < ranks:
+        return ""
+    sentence = f"{ranks} ranks on {host}, which has {counted(gpus, 'GPU')}: not every rank has "
+    return f"{sentence}a GPU of its own, as programs of this framework expect"
+
+
+def tf_config(cluster_spec: str, task: TaskId) -> Text:
     """Makes the value of `TF_CONFIG`, in which the job's name is called `type`; the cluster spec,
     which is the same for thousands of tasks, comes as JSON."""
     own = json.dumps({"type": task.job, "index": task.index})
-    return f'{{"cluster": {cluster_spec}, "task": {own}}}'
+    return composed(('{"cluster": ', cluster_spec, f', "task": {own}}}'))
 
 
 def with_tf_env(
-    env: dict[str, str], own: Mapping[str, str], trainer: str, no_proxy_hosts: str
-) -> dict[str, str]:
+    env: Mapping[str, Text], own: Mapping[str, str], trainer: str, no_proxy_hosts: str
+) -> dict[str, Text]:
     """Appends the trainer's folder to `PYTHONPATH`, and the cluster's hosts, the comma-separated
     `no_proxy_hosts`, to `no_proxy`.
 
@@ -114,24 +125,25 @@ def with_tf_env(
     spellings of `no_proxy` get the same value: curl reads one, gRPC the other.
     """
     result = dict(env)
-    python_path = [env.get("PYTHONPATH", own.get("PYTHONPATH", "")), trainer]
+    given = {**own, **{name: written(env[name]) for name in EXTENDED if name in env}}
+    python_path = [given.get("PYTHONPATH", ""), trainer]
     if any(python_path):
-        result["PYTHONPATH"] = ":".join(filter(None, python_path))
-    before = [v for n in ("no_proxy", "NO_PROXY") if (v := env.get(n, own.get(n, "")))]
+        result["PYTHONPATH"] = (":".join(filter(None, python_path)),)
+    before = [value for name in ("no_proxy", "NO_PROXY") if (value := given.get(name, ""))]
     for name in ("no_proxy", "NO_PROXY"):
-        result[name] = _merged(*before, no_proxy_hosts)
-    grpc = env.get("no_grpc_proxy", own.get("no_grpc_proxy"))
+        result[name] = (_merged(*before, no_proxy_hosts),)
+    grpc = given.get("no_grpc_proxy")
     if grpc is not None:  # where it is set, gRPC reads no other
-        result["no_grpc_proxy"] = _merged(grpc, no_proxy_hosts)
+        result["no_grpc_proxy"] = (_merged(grpc, no_proxy_hosts),)
     return result
 
 
 @lru_cache(maxsize=64)  # tasks have few different ones, each as long as all hosts' names
 def _merged(*lists: str) -> str:
     if len(lists) == 1:
-        return lists[0]
+        return shared(lists[0])
     entries = (entry.strip() for text in lists for entry in text.split(","))
-    return ",".join(dict.fromkeys(filter(None, entries)))
+    return shared(",".join(dict.fromkeys(filter(None, entries))))
 
 
 def unset_names(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..cluster.addresses import bracketed
+from ..cluster.choices import Framework
 from ..cluster.ranks import Rank
-from ..cluster.rules import Framework
 from ..ids import TaskId
 from .environment import GpuShare
 

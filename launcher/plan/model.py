@@ -15,6 +15,7 @@ from ..cluster.rules import Readiness, Shell, ready_value
 from ..cluster.spec import RunSettings
 from ..ids import TaskId
 from ..printable import printable
+from .texts import Text, written
 
 _LONGEST = 100
 """Characters of a command that are shown."""
@@ -63,10 +64,15 @@ class SshTarget(SshDestination):
 @dataclass(frozen=True)
 class WarmStart:
     """A start before the task's stage has come: the modules that are imported, and the command,
-    `argv` behind the runner that imports them and waits."""
+    the task's behind the runner that imports them and waits."""
 
     modules: tuple[str, ...]
-    argv: tuple[str, ...]
+    words: tuple[Text, ...]
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of the command."""
+        return tuple(map(written, self.words))
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,10 @@ class TaskPlan:
     """None: `auto`, not picked yet."""
     address: str
     """`host:port` in the cluster spec."""
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
+    words: tuple[Text, ...]
+    """The command; `argv` is the same in full."""
+    variables: Mapping[str, Text]
+    """The environment; `env` is the same in full."""
     ready: Readiness
     cwd: str
     logdir: str
@@ -99,6 +107,16 @@ class TaskPlan:
     """Key of the cluster file that says when it is ready, and its line, for people."""
     warm: WarmStart | None = None
     """None: it always starts cold."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of the command."""
+        return tuple(map(written, self.words))
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of the environment."""
+        return {name: written(value) for name, value in self.variables.items()}
 
 
 @dataclass(frozen=True)
@@ -123,12 +141,12 @@ class HostPlan:
 
     @property
     def local(self) -> bool:
-        """It is this machine."""
+        """Whether the host is this machine, reached by a pipe."""
         return self.ssh is None and not self.via
 
     @property
     def destination(self) -> str:
-        """How it is reached, for people."""
+        """Text of the way to the host: an address, a command or `this machine`."""
         if self.has_agent:
             return self.address
         if self.via:
@@ -173,7 +191,19 @@ class Plan:
 
     def host(self, name: str) -> HostPlan:
         """Returns the host of that name."""
-        return next(host for host in self.hosts if host.name == name)
+        return self._hosts[name]
+
+    @cached_property
+    def _hosts(self) -> Mapping[str, HostPlan]:
+        return {host.name: host for host in self.hosts}
+
+    def stage_of(self, task: TaskId) -> int:
+        """Returns the number of a task's stage."""
+        return self._stage_of[task]
+
+    @cached_property
+    def _stage_of(self) -> Mapping[TaskId, int]:
+        return {task: number for number, stage in enumerate(self.stages) for task in stage}
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         """Lists a host's tasks, in start order."""
@@ -190,11 +220,8 @@ class Plan:
 def plan_json(plan: Plan) -> dict[str, Any]:
     """Makes the output of `tfmux plan --json`, the same for every run of a file.
 
-    ``{"name": str, "stages": [["ps:0"], …], "tasks": [{"task": "ps:0", "host": "tf1",
-    "address": "tf1:2222", "argv": [str, …], "env": {name: value}, "ready": "listening" |
-    "started" | "auto" | "finished" | {"log": regex} | {"after": seconds}, "cwd": str,
-    "warm": [module, …]}, …]}``, the tasks in start order; `prepare` lines are tasks that must have
-    finished. A port that is picked at launch reads `auto`.
+    The tasks stand in start order; `prepare` lines are tasks that must have finished. A port that
+    is picked at launch reads `auto`. `docs/schemas/plan.schema.json` describes all of it.
     """
     return {
         "name": plan.name,

@@ -17,10 +17,11 @@ from types import MappingProxyType
 
 from ..cluster.addresses import bracketed, join
 from ..cluster.checks import PREPARE
+from ..cluster.choices import Framework
 from ..cluster.host import Host
-from ..cluster.placeholders import expand
+from ..cluster.placeholders import expand, expanded
 from ..cluster.ranks import ranks
-from ..cluster.rules import Finished, Framework, Shell
+from ..cluster.rules import Finished, Shell
 from ..cluster.spec import Cluster, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
@@ -29,6 +30,7 @@ from .environment import GpuRequest, GpuShare
 from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, WarmStart
 from .order import stages
 from .readiness import readiness, ready_key
+from .texts import Text, composed, shared, written
 from .warm import warm_start
 
 
@@ -55,6 +57,7 @@ class _Planner:
         self._run_id = run_id
         self._resume = resume
         self._stages = stages(cluster)
+        self._first = frozenset(self._stages[0])
         self._ranks = ranks(cluster)
         self._on: dict[str, list[TaskId]] = {}
         self._prepare: dict[TaskId, str] = {}
@@ -69,7 +72,7 @@ class _Planner:
             for job, entry in cluster.jobs.items()
             if cluster.in_spec(job)
         }
-        self._spec_json = json.dumps(self._spec)
+        self._spec_json = shared(json.dumps(self._spec))
         self._shared = self._shared_values()
         self._gpus = self._gpu_shares()
         self._no_proxy_hosts = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
@@ -99,7 +102,7 @@ class _Planner:
         host = self._host_of(task)
         values = self._values(task)
         command = job.command or run.command or ()
-        argv = tuple(expand(word, values, self._shared) for word in command)
+        words = tuple(self._text(word, values) for word in command)
         pty = run.pty if job.pty is None else job.pty
         entry = self._entry(host)
         shell = job.shell or entry.shell or run.shell
@@ -110,8 +113,8 @@ class _Planner:
             host=host,
             port=self._ports[task],
             address=self._place(task),
-            argv=argv,
-            env=self._env(task, values),
+            words=words,
+            variables=self._variables(task, values),
             ready=readiness(cluster, task.job),
             ready_key=ready_key(cluster, task.job),
             in_cluster=cluster.in_spec(task.job),
@@ -124,15 +127,23 @@ class _Planner:
             shell=shell,
             pty=pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
-            warm=None if cold else self._warm_start(task, argv, values["python"]),
+            warm=None if cold else self._warm_start(task, words, values["python"]),
         )
 
-    def _warm_start(self, task: TaskId, argv: tuple[str, ...], python: str) -> WarmStart | None:
+    def _text(self, text: str, values: Mapping[str, str]) -> Text:
+        return composed(expanded(text, values, self._shared))
+
+    def _warm_start(self, task: TaskId, words: tuple[Text, ...], python: str) -> WarmStart | None:
         key = self._cluster.start.warm
         helper = not isinstance(key, bool) and self._role(task) is Role.HELPER
-        if helper or task in self._stages[0]:  # another program, or nothing to wait for
+        if helper or not key or task in self._first:  # another program, or nothing to wait for
             return None
-        return warm_start(argv, python, key, self._facts[self._host_of(task)])
+        argv = tuple(map(written, words))
+        start = warm_start(argv, python, key, self._facts[self._host_of(task)])
+        if start is None:
+            return None
+        texts = dict(zip(argv, words, strict=True))  # none is written in full in the plan
+        return replace(start, words=tuple(texts.get(word, (word,)) for word in start.argv))
 
     def _prepare_task(self, task: TaskId) -> TaskPlan:
         """Makes a task of a host's `prepare` lines, so that it has a log and a pane, and can be
@@ -149,8 +160,11 @@ class _Planner:
             port=None,
             address=bracketed(cluster.address(host)),
             # -I: a queue.py of the user's on PYTHONPATH is not Python's
-            argv=(values["python"], "-I", script, kind, *self._prepare_lines(host)),
-            env=self._env(task, values) | {"TFMUX_PYTHON": values["python"]},
+            words=tuple(
+                (word,)
+                for word in (values["python"], "-I", script, kind, *self._prepare_lines(host))
+            ),
+            variables=self._variables(task, values) | {"TFMUX_PYTHON": (values["python"],)},
             ready=Finished(),
             shell=self._entry(host).shell or run.shell,
             cwd=values["workdir"],
@@ -163,25 +177,26 @@ class _Planner:
         tables: list[RunSettings | Job] = [self._cluster.run, *self._jobs_on(host)]
         return tuple(dict.fromkeys(line for table in tables for line in table.prepare))
 
-    def _env(self, task: TaskId, values: Mapping[str, str]) -> dict[str, str]:
+    def _variables(self, task: TaskId, values: Mapping[str, str]) -> dict[str, Text]:
         cluster, host = self._cluster, self._host_of(task)
         job = cluster.jobs.get(task.job)  # None: a `prepare` task
         share = self._gpus.get(task)
-        env = {"PYTHONUNBUFFERED": "1"} | (share.env(self._given(host)) if share else {})
+        own = {"PYTHONUNBUFFERED": "1"} | (share.env(self._given(host)) if share else {})
         if (rank := self._ranks.get(task)) is not None:
             address = cluster.address(self._host_of(rank.master))
             port = self._port_text(rank.master)
-            env |= frameworks.variables(cluster.run.framework, rank, address, port, share)
+            own |= frameworks.variables(cluster.run.framework, rank, address, port, share)
+        env: dict[str, Text] = {name: (value,) for name, value in own.items()}
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
-            env |= {name: expand(value, values, self._shared) for name, value in table.items()}
+            env |= {name: self._text(value, values) for name, value in table.items()}
         facts = self._facts[host]
         env = environment.with_tf_env(env, facts.environ, facts.trainer, self._no_proxy_hosts)
         tensorflow = cluster.run.framework is Framework.TENSORFLOW
         if tensorflow and job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec_json, task)
-        env["TFMUX_RUN_ID"] = self._run_id
+        env["TFMUX_RUN_ID"] = (self._run_id,)
         if self._resume is not None:
-            env["TFMUX_RESUME"] = self._resume
+            env["TFMUX_RESUME"] = (self._resume,)
         return env
 
     def _host(self, name: str) -> HostPlan:
@@ -190,10 +205,10 @@ class _Planner:
         facts = self._facts[name]
         collect = {
             os.path.join(
-                facts.workdir, _expand_home(expand(path, values, self._shared), facts.home)
+                facts.workdir,
+                _expand_home(expand(path, self._values(task), self._shared), facts.home),
             )
             for task in self._on[name]
-            for values in [self._values(task)]
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
         }
         data = dict.fromkeys(path for table in tables for path in table.data)
@@ -272,7 +287,7 @@ class _Planner:
         values = {"name": cluster.name, "run_id": self._run_id, "cluster": self._spec_json}
         for job, entry in cluster.jobs.items():
             places = [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
-            values[f"hosts.{job}"] = ",".join(places)
+            values[f"hosts.{job}"] = shared(",".join(places))
             values[f"num.{job}"] = str(len(places))
             for index, place in enumerate(entry.tasks):
                 values[f"host.{job}.{index}"] = place.host

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ..cluster.rules import After, Auto, Framework, Listening, LogMatches, Readiness, Started
+from ..cluster.choices import Framework
+from ..cluster.rules import (
+    AUTO_SECONDS,
+    After,
+    Auto,
+    Listening,
+    LogMatches,
+    Readiness,
+    Started,
+)
 from ..cluster.spec import Cluster
 from .model import TaskPlan
 
@@ -29,17 +38,22 @@ def ready_key(cluster: Cluster, job: str) -> str:
     return f"{key} in [{'.'.join(table)}]{'' if line is None else f', line {line}'}"
 
 
-def missing(task: TaskPlan) -> str:
+def missing(task: TaskPlan, *, started: bool) -> str:
     """Says what a task has not done that was waited for, and which key of the file changes it."""
     match task.ready:
-        case Listening():
+        case Listening() if started:
             return (
                 f"it does not listen on port {task.port}; for a program that opens no port write "
                 f'ready = "auto" ({task.ready_key})'
             )
-        case LogMatches(pattern):
+        case LogMatches(pattern) if started:
             return f"no line of its log matches {pattern!r} ({task.ready_key})"
-        case After(seconds):
+        case After(seconds) if started:
             return f"it was to live for {seconds:g} s ({task.ready_key})"
+        case Auto() if started:
+            signs = ["printed a metric line", f"lived for {AUTO_SECONDS:g} s"]
+            if task.port is not None:
+                signs.insert(0, f"listened on port {task.port}")
+            return f"it has neither {', nor '.join(signs)} ({task.ready_key})"
         case _:
             return "its process was not started"

@@ -47,6 +47,9 @@ _TASK_WITH_INPUT = 'exec "$@" <&3 3<&-\n'
 # Arguments: the script above, then its own. The name of the login shell says which language it
 # speaks. csh knows no -l beside -c, and drops empty words of $argv: its files are sourced as a
 # login does it, and the words cross it in a variable, quoted for the /bin/sh behind it.
+# A start-up file with `exec bash` or `exit 0` ends a login shell with status 0 before our script,
+# and nobody behind it could say so: the shell runs once before, as a child, with a script that
+# gives a status of its own.
 _LOGIN = r"""
 tfmux_shell=${SHELL:-$(getent passwd "$(id -u)" | cut -d: -f7)}
 tfmux_shell=${tfmux_shell:-/bin/sh}
@@ -56,21 +59,34 @@ tfmux_quoted() {
   done
   echo ' '
 }
-case ${tfmux_shell##*/} in
-  csh|tcsh)
-    TFMUX_WORDS=$(tfmux_quoted "$@")
-    TFMUX_BEHIND='eval "set -- $TFMUX_WORDS"; unset TFMUX_WORDS TFMUX_BEHIND; exec /bin/sh -c "$@"'
-    export TFMUX_WORDS TFMUX_BEHIND
-    exec "$tfmux_shell" -c '
-      if (-r /etc/csh.login) source /etc/csh.login
-      if (-r ~/.login) source ~/.login
-      exec /bin/sh -c $TFMUX_BEHIND:q' ;;
-  fish)
-    exec "$tfmux_shell" -l -c 'exec /bin/sh -c $argv' -- "$@" ;;
-  *)
-    tfmux_script=$1; shift
-    exec "$tfmux_shell" -l -c "$tfmux_script" "$@" ;;
-esac
+tfmux_login() {
+  case ${tfmux_shell##*/} in
+    csh|tcsh)
+      TFMUX_WORDS=$(tfmux_quoted "$@")
+      TFMUX_BEHIND='
+        eval "set -- $TFMUX_WORDS"; unset TFMUX_WORDS TFMUX_BEHIND; exec /bin/sh -c "$@"'
+      export TFMUX_WORDS TFMUX_BEHIND
+      exec "$tfmux_shell" -c '
+        if (-r /etc/csh.login) source /etc/csh.login
+        if (-r ~/.login) source ~/.login
+        exec /bin/sh -c $TFMUX_BEHIND:q' ;;
+    fish)
+      exec "$tfmux_shell" -l -c 'exec /bin/sh -c $argv' -- "$@" ;;
+    *)
+      tfmux_script=$1; shift
+      exec "$tfmux_shell" -l -c "$tfmux_script" "$@" ;;
+  esac
+}
+(tfmux_login 'exit 86') </dev/null >/dev/null 2>&1
+tfmux_status=$?
+if [ "$tfmux_status" -ne 86 ]; then
+  (tfmux_login 'exit 86') </dev/null >&2
+  echo "tfmux: the login shell $tfmux_shell ended with exit status $tfmux_status before the\
+ command (exec or exit in a start-up file?): the task was not started" >&2
+  exit 1
+fi
+unset tfmux_status
+tfmux_login "$@"
 """
 
 
@@ -88,11 +104,16 @@ def shell_prefix(setup: str, shell: Shell, *, gated: bool = False) -> tuple[str,
 def with_exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:
     """Adds what makes the variables of the cluster file win over those that the files of a login
     shell set. Variables to which those files may append (`PYTHONPATH`) are left to them."""
+    return {**env, **exports(env, shell)}
+
+
+def exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:
+    """The variable that `with_exports` adds."""
     if shell is not Shell.LOGIN:
-        return dict(env)
+        return {}
     lines = [
         f"export {name}={shlex.quote(value)}"
         for name, value in env.items()
         if name not in (*EXTENDED, *_OURS) and _NAME.fullmatch(name)
     ]
-    return {**env, RESTORED: "\n".join(lines)}
+    return {RESTORED: "\n".join(lines)}

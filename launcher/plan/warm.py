@@ -30,7 +30,7 @@ def warm_start(
     """
     if not key or (argv[0] != python and not _PYTHON.fullmatch(argv[0])):
         return None
-    words = _split(argv)
+    words = split_python(argv)
     if words is None:
         return None
     options, program = words
@@ -42,14 +42,14 @@ def warm_start(
     else:
         return None
     runner = (f"{facts.tools}/warm.py", kind, ",".join(modules))
-    return WarmStart(modules, (argv[0], *options, *runner, *program))
+    return WarmStart(modules, tuple((word,) for word in (argv[0], *options, *runner, *program)))
 
 
 def _is_trainer(program: tuple[str, ...], folder: str) -> bool:
     return program[0] == folder or program[:2] == ("-m", "trainer")
 
 
-def _split(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def split_python(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The options of the interpreter, and its program: `-m NAME`, `-c CODE` or a script, with
     arguments. None where there is none, or an option is not known."""
     at = 1

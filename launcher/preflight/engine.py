@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from ..cluster.spec import Cluster
-from ..engines.engine import Engine, EngineError, Remark, Subject, Verdict
+from ..engines.engine import Engine, EngineError, EngineFinding, Subject, Verdict
 from ..engines.slurm_script import JobRequest
 from ..errors import TfmuxError
 from .findings import ENGINE_CHECKS, Check, Finding, Result, blocking, passed, warning
@@ -37,8 +37,8 @@ async def check_engine(
 
     await check_hooks(cluster, Check.QUEUE, engine.name, tell)
     try:
-        async for remark in engine.examine():
-            tell(_finding(engine.name, remark))
+        async for finding in engine.examine():
+            tell(_finding(engine.name, finding))
     except TfmuxError as error:
         table = engine.name.lower()
         what, todo = str(error), ""
@@ -58,9 +58,9 @@ async def check_engine(
     )
 
 
-def _finding(name: str, remark: Remark) -> Finding:
-    check = _CHECKS[remark.about]
-    if remark.verdict is Verdict.PASSED:
-        return passed(check, name, remark.brief, remark.text)
-    make = warning if remark.verdict is Verdict.WARNING else blocking
-    return make(check, remark.code, name, remark.brief, remark.text, remark.todo)
+def _finding(name: str, finding: EngineFinding) -> Finding:
+    check = _CHECKS[finding.about]
+    if finding.verdict is Verdict.PASSED:
+        return passed(check, name, finding.brief, finding.text)
+    make = warning if finding.verdict is Verdict.WARNING else blocking
+    return make(check, finding.code, name, finding.brief, finding.text, finding.todo)

@@ -13,6 +13,7 @@ from ..cluster.rules import OnFailure
 from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use
 from ..ids import TaskId
+from ..plan.environment import gpu_shortage
 from ..plan.model import Plan, Role
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
@@ -139,8 +140,7 @@ def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool)
 
 def command(host: str, tasks: Sequence[TaskId], why: str, *, prepared: bool) -> Finding:
     """Reports a command that cannot run; a `prepare` of the host may yet bring it."""
-    named = ", ".join(map(str, tasks[:4])) + (", …" if len(tasks) > 4 else "")
-    sentence = f"{named} cannot run on {host}: {why}"
+    sentence = f"{_named(tasks)} cannot run on {host}: {why}"
     todo = "correct command, python or setup, or install it there"
     if prepared:
         sentence += ", unless prepare brings it"
@@ -148,6 +148,18 @@ def command(host: str, tasks: Sequence[TaskId], why: str, *, prepared: bool) -> 
     return blocking(
         Check.COMMAND, "command-missing", host, "missing", sentence, todo, task=tasks[0]
     )
+
+
+def commands(host: str, unknown: Sequence[TaskId]) -> Finding:
+    """Reports commands that are there; those of the `unknown` tasks were not all looked for."""
+    if not unknown:
+        return passed(Check.COMMAND, host, "found", "the commands of its tasks are there")
+    sentence = f"nothing is missing; not all was looked for that {_named(unknown)} will run"
+    return passed(Check.COMMAND, host, "found in part", sentence)
+
+
+def _named(tasks: Sequence[TaskId]) -> str:
+    return ", ".join(map(str, tasks[:4])) + (", …" if len(tasks) > 4 else "")
 
 
 def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
@@ -171,11 +183,7 @@ def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
 
 def ranks(host: str, wanting: int, had: int) -> Iterator[Finding]:
     """Reports more ranks on a host than it has GPUs, unless it has none."""
-    if 0 < had < wanting:
-        sentence = (
-            f"{wanting} ranks on {host}, which has {counted(had, 'GPU')}: not every rank has "
-        )
-        sentence += "a GPU of its own, as programs of this framework expect"
+    if sentence := gpu_shortage(host, wanting, had):
         todo = f"write {counted(had, 'task')} on {host}, or gpus = 0 in the job to use the CPU"
         brief = f"{wanting} ranks"
         yield warning(Check.GPUS, "gpus-fewer-than-ranks", host, brief, sentence, todo)

@@ -10,25 +10,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..agent.programs import program_problem
-from ..cluster.ranks import has_ranks
+from ..cluster.ranks import ranks_with_gpus
 from ..cluster.spec import Cluster
 from ..errors import AgentError, HostError
 from ..ids import TaskId
-from ..plan.environment import EXTENDED
 from ..plan.model import HostPlan, Plan, Role, TaskPlan
-from ..plan.shell import shell_prefix, with_exports
+from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
 from . import evaluate, via
+from .commands import CommandCheck, is_python, public_env
 from .findings import Check, Finding, Severity, passed
-from .probe_session import ProbeSession
-
-QUICK = 10.0
-SLOW = 35.0
-"""For checks that start a program there: longer than the agent's own timeout."""
-
-_MOST_COMMANDS = 20
-"""Different commands of one host that are looked for."""
+from .probe_session import QUICK, SLOW, ProbeSession
 
 Tell = Callable[[Finding], None]
 
@@ -181,7 +173,7 @@ class HostCheck:
             "python",
             SLOW,
             python=python,
-            env=self._public_env(task),
+            env=public_env(self._cluster, self._host, task),
             shell=() if task is None else shell_prefix(task.setup, task.shell),
         )
         self._tell(evaluate.interpreter(self.name, python, answer))
@@ -192,62 +184,17 @@ class HostCheck:
         self._tell(evaluate.tensorflow(self.name, python, answer, needed=needed))
 
     async def _commands(self) -> None:
-        """Looks for each program and module of the host's tasks, once for all that have it in
-        common."""
-        found: dict[tuple[str, str, tuple[str, ...]], list[TaskPlan]] = {}
-        for task in self._tasks:
-            if task.argv:
-                key = (task.argv[0], self._module(task), shell_prefix(task.setup, task.shell))
-                found.setdefault(key, []).append(task)
-        problems = 0
-        for (program, module, shell), tasks in list(found.items())[:_MOST_COMMANDS]:
-            why = self._here(program)
-            if why is None:
-                answer = await self.session.ask(
-                    "command",
-                    SLOW,
-                    program=program,
-                    module=module,
-                    env=self._public_env(tasks[0]),
-                    shell=shell,
-                )
-                why = str(answer["why"])
-            if why:
-                problems += 1
-                names = [task.id for task in tasks]
-                prepared = bool(self._host.prepare)
-                self._tell(evaluate.command(self.name, names, why, prepared=prepared))
-        if not problems:
-            sentence = "the commands of its tasks are there"
-            self._tell(passed(Check.COMMAND, self.name, "found", sentence))
-
-    def _here(self, program: str) -> str | None:
-        """Problem of a program that is copied to the host; None for one that must be there."""
-        if "/" not in program or program.startswith("/"):
-            return None
-        workdir = self._plan.workdir
-        return "" if workdir is None else program_problem(program, None, str(workdir))
-
-    def _module(self, task: TaskPlan) -> str:
-        """The module that a task runs and that its Python must have: no part of the workdir, and
-        not the bundled trainer."""
-        options = list(itertools.takewhile(lambda word: word.startswith("-"), task.argv[1:]))
-        if not _is_python(task) or options[-1:] != ["-m"]:
-            return ""
-        name = "".join(task.argv[len(options) + 1 :][:1]).partition(".")[0]
-        workdir = self._plan.workdir
-        files = () if workdir is None else (workdir / name, workdir / f"{name}.py")
-        return "" if name == "trainer" or any(file.exists() for file in files) else name
+        check = CommandCheck(self._cluster, self._plan, self._host, self.session)
+        await check.run(self._tasks, self._tell)
 
     async def _gpus(self) -> None:
         answer = await self.session.ask("gpus", SLOW)
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
         self._tell(evaluate.gpus(self.name, answer, promised))
-        if self._cluster.run.framework.meets and not answer["why"]:
+        if not answer["why"]:
             had = len(answer["gpus"]) if self._host.gpus is None else self._host.gpus
-            jobs = [t.id.job for t in self._tasks if has_ranks(self._cluster, t.id.job)]
-            wanting = sum(self._cluster.jobs[job].gpus != 0 for job in jobs)
+            wanting = ranks_with_gpus(self._cluster)[self.name]
             self._tell_all(evaluate.ranks(self.name, wanting, had))
 
     async def _room(self) -> None:
@@ -286,18 +233,9 @@ class HostCheck:
     def _pythonic(self) -> TaskPlan | None:
         """The first task that runs Python, tasks of cluster jobs before others."""
         for task in sorted(self._tasks, key=lambda task: not task.in_cluster):
-            if _is_python(task):
+            if is_python(task):
                 return task
         return None
-
-    def _public_env(self, task: TaskPlan | None) -> dict[str, str]:
-        """A task's variables, without those that the plan fills in differently on the host."""
-        if task is None:
-            return {}
-        tables = (self._cluster.run.env, self._host.env, self._cluster.jobs[task.id.job].env)
-        named = {name for table in tables for name in table}
-        env = {k: v for k, v in task.env.items() if k not in EXTENDED or k in named}
-        return with_exports(env, task.shell)
 
     def _own_proxies(self) -> dict[str, str]:
         names = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
@@ -311,10 +249,6 @@ class HostCheck:
     def _tell_all(self, findings: Any) -> None:
         for finding in findings:
             self._tell(finding)
-
-
-def _is_python(task: TaskPlan) -> bool:
-    return bool(task.argv) and posixpath.basename(task.argv[0]).startswith("python")
 
 
 def _runs_trainer(argv: tuple[str, ...]) -> bool:

@@ -21,6 +21,9 @@ from ..plan.model import HostPlan
 LEASE = 20.0
 """Seconds after which the agent ends by itself when this process has died."""
 LEAVE_SECONDS = 5.0
+QUICK = 10.0
+SLOW = 35.0
+"""For checks that start a program there: longer than the agent's own timeout."""
 _NOISE_BYTES = 4096
 
 
@@ -111,7 +114,7 @@ class ProbeSession:
     # --- events of the link ---------------------------------------------------------------
 
     def link_up(self, host: str, welcome: Welcome) -> None:
-        """The agent has started."""
+        """Lets the probes begin: the agent has started and is connected."""
         if not self._arrived.done():
             self.start_seconds = time.monotonic() - self._opened
             self._arrived.set_result(welcome)

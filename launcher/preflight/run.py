@@ -18,6 +18,7 @@ from ..engines.slurm_script import request_of
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
+from ..hosts.open_files import allow_connections
 from ..hosts.ssh import SshConnector
 from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
@@ -75,6 +76,7 @@ async def preflight(
             return await check_engine(cluster, engine, request, on_result)
         finally:
             await logins.aclose()
+    allow_connections(len(cluster.hosts))
     return await _Preflight(cluster, ask, on_result, accept_new).run()
 
 

@@ -90,6 +90,6 @@ class Allocations:
                 continue
             receipt = replace(receipt, engine=word.text)
             if word.gone and (receipt.survivors or not receipt.confirmed):
-                receipt = replace(receipt, survivors=(), confirmed=True, by_engine=True)
+                receipt = replace(receipt, survivors=(), unlisted=0, confirmed=True, by_engine=True)
             data.hosts[host].receipt = receipt
         return self._shutdown.on_released()

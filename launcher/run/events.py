@@ -78,7 +78,7 @@ class AllocationEnded(Event):
 
 @dataclass(frozen=True)
 class EngineWord:
-    """What an engine says of a node after the job: whether nothing of it is left there."""
+    """Statement of an engine about a node after the job: whether nothing of it is left there."""
 
     gone: bool
     text: str
@@ -245,9 +245,12 @@ class ReceiptReceived(Event):
 
 @dataclass(frozen=True)
 class KillAll(Event):
-    """A person (or TERM) wants everything ended; the second time at once."""
+    """A person (or TERM) wants everything ended: with the grace, however often this is said, unless
+    it is `force`."""
 
     by_person: bool = True
+    force: bool = False
+    """KILL now, and nothing else is waited for."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from ..cluster.ranks import ranks_with_gpus
 from ..cluster.rules import OnDisconnect
+from ..plan.environment import gpu_shortage
+from ..plan.model import HostFacts
+from ..quantities import counted
 from . import events as ev
 from .instructions import (
     CheckHosts,
@@ -18,7 +22,7 @@ from .shutdown import KILL_PATIENCE, Shutdown
 from .snapshot import TaskView
 from .state import RunData
 from .states import Cause, HostState, RunPhase, TaskState
-from .tasks import Tasks
+from .tasks import AT_WORK, Tasks
 from .timers import LeaseEnd
 
 
@@ -50,7 +54,7 @@ class Hosts:
         return [*self._reconcile(event), *self._when_all_answered()]
 
     def _reconcile(self, event: ev.HostUp) -> list[Instruction]:
-        """What the agent holds is the truth: tasks have their true state again, and what got no
+        """Takes over the agent's facts: tasks have their true state again, and what got no
         answer is repeated."""
         data, host = self._data, event.host
         held = {(one.task, one.attempt): one.gated for one in event.tasks}
@@ -63,8 +67,7 @@ class Hosts:
             attempt = newest.get(view.id, 0)
             if data.attaching and attempt > view.attempt:  # its launcher died before it noted it
                 gated = held[view.id, attempt] and data.is_early(view.id)
-                state = TaskState.WARMING if gated else TaskState.STARTING
-                view = data.update_task(view.id, attempt=attempt, state=state, started=event.time)
+                view = self._tasks.begin_attempt(view.id, attempt, gated=gated)
             if not view.state.live:
                 continue
             plan = data.plan.task(view.id)
@@ -79,10 +82,12 @@ class Hosts:
                 out += self._tasks.on_exited(exited, reason=reason)
         if killing and self._shutdown.receipt_pending(host):
             out.append(KillHost(host, None, self._shutdown.grace_left))
-        elif data.phase is RunPhase.STAGING and host in data.facts and host in data.unstaged_hosts:
+        elif data.phase is RunPhase.STAGING and host in data.facts and not data.hosts[host].staged:
             out.append(StageHost(host))
         if data.phase is not RunPhase.KILLING:
             out += self._tasks.unanswered_kills(host)
+        if data.phase in AT_WORK:
+            out += self._tasks.renew_time_limits(data.on_host(host))
         return out
 
     def _match_gate(self, view: TaskView, gated: bool) -> list[Instruction]:
@@ -104,9 +109,11 @@ class Hosts:
 
     def _when_all_answered(self) -> list[Instruction]:
         data = self._data
-        states = {record.view.state for record in data.hosts.values()}
-        if data.phase is not RunPhase.CONNECTING or HostState.CONNECTING in states:
+        # From the last one: it is the last to answer, too, and a thousand are not looked at.
+        answers = (record.view.state for record in reversed(data.hosts.values()))
+        if data.phase is not RunPhase.CONNECTING or HostState.CONNECTING in answers:
             return []
+        states = {record.view.state for record in data.hosts.values()}
         if not data.attaching and HostState.LOST in states:
             return []
         if not data.attaching and HostState.REFUSED in states:
@@ -120,7 +127,7 @@ class Hosts:
         data.hosts[host].agent_gone = event.agent_gone
         data.lose_host(host, event.reason, None if event.agent_gone else event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
-        if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost()):
+        if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost(host)):
             return settled
         lease = 0.0 if event.agent_gone else max(0.0, event.lease_until - event.time)
         timer = SetTimer(LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
@@ -160,13 +167,27 @@ class Hosts:
             for record in data.hosts.values():
                 record.staged = True
             return self._tasks.resume()
+        self._note_gpus()
         for task in data.tasks:
             data.update_task(task, state=TaskState.STAGING)
         return [StageHost(host) for host in data.hosts]
 
+    def _note_gpus(self) -> None:
+        data = self._data
+        found = []
+        for host, ranks in ranks_with_gpus(data.cluster).items():
+            given, facts = data.plan.host(host).gpus, data.facts.get(host, HostFacts())
+            if text := gpu_shortage(host, ranks, facts.gpus if given is None else given):
+                found.append(text)
+        if found:
+            more = counted(len(found) - 1, "more host")
+            data.note(f"{found[0]}; the same on {more}" if found[1:] else found[0])
+
     def on_staged(self, event: ev.Staged) -> list[Instruction]:
         """Starts the first tasks when all hosts have their files."""
-        self._data.hosts[event.host].staged = True
-        if self._data.phase is not RunPhase.STAGING or self._data.unstaged_hosts:
+        data = self._data
+        data.hosts[event.host].staged = True
+        staged = (record.staged for record in reversed(data.hosts.values()))
+        if data.phase is not RunPhase.STAGING or not all(staged):
             return []
         return self._tasks.begin()

@@ -99,7 +99,7 @@ class LookElsewhere(Instruction):
 
 @dataclass(frozen=True)
 class End(Instruction):
-    """The run is over."""
+    """End the run: nothing more will happen in it."""
 
     outcome: Outcome
     exit_code: int

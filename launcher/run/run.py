@@ -21,7 +21,7 @@ from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction, SetTimer
 from .shutdown import Shutdown
-from .snapshot import Allocation, Snapshot, TaskView
+from .snapshot import Allocation, HostView, Snapshot, Survivor, TaskView
 from .state import RunData, ShutdownRecord
 from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
@@ -38,12 +38,16 @@ from .validation import check
 
 TAKEOVER_SECONDS = 5.0
 """Within so many seconds another launcher that takes a run over has all its hosts."""
+_UNDER_WAY = (
+    "the run has ended; kill it again to give up the results and hooks that are still under way"
+)
 _STILL_HEARD = (
     ev.Attached,
     ev.TaskExited,
     ev.NoteAdded,
     ev.ResultsMissing,
     ev.LauncherFailed,
+    ev.KillAll,
 )
 """Events that matter although the run has ended."""
 
@@ -105,12 +109,11 @@ class Run:
 
     @property
     def phase(self) -> RunPhase:
-        """Phase of the run."""
         return self._data.phase
 
     @property
     def forced(self) -> bool:
-        """Kill-all was given twice: nothing is waited for."""
+        """KILL was ordered at once: nothing is waited for."""
         return self._data.shutdown.forced
 
     @property
@@ -166,6 +169,12 @@ class Run:
         failed = status != 0 and record.intent in (Intent.NONE, Intent.FAIL)
         return failed and attempt == record.view.attempt and self.phase is not RunPhase.KILLING
 
+    def awaits(self, timer: Timer) -> bool:
+        """Whether the end of a timer matters: not where its task is ready or has ended."""
+        if isinstance(timer, ReadyTimeout | ReadyDelay):
+            return self._data.awaits_ready(timer.task, timer.attempt)
+        return self.phase is not RunPhase.ENDED
+
     def handle(self, event: Event) -> list[Instruction]:
         """Takes an event; says what is to be done.
 
@@ -188,22 +197,54 @@ class Run:
         """
         check(self._data)
 
+    def host(self, host: str) -> HostView:
+        """A host as it stands."""
+        return self._data.hosts[host].view
+
+    def tasks_on(self, host: str) -> list[TaskView]:
+        """A host's tasks as they stand."""
+        return [record.view for record in self._data.on_host(host)]
+
+    def survivors_on(self, host: str) -> tuple[Survivor, ...]:
+        """The processes that a kill of everything has left on a host."""
+        receipt = self._data.hosts[host].receipt
+        return () if receipt is None else receipt.survivors
+
+    def take_changed(self) -> tuple[list[HostView], list[TaskView]]:
+        """Hosts and tasks that have changed since the last call; at first, all."""
+        data = self._data
+        hosts = [data.hosts[host].view for host in data.changed_hosts]
+        tasks = [data.tasks[task].view for task in data.changed_tasks]
+        data.changed_hosts, data.changed_tasks = {}, {}
+        return hosts, tasks
+
     def snapshot(self) -> Snapshot:
         """The run as it stands; figures that change all the time are the shell's to add."""
+        data = self._data
+        return replace(
+            self.summary(),
+            tasks=tuple(record.view for record in data.tasks.values()),
+            hosts=tuple(record.view for record in data.hosts.values()),
+            waiting=data.waiting(),
+        )
+
+    def summary(self) -> Snapshot:
+        """The run as it stands, without its tasks and hosts, and who is waited for: it takes no
+        longer with thousands of them."""
         data, shutdown = self._data, self._data.shutdown
         return Snapshot(
             run_id=data.run_id,
             name=data.plan.name,
             state=data.phase,
-            tasks=tuple(record.view for record in data.tasks.values()),
-            hosts=tuple(record.view for record in data.hosts.values()),
+            tasks=(),
+            hosts=(),
             started=data.started,
             ended=shutdown.ended,
-            waiting=data.waiting(),
             waiting_since=data.stage_since,
             total_steps=data.total_steps,
             first_failure=data.failure,
             kill_deadline=shutdown.deadline,
+            kill_asked=shutdown.asked,
             receipt=shutdown.receipt,
             outcome=shutdown.outcome,
             exit_code=shutdown.exit_code,
@@ -221,8 +262,9 @@ class Run:
         if data.begun or data.contacted_hosts or data.phase not in before:
             return []
         data.started = data.stage_since = event.time
-        data.resume = event.resume
-        data.replan({})
+        if data.resume != event.resume:
+            data.resume = event.resume
+            data.replan({})
         return []
 
     def _attached(self, event: ev.Attached) -> list[Instruction]:
@@ -233,7 +275,9 @@ class Run:
         data.attaching = True
         if data.allocation is not None:
             data.allocation = replace(data.allocation, ended="", releasing=False, released="")
-        data.shutdown = ShutdownRecord(cause=data.shutdown.cause if killing else None)
+        before, data.shutdown = data.shutdown, ShutdownRecord()
+        if killing:
+            data.shutdown = ShutdownRecord(cause=before.cause, asked=before.asked)
         for host, record in data.hosts.items():
             data.find_tasks(host)
             data.update_host(host, state=HostState.CONNECTING, reason="", lease_until=None)
@@ -243,6 +287,7 @@ class Run:
             record.receipt = record.last_word = None
         for task in data.tasks.values():
             task.silence_watched = False
+        data.unwatched += 1
         if killing:
             return self._shutdown.broadcast()
         pending = data.allocation is not None and not data.nodes
@@ -285,9 +330,17 @@ class Run:
     # --- the end --------------------------------------------------------------------------
 
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
-        if self.phase is RunPhase.KILLING:
-            return self._shutdown.force()
-        return self._shutdown.kill_all(Cause.PERSON if event.by_person else Cause.TERM)
+        record, first = self._data.shutdown, event.by_person and not self._data.shutdown.asked
+        record.asked = record.asked or event.by_person
+        if self.phase is RunPhase.ENDED:
+            record.forced = record.forced or event.force
+            if first and not event.force:
+                self._data.note(_UNDER_WAY)
+            return []
+        out = self._shutdown.kill_all(Cause.PERSON if event.by_person else Cause.TERM)
+        if event.force and self.phase is RunPhase.KILLING:
+            out += self._shutdown.force()
+        return out
 
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:
         if event.tasks is not None:

@@ -15,7 +15,7 @@ from .instructions import (
     SetTimer,
 )
 from .snapshot import HostReceipt, Receipt
-from .state import RunData
+from .state import HostRecord, RunData
 from .states import Cause, HostState, Outcome, RunPhase, TaskState
 from .timers import ShutdownTimeout
 
@@ -34,8 +34,12 @@ class Shutdown:
         self._data = data
 
     def kill_all(self, cause: Cause) -> list[Instruction]:
-        """Sends one broadcast to all hosts at once, never host after host."""
+        """Sends one broadcast to all hosts at once, never host after host. What is being ended
+        already keeps its grace; where a person joins in, it is a person's kill."""
         data, record = self._data, self._data.shutdown
+        if data.phase is RunPhase.KILLING and cause is Cause.PERSON:
+            if record.cause in (Cause.RULE, Cause.FAILURE):
+                record.cause = cause
         if data.phase in (RunPhase.KILLING, RunPhase.ENDED):
             return []
         data.phase = RunPhase.KILLING
@@ -45,7 +49,7 @@ class Shutdown:
     def broadcast(self) -> list[Instruction]:
         """The kill for all hosts whose receipts are pending."""
         data, grace = self._data, self._data.plan.settings.grace
-        self._settle()
+        self._settle(data.contacted_hosts)
         data.shutdown.deadline = data.now + grace
         kills: list[Instruction] = [
             KillHost(host, None, grace)
@@ -66,7 +70,10 @@ class Shutdown:
 
     def receipt_pending(self, host: str) -> bool:
         """The host's receipt has not come, and may still come."""
-        record = self._data.hosts[host]
+        return self._pending(self._data.hosts[host])
+
+    @staticmethod
+    def _pending(record: HostRecord) -> bool:
         return record.receipt is None and not record.superseded_by
 
     @property
@@ -94,28 +101,32 @@ class Shutdown:
         """Ends when all that can confirm have done so. Where another launcher has hosts of ours,
         it is asked what became of the run there."""
         data = self._data
-        killing = data.phase is RunPhase.KILLING
-        if killing and all(data.hosts[host].receipt for host in data.contacted_hosts):
+        # From the last one: it is the last to answer, too, and a thousand are not looked at.
+        hosts = reversed(data.hosts.values())
+        if any(host.contacted and self._pending(host) for host in hosts):
+            return []
+        answered = (host.receipt for host in data.hosts.values() if host.contacted)
+        if data.phase is RunPhase.KILLING and all(answered):
             return self._finish()
         superseded = [host.superseded_by for host in data.hosts.values() if host.superseded_by]
-        if not superseded or any(self.receipt_pending(host) for host in data.contacted_hosts):
-            return []
-        return [LookElsewhere(superseded[-1])]
+        return [LookElsewhere(superseded[-1])] if superseded else []
 
-    def settle_lost(self) -> list[Instruction]:
-        """Ends, where nothing else has to be waited for than lost hosts that nobody reaches."""
-        return self.check_receipts() if self._settle() else []
+    def settle_lost(self, host: str | None = None) -> list[Instruction]:
+        """Ends, where nothing else has to be waited for than lost hosts that nobody reaches; `host`
+        is the only one that may have been lost since the last look."""
+        hosts = self._data.contacted_hosts if host is None else [host]
+        return self.check_receipts() if self._settle(hosts) else []
 
-    def _settle(self) -> bool:
-        """Where the engine's job has ended, nobody reaches a lost host's agent any more, and
-        elsewhere it may have died: what it said last counts, else the engine's word."""
+    def _settle(self, hosts: list[str]) -> bool:
+        """Ends the wait for hosts of a job that has ended: nobody reaches a lost host's agent, and
+        elsewhere it may have died. Its last message counts, else the engine's word."""
         data = self._data
         ended = data.allocation is not None and bool(data.allocation.ended)
         found = False
-        for host in data.contacted_hosts:
+        for host in hosts:
             record = data.hosts[host]
             lost = record.agent_gone or (ended and record.view.state is not HostState.UP)
-            if lost and self.receipt_pending(host):
+            if lost and record.contacted and self._pending(record):
                 until = record.view.lease_until
                 record.receipt = record.last_word or HostReceipt(host, unreachable_until=until)
                 found = True

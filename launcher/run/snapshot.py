@@ -111,6 +111,13 @@ class HostReceipt:
     """What the engine that gave the node says of it."""
     by_engine: bool = False
     """The engine alone has confirmed it."""
+    unlisted: fields.Count = 0
+    """Survivors beyond those in `survivors`."""
+
+    @property
+    def left(self) -> int:
+        """Number of the survivors."""
+        return len(self.survivors) + self.unlisted
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,8 @@ class Failure:
     others: tuple[TaskId, ...] = ()
     tail: tuple[str, ...] = ()
     """The last lines of its log, sanitised of control characters."""
+    unlisted: fields.Count = 0
+    """Number of the tasks that failed later and are not in `others`."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +169,7 @@ class Allocation:
 
     @property
     def title(self) -> str:
-        """`Slurm 8123`."""
+        """Engine and job as people write them: `Slurm 8123`."""
         return f"{self.engine} {self.job}".rstrip()
 
 
@@ -183,6 +192,8 @@ class Snapshot:
     first_failure: Failure | None = None
     kill_deadline: fields.Time | None = None
     """Time at which TERM becomes KILL, while the run is being killed."""
+    kill_asked: bool = False
+    """A person has asked for that: who asks again wants KILL now."""
     receipt: Receipt | None = None
     outcome: Outcome | None = None
     exit_code: fields.ExitCode | None = None
@@ -230,3 +241,12 @@ class Snapshot:
             if view.id == task:
                 return view
         raise KeyError(str(task))
+
+
+def new_notes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    """The notes that have come since; the oldest ones may have been dropped."""
+    for dropped in range(len(before) + 1):
+        rest = before[dropped:]
+        if after[: len(rest)] == rest:
+            return after[len(rest) :]
+    return after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -19,6 +20,8 @@ from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState, chec
 _MOST_NAMES = 40
 """Hosts or tasks that are named as waited for."""
 _MOST_NOTES = 100
+_MOST_FAILURES = 100
+"""Tasks that are named below the first failure: they are sent and stored with each state."""
 
 
 @dataclass
@@ -33,6 +36,8 @@ class TaskRecord:
     restart_due: bool = False
     """The next attempt waits only for that receipt."""
     silence_watched: bool = False
+    decides: bool = False
+    """Its end is among those that decide the outcome."""
     state_before_loss: TaskState | None = None
 
     @property
@@ -68,8 +73,10 @@ class ShutdownRecord:
     cause: Cause | None = None
     deadline: float | None = None
     """End of the grace."""
+    asked: bool = False
+    """A person has asked for it."""
     forced: bool = False
-    """Kill-all was given twice: nothing is waited for."""
+    """Nothing is waited for."""
     launcher_error: str = ""
     receipt: Receipt | None = None
     outcome: Outcome | None = None
@@ -92,6 +99,8 @@ class RunData:
     attaching: bool = False
     """This launcher has taken the run up; another one began it."""
     failure: Failure | None = None
+    failed: set[TaskId] = field(default_factory=set)
+    """Tasks that have failed, the first one among them."""
     notes: tuple[str, ...] = ()
     stage: int = -1
     stage_since: float = 0.0
@@ -103,6 +112,20 @@ class RunData:
     plan: Plan = field(init=False)
     tasks: dict[TaskId, TaskRecord] = field(init=False)
     hosts: dict[str, HostRecord] = field(init=False)
+    changed_tasks: dict[TaskId, None] = field(init=False, compare=False, repr=False)
+    changed_hosts: dict[str, None] = field(init=False, compare=False, repr=False)
+    """Those whose views nobody has taken since they have changed, in that order."""
+    left: int = field(default=0, init=False, compare=False, repr=False)
+    """Number of the tasks that decide the outcome and have not ended."""
+    exited: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
+    """Number of those that are in the state `exited`, by their jobs."""
+    ended: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
+    """Number of all tasks that have ended, by their jobs."""
+    stopping: Counter[str] = field(default_factory=Counter, init=False, compare=False, repr=False)
+    """Number of those that the rule ends or has ended, because they only served."""
+    unwatched: int = field(default=0, init=False, compare=False, repr=False)
+    """How many times tasks have begun whose silence is not watched."""
+    _on_host: dict[str, list[TaskRecord]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.cluster.engine is not None:
@@ -116,6 +139,16 @@ class RunData:
             host.name: HostRecord(HostView(host.name, host.destination, HostState.CONNECTING))
             for host in self.plan.hosts
         }
+        self.changed_tasks, self.changed_hosts = (
+            dict.fromkeys(self.tasks),
+            dict.fromkeys(self.hosts),
+        )
+        for view in self.outcome_tasks():
+            self.tasks[view.id].decides = True
+            self.left += 1
+        self._on_host = {}
+        for record in self.tasks.values():
+            self._on_host.setdefault(record.view.host, []).append(record)
 
     def take_nodes(self) -> None:
         """Makes the plan again with the nodes that an engine has given."""
@@ -135,7 +168,8 @@ class RunData:
         self.facts = {**self.facts, **facts}
         self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
         for task in self.plan.tasks:
-            self.update_task(task.id, address=task.address)
+            if self.view(task.id).address != task.address:
+                self.update_task(task.id, address=task.address)
 
     def view(self, task: TaskId) -> TaskView:
         """A task as it stands."""
@@ -150,12 +184,28 @@ class RunData:
         record = self.tasks[task]
         if "state" in changes:
             check_transition(task, record.view.state, changes["state"])
+            self._count(record, changes["state"])
         record.view = replace(record.view, **changes)
+        self.changed_tasks[task] = None
         return record.view
+
+    def _count(self, record: TaskRecord, after: TaskState) -> None:
+        job, before = record.view.id.job, record.view.state
+        self.ended[job] += after.ended - before.ended
+        if record.decides:
+            self.left += before.ended - after.ended
+            self.exited[job] += (after is TaskState.EXITED) - (before is TaskState.EXITED)
+
+    def intend(self, record: TaskRecord, intent: Intent) -> None:
+        """Changes the meaning of a task's next exit."""
+        stopping = (intent is Intent.STOP) - (record.intent is Intent.STOP)
+        self.stopping[record.view.id.job] += stopping
+        record.intent = intent
 
     def update_host(self, host: str, **changes: Any) -> None:
         record = self.hosts[host]
         record.view = replace(record.view, **changes)
+        self.changed_hosts[host] = None
 
     def lose_host(self, host: str, reason: str, lease_until: float | None = None) -> None:
         """Marks a host and its live tasks as lost."""
@@ -167,7 +217,7 @@ class RunData:
 
     def is_early(self, task: TaskId) -> bool:
         """The task's stage has not come."""
-        return any(task in stage for stage in self.plan.stages[self.stage + 1 :])
+        return self.view(task).stage > self.stage
 
     def find_tasks(self, host: str) -> None:
         """Gives a host's lost tasks the state that they had before."""
@@ -182,19 +232,30 @@ class RunData:
         self.notes = (*self.notes[1 - _MOST_NOTES :], printable(text))
 
     def fail(self, task: TaskId, how: str, tail: tuple[str, ...]) -> None:
-        """Records a failure: the first is the headline, later ones are named under it."""
-        if self.failure is None:
+        """Records a failure: the first is the headline, later ones are named or counted under
+        it."""
+        failure = self.failure
+        if failure is None:
             self.failure = Failure(task, self.view(task).host, how, self.now, tail=tail)
-        elif task != self.failure.task and task not in self.failure.others:
-            self.failure = replace(self.failure, others=(*self.failure.others, task))
+        elif task in self.failed:
+            return
+        elif len(failure.others) < _MOST_FAILURES:
+            self.failure = replace(failure, others=(*failure.others, task))
+        else:
+            self.failure = replace(failure, unlisted=failure.unlisted + 1)
+        self.failed.add(task)
 
     def is_current(self, task: TaskId, attempt: int) -> bool:
         """False for an earlier attempt: what is said of it comes too late."""
         return self.view(task).attempt == attempt
 
+    def awaits_ready(self, task: TaskId, attempt: int) -> bool:
+        """This attempt is under way and not ready."""
+        return self.is_current(task, attempt) and self.view(task).state is TaskState.STARTING
+
     def on_host(self, host: str) -> list[TaskRecord]:
         """A host's tasks, in start order."""
-        return [record for record in self.tasks.values() if record.view.host == host]
+        return self._on_host.get(host, [])
 
     @property
     def contacted_hosts(self) -> list[str]:
@@ -270,5 +331,5 @@ def task_view(task: TaskId, plan: Plan) -> TaskView:
         TaskState.PENDING,
         in_cluster=planned.in_cluster,
         is_chief=task == plan.chief,
-        stage=next(i for i, stage in enumerate(plan.stages) if task in stage),
+        stage=plan.stage_of(task),
     )

@@ -84,7 +84,7 @@ class Outcome(StrEnum):
 
 
 class Cause(Enum):
-    """Why a run is being ended."""
+    """Reason for which a run is being ended."""
 
     RULE = auto()
     FAILURE = auto()

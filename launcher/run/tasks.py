@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from ..cluster.rules import (
-    AUTO_SECONDS,
-    After,
-    Auto,
-    Finished,
-    OnFailure,
-    Started,
-    Success,
-)
+from collections.abc import Iterable
+
+from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, OnFailure, Started, Success
 from ..ids import TaskId
 from ..plan.model import Role
 from ..plan.readiness import missing
 from . import events as ev
-from .instructions import (
-    Instruction,
-    KillHost,
-    ReleaseTask,
-    SetTimer,
-    StartTask,
-    WatchSilence,
-)
+from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .shutdown import Shutdown
-from .snapshot import Attempt
+from .snapshot import Attempt, TaskView
 from .state import RunData, TaskRecord, blocks_stage
 from .states import Cause, Intent, RunPhase, TaskState
 from .timers import ReadyDelay, ReadyTimeout, RestartDelay
@@ -32,7 +19,7 @@ from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 MAX_BACKOFF = 30.0
 _RESUME_SECONDS = 1.0
 """Pause before the next attempt of a task that waited for it when its launcher died."""
-_AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
+AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
 
 
 class Tasks:
@@ -42,6 +29,8 @@ class Tasks:
     def __init__(self, data: RunData, shutdown: Shutdown) -> None:
         self._data = data
         self._shutdown = shutdown
+        self._watched: object = None
+        """When the silence of the tasks that are left was looked at last."""
 
     # --- the ordered start ----------------------------------------------------------------
 
@@ -62,6 +51,7 @@ class Tasks:
             for task, record in data.tasks.items()
             if record.view.state is TaskState.BACKOFF
         ]
+        again += self.renew_time_limits(data.tasks.values())
         for number, stage in enumerate(data.plan.stages):
             records = [data.tasks[task] for task in stage]
             if any(blocks_stage(record.view) or record.warming for record in records):
@@ -106,12 +96,20 @@ class Tasks:
         ]
 
     def _start(self, task: TaskId, attempt: int) -> list[Instruction]:
-        record = self._data.tasks[task]
-        record.intent, record.restart_due, record.silence_watched = Intent.NONE, False, False
-        record.state_before_loss = None
         plan = self._data.plan.task(task)
         gated = plan.warm is not None and self._data.is_early(task)
-        self._data.update_task(
+        self.begin_attempt(task, attempt, gated=gated)
+        limit = [] if gated else self._time_limit(task, attempt)
+        return [StartTask(plan, attempt, gated), *limit]
+
+    def begin_attempt(self, task: TaskId, attempt: int, *, gated: bool) -> TaskView:
+        """Makes an attempt the present one: nothing of the one before it is left."""
+        record = self._data.tasks[task]
+        self._data.intend(record, Intent.NONE)
+        record.restart_due, record.kill_grace = False, None
+        record.silence_watched, record.state_before_loss = False, None
+        self._data.unwatched += 1
+        return self._data.update_task(
             task,
             state=TaskState.WARMING if gated else TaskState.STARTING,
             attempt=attempt,
@@ -122,14 +120,18 @@ class Tasks:
             started=self._data.now,
             ended=None,
         )
-        limit = [] if gated else self._time_limit(task, attempt)
-        return [StartTask(plan, attempt, gated), *limit]
 
     def _time_limit(self, task: TaskId, attempt: int) -> list[Instruction]:
         plan = self._data.plan
         if isinstance(plan.task(task).ready, Finished):  # an installation takes the time it takes
             return []
         return [SetTimer(ReadyTimeout(task, attempt), plan.start_timeout)]
+
+    def renew_time_limits(self, records: Iterable[TaskRecord]) -> list[Instruction]:
+        """Gives those that are starting their full time again: the timers of a launcher that died
+        are gone, and one that fires while a host is lost counts for nothing."""
+        views = [record.view for record in records if record.view.state is TaskState.STARTING]
+        return [limit for view in views for limit in self._time_limit(view.id, view.attempt)]
 
     def on_started(self, event: ev.TaskStarted) -> list[Instruction]:
         """Its process lives, or could not be made."""
@@ -166,8 +168,7 @@ class Tasks:
     def on_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
         """It listens, or whatever else its plan calls ready."""
         data = self._data
-        starting = data.view(task).state is TaskState.STARTING
-        if not starting or not data.is_current(task, attempt):
+        if not data.awaits_ready(task, attempt):
             return []
         data.update_task(task, state=TaskState.READY, reason="")
         return self._next_stage()
@@ -196,12 +197,12 @@ class Tasks:
     def on_ready_timeout(self, timer: ReadyTimeout) -> list[Instruction]:
         """Fails an attempt that is still starting."""
         data, task = self._data, timer.task
-        view = data.view(task)
-        if not data.is_current(task, timer.attempt) or view.state is not TaskState.STARTING:
+        if not data.awaits_ready(task, timer.attempt):
             return []
+        view = data.view(task)
         held = f" ({view.reason})" if view.reason else ""
         waited = f"not ready after {data.plan.start_timeout:g} s{held}"
-        reason = f"{waited}: {missing(data.plan.task(task))}"
+        reason = f"{waited}: {missing(data.plan.task(task), started=view.pid is not None)}"
         data.update_task(task, reason=reason)
         return self._failed(task, reason, ())
 
@@ -286,9 +287,9 @@ class Tasks:
         data = self._data
         record = data.tasks[event.task]
         view = record.view
-        if data.phase not in _AT_WORK or not view.attempt or record.intent is Intent.RESTART:
+        if data.phase not in AT_WORK or not view.attempt or record.intent is Intent.RESTART:
             return []
-        record.intent = Intent.RESTART
+        data.intend(record, Intent.RESTART)
         hard = event.hard or not view.state.live
         return [self._kill_task(record, 0.0 if hard else data.plan.settings.grace)]
 
@@ -298,7 +299,7 @@ class Tasks:
         if not record.view.state.live:
             return []
         if record.intent is Intent.NONE:
-            record.intent = Intent.KILL
+            self._data.intend(record, Intent.KILL)
         grace = self._data.plan.settings.grace if event.name == "TERM" else 0.0
         return [self._kill_task(record, grace)]
 
@@ -315,6 +316,7 @@ class Tasks:
         record = self._data.tasks[task]
         record.kill_grace = None
         wanted = record.intent is Intent.RESTART or record.restart_due
+        record.restart_due = False
         if not wanted or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED):
             return []
         return self._start(task, record.view.attempt + 1)
@@ -344,19 +346,24 @@ class Tasks:
         data = self._data
         if data.phase not in (RunPhase.RUNNING, RunPhase.FINISHING):
             return []
-        outcome_tasks = data.outcome_tasks()
-        left = [view for view in outcome_tasks if not view.state.ended]
-        if not left:
+        if not data.left:
             return self._shutdown.kill_all(Cause.RULE)
-        done = [view for view in outcome_tasks if view.state is TaskState.EXITED]
         chief, settings = data.plan.chief, data.plan.settings
-        by_chief = settings.success is Success.CHIEF and chief is not None
-        finished = by_chief and any(view.id == chief for view in done)
+        finished = False
+        if settings.success is Success.CHIEF and chief is not None:
+            finished = data.view(chief).state is TaskState.EXITED
         if finished:
             data.phase = RunPhase.FINISHING
-        jobs = {view.id.job for view in done}
-        waiting = [data.tasks[v.id] for v in left if finished or v.id.job in jobs]
-        fresh = [record for record in waiting if not record.silence_watched]
+        jobs = frozenset(job for job, count in data.exited.items() if count)
+        if self._watched == (finished, jobs, data.unwatched):
+            return []  # thousands that end one after the other are not looked through each time
+        self._watched = (finished, jobs, data.unwatched)
+        fresh = [
+            record
+            for record in data.tasks.values()
+            if record.decides and not record.view.state.ended and not record.silence_watched
+            if finished or record.view.id.job in jobs
+        ]
         for record in fresh:
             record.silence_watched = True
         return [WatchSilence(record.view.id, settings.finish_timeout) for record in fresh]
@@ -371,9 +378,9 @@ class Tasks:
         if state is TaskState.LOST:  # it is we who hear nothing
             return [WatchSilence(event.task, settings.finish_timeout)]
         if self._only_serves(event.task):
-            record.intent = Intent.STOP
+            data.intend(record, Intent.STOP)
             return [self._kill_task(record, settings.grace)]
-        record.intent = Intent.FAIL
+        data.intend(record, Intent.FAIL)
         reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
         data.update_task(event.task, reason=reason)
         return [self._kill_task(record, settings.grace)]
@@ -385,6 +392,4 @@ class Tasks:
         chief = data.plan.chief
         if data.phase is not RunPhase.FINISHING or chief is None or chief.job == task.job:
             return False
-        job = [record for record in data.tasks.values() if record.view.id.job == task.job]
-        ended = sum(record.view.state.ended for record in job)
-        return ended <= sum(record.intent is Intent.STOP for record in job)
+        return data.ended[task.job] <= data.stopping[task.job]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from .state import HostRecord, RunData, TaskRecord
 from .states import HostState, Intent, RunPhase, TaskState
 
@@ -15,11 +17,20 @@ def check(data: RunData) -> None:
     for task in data.tasks.values():
         _check_task(task, data.hosts[task.view.host])
     _check_phase(data)
+    deciding = data.outcome_tasks()
+    exited = Counter(view.id.job for view in deciding if view.state is TaskState.EXITED)
+    assert data.left == sum(not view.state.ended for view in deciding), data.left
+    assert +data.exited == exited, data.exited
+    tasks = data.tasks.values()
+    assert +data.ended == Counter(t.view.id.job for t in tasks if t.view.state.ended), data.ended
+    stopping = Counter(t.view.id.job for t in tasks if t.intent is Intent.STOP)
+    assert +data.stopping == stopping, data.stopping
     assert len(data.notes) <= 100
     if data.failure is not None:
         assert data.failure.task in data.tasks
         assert data.failure.task not in data.failure.others
         assert len(set(data.failure.others)) == len(data.failure.others)
+        assert len(data.failed) == 1 + len(data.failure.others) + data.failure.unlisted
 
 
 def _check_task(task: TaskRecord, host: HostRecord) -> None:

@@ -115,9 +115,9 @@ class Allocation:
     async def _warn(self) -> None:
         """Notes what `tfmux check` would have warned of."""
         with suppress(TfmuxError):
-            for remark in await self._engine.cautions():
-                todo = f"; {remark.todo}" if remark.todo else ""
-                text = f"{self._engine.name}: {remark.text}{todo}"
+            for finding in await self._engine.cautions():
+                todo = f"; {finding.todo}" if finding.todo else ""
+                text = f"{self._engine.name}: {finding.text}{todo}"
                 self._feed(ev.NoteAdded(time.time(), text))
 
     def _take(self, state: JobState) -> bool:
@@ -140,7 +140,7 @@ class Allocation:
         }
 
     async def _look(self) -> JobState | None:
-        """How the job stands; None when the engine does not say it."""
+        """Asks for the state of the job; None if the engine does not answer."""
         try:
             return await self._engine.look(self._job)
         except TfmuxError:
@@ -156,7 +156,7 @@ class Allocation:
 
     @property
     def _share(self) -> str:
-        """What of the engine's is the run's."""
+        """The run's part of what the engine has given."""
         return self._title if self._engine.owns_job else f"this run's part of {self._title}"
 
     def _sentence(self, state: JobState) -> str:
@@ -262,7 +262,7 @@ class Allocation:
             await asyncio.sleep(_WORD_PACE)
 
     async def _words(self) -> dict[str, ev.EngineWord]:
-        """What the engine says of the hosts, when it has nothing more to say or takes too long."""
+        """Statements of the engine about the hosts, once all have come or it takes too long."""
         hosts = {
             host: self._run.nodes[host].name
             for host in self._run.contacted_hosts

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..cluster.file import load
+from ..cluster.file import load, loads, read_text
 from ..errors import RunNotFoundError
 from ..paths import runs_home
 from ..plan.model import Plan
+from ..printable import escaped
 from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
@@ -88,7 +89,8 @@ def stored(run_id: str, file: Path | None = None) -> StoredRun:
     """
     if file is None or (runs_home() / run_id).is_dir():
         return StoredRun(RunFolder.find(run_id))
-    cluster = load(file)
+    text = read_text(file)
+    cluster = loads(text, escaped(str(file)), file.absolute().parent)
     if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
-    return StoredRun(RunFolder.create(run_id, file.read_text(), cluster))
+    return StoredRun(RunFolder.create(run_id, text, cluster))

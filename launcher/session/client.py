@@ -85,6 +85,8 @@ class RunClient:
         self.lost_launchers = 0
         """Launcher processes that have died, as far as this client has noticed."""
         self._metrics = MetricsFile(folder.metrics)
+        self._curves = False
+        """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
         self._responder = PromptResponder(ask, self._answer) if ask is not None else None
         self._on_event = on_event
         self._listeners: list[Callable[[Snapshot], None]] = []
@@ -148,8 +150,8 @@ class RunClient:
         except BaseException:
             process.cancel()
             raise
-        link = process.order({"launch": run_id, "resume": resume}, lock)
         on_close = on_close or _ON_HANGUP[run.plan.settings.on_hangup]
+        link = process.order({"launch": run_id, "resume": resume, "on_close": on_close}, lock)
         snapshot = run.snapshot()
         return cls(
             folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_event=on_event
@@ -160,17 +162,17 @@ class RunClient:
         cls,
         folder: RunFolder,
         *,
+        process: LauncherProcess | None = None,
         ask: PromptHandler | None = None,
         on_event: OnEvent | None = None,
     ) -> RunClient:
-        """Follows a run that goes on; one without a launcher process gets one, which imports what
-        it needs while we read the run's files.
+        """Follows a run that goes on; one without a launcher process gets `process`, or a new one,
+        which imports what it needs while we read the run's files.
 
         Raises:
             TfmuxError: the run's files cannot be read.
         """
-        lock = acquire(folder.path)
-        if lock is None:
+        if (lock := acquire(folder.path)) is None:
             client = cls(folder, _unknown(folder), None, ask=ask, on_event=on_event)
             deadline = time.monotonic() + _FIRST_SECONDS
             while time.monotonic() < deadline:
@@ -179,9 +181,8 @@ class RunClient:
                 client.resume()  # where the one that held the lock was about to end
             client._on_event = None  # the next client has more to tell
             client.close()  # it stands still: another launcher takes the run over
-        process = None
         try:
-            process = LauncherProcess()
+            process = process or LauncherProcess()
             snapshot = _resumed(StoredRun(folder).snapshot())
         except BaseException:
             if process is not None:
@@ -189,7 +190,7 @@ class RunClient:
             if lock is not None:
                 os.close(lock)
             raise
-        link = process.order({"attach": folder.run_id}, lock)
+        link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
         return cls(folder, snapshot, link, ask=ask, on_event=on_event)
 
     # --- RunControl -----------------------------------------------------------------------
@@ -206,13 +207,23 @@ class RunClient:
         return self._snapshot
 
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        """Calls `listener` with each new snapshot, on a thread of the client's: it must only hand
+        it over. What came before is in `snapshot`."""
         self._listeners.append(listener)
 
     def series(self, task: TaskId) -> Series:
+        if not self._curves:
+            self._curves = True
+            if not self._thread.is_alive():
+                self._metrics.read()
         return self._metrics.series(task)
 
-    def kill_all(self, *, by_person: bool = True) -> None:
-        self._launcher.kill_all(by_person)
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        self._launcher.kill_all(by_person, force)
+
+    def press_kill(self) -> None:
+        kill = self._launcher.kill
+        self.kill_all(force=self._snapshot.kill_asked or (kill is not None and kill.by_person))
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
         self._command(f"restart {task}", command="restart", task=str(task), hard=hard)
@@ -237,6 +248,12 @@ class RunClient:
             self._thread.join(FLUSH_SECONDS if self.detached else 1.0)
 
     # --- what only clients have -----------------------------------------------------------
+
+    @property
+    def ending(self) -> bool:
+        """The run is over or being ended, or this client has ordered that."""
+        ordered = self._launcher.kill is not None
+        return ordered or self._snapshot.state in (RunPhase.KILLING, RunPhase.ENDED)
 
     @property
     def closed(self) -> bool:
@@ -294,7 +311,8 @@ class RunClient:
 
     def _read_files(self) -> None:
         self.logs.refresh()
-        self._metrics.read()
+        if self._curves:
+            self._metrics.read()
 
     def _receive(self) -> None:
         try:
@@ -339,8 +357,7 @@ class RunClient:
                 return False
         self.lost_launchers += 1
         self._alone = self._launcher.alone = True
-        words = self._launcher.last_words()
-        self._note(f"{_UNSUPERVISED}: its launcher process has ended{words}")
+        self._note(f"{_UNSUPERVISED}: its launcher process has ended{self._launcher.last_words()}")
         return False
 
     def _show(self) -> None:
@@ -361,15 +378,8 @@ class RunClient:
 
 def _resumed(snapshot: Snapshot) -> Snapshot:
     """A stored run that a launcher takes up, although its record may say that it has ended."""
-    return replace(
-        snapshot,
-        state=RunPhase.CONNECTING,
-        ended=None,
-        outcome=None,
-        exit_code=None,
-        receipt=None,
-        launcher_error="",
-    )
+    goes_on = replace(snapshot, state=RunPhase.CONNECTING, kill_asked=False, ended=None)
+    return replace(goes_on, outcome=None, exit_code=None, receipt=None, launcher_error="")
 
 
 def _failed(snapshot: Snapshot, reason: str) -> Snapshot:

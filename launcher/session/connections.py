@@ -199,6 +199,7 @@ class Connections:
             host,
             signalled=said.signalled,
             survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
+            unlisted=said.unlisted,
             confirmed=said.confirmed,
             seconds=said.seconds,
         )

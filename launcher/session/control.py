@@ -7,7 +7,6 @@ wait for a screen, nor a screen for the network.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from ..ids import TaskId
@@ -33,18 +32,19 @@ class RunControl(Protocol):
         """No launcher process supervises the run; `resume` starts one."""
 
     def snapshot(self) -> Snapshot:
-        """The run as it stands."""
-
-    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        """Calls `listener` with each new snapshot, on a thread of the run's: it must only hand it
-        over. Bursts are collapsed to about 30 a second."""
+        """The run as it stands: the same object until something has changed, which is told
+        thirty times a second at most. In any thread."""
 
     def series(self, task: TaskId) -> Series:
         """Figures of the task's metric lines over time."""
 
-    def kill_all(self, *, by_person: bool = True) -> None:
-        """TERM to everything on all hosts at once, KILL after the grace; a second call kills
-        at once. Ends in a receipt."""
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        """TERM to everything on all hosts at once, KILL after the grace, however often it is
+        called; KILL at once with `force`, which waits for no results either. Ends in a receipt."""
+
+    def press_kill(self) -> None:
+        """A person has pressed the kill key: `kill_all`, with `force` where a person has asked for
+        that before."""
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
         """Ends the task (with the grace, or at once) and starts it again."""

@@ -63,8 +63,9 @@ class ControlConnection:
             ValueError: a line is not a JSON object, or too long.
         """
         try:
-            readable, _, _ = select.select([self._link], [], [], timeout)
-            data = self._link.recv(_CHUNK) if readable else None
+            poller = select.poll()  # `select` takes no descriptor above 1,023
+            poller.register(self._link, select.POLLIN)
+            data = self._link.recv(_CHUNK) if poller.poll(timeout * 1000) else None
         except OSError:
             data = b""
         if not data:

@@ -8,13 +8,15 @@ the public events. It then receives
     {"changes": {…}}    the whole snapshot first, then what has changed (`snapshot_codec`)
     {"prompts": […]}    the prompts that wait for an answer
     {"event": {…}}      a public event
+    {"lost_events": 3}  so many events are missing here: they were not read in time
     {"error": "…"}      the launcher could not start; it ends
     {"finished": true}  the run has ended and its hosts are released; nothing follows
-    {"disconnected": "…"}  what the client sent is no command; nothing follows
+    {"disconnected": "…"}  it did not subscribe in time, or sent what is no command; nothing follows
 
 and may send
 
-    {"command": "kill_all", "by_person": true}
+    {"command": "kill_all", "by_person": true, "force": false}
+                            with the grace, however often it comes; with `force` KILL at once
     {"command": "restart", "task": "worker:1", "hard": false}
     {"command": "signal", "task": "worker:1", "name": "TERM" | "KILL"}
     {"command": "answer", "id": 3, "text": "yes"}
@@ -46,6 +48,7 @@ from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..store import snapshot_codec
 from ..store.public_events import PublicEvent
+from .outbox import Outbox, RecentEvents, line_of
 from .prompts import PendingPrompt, PromptQueue
 
 PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
@@ -56,13 +59,13 @@ _MOST_COMMANDS = 100
 counted: one key may answer for all hosts."""
 _SECONDS_BETWEEN = 1 / 30
 _MERGE_SECONDS = 0.005
-"""Changes that come together are sent together."""
+"""Changes that come together are sent together, but for those that are sent at once."""
 _SHARE = 10
 """Encoding takes at most a tenth of the launcher's time."""
-_BEHIND_BYTES = 256 * 1024
-"""A client with more unread bytes gets no further states until it has read them."""
 _EVENT_BYTES = 16 << 20
-"""A client with more unread bytes loses events, and is told how many."""
+"""Events that are kept for clients which have not read them, once for all of these."""
+_SUBSCRIBE_SECONDS = 10.0
+"""A connection that has not subscribed by then is closed: too many of them lock everybody out."""
 _FLUSH_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("3i")
 _BSD_CREDENTIALS = struct.Struct("=IIh2x16I")
@@ -108,12 +111,15 @@ class ControlSocket:
         self._sent: Snapshot | None = None
         """The state that clients have which are not behind."""
         self._timer: asyncio.TimerHandle | None = None
+        self._soon = False
+        """A state is sent as soon as the loop gets to it."""
         self._prompts_due = False
         self._not_before = 0.0
         """Time before which no state is sent, by the loop's clock."""
         self._finished = False
-        self._backlog: list[bytes] | None = []
-        """Events until the first client has subscribed: those of the run's beginning."""
+        self._events = RecentEvents(_EVENT_BYTES)
+        self._beginning = True
+        """No client has subscribed: the first one gets the events of the run's beginning, too."""
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -134,10 +140,11 @@ class ControlSocket:
                 if path.stat().st_ino == inode:
                     path.unlink()
 
-    async def add(self, link: socket.socket) -> None:
-        """Serves a client whose connection is there already."""
+    async def add(self, link: socket.socket, on_close: str) -> None:
+        """Serves a client whose connection is there already, and what its end means known."""
         reader, writer = await asyncio.open_unix_connection(sock=link, limit=_LONGEST_COMMAND)
-        self._begin(_Client(writer), reader)
+        client = _Client(writer, self._catch_up, kills=on_close == "kill")
+        self._begin(client, reader)
 
     def changed(self, *, at_once: bool = False) -> None:
         """Sends what has changed, at most 30 times a second; `at_once` is for what a kill brings
@@ -145,25 +152,28 @@ class ControlSocket:
         if self._finished:
             return
         loop = asyncio.get_running_loop()
-        when = loop.time() + _MERGE_SECONDS
-        if not at_once:
-            when = max(when, self._not_before)
-        if self._timer is not None:
-            if self._timer.when() <= when:
-                return
-            self._timer.cancel()
-        self._timer = loop.call_at(when, self._send_changes)
+        if at_once and not self._soon:  # before what thousands of hosts say to the kill
+            self._soon = True
+            loop.call_soon(self._send_changes)
+        elif self._timer is None:
+            when = max(loop.time() + _MERGE_SECONDS, self._not_before)
+            self._timer = loop.call_at(when, self._send_changes)
 
     def record(self, event: PublicEvent) -> None:
         if event["event"] == "receipt" or (event["event"] == "run" and "note" not in event):
             self.changed(at_once=True)
+        if self._beginning or any(client.events for client in self._clients):
+            self._events.append(line_of({"event": event}))
+            self._send_events()
+
+    def _send_events(self) -> None:
+        """Sends events to the clients that lack some; what nobody lacks any more is dropped."""
         wanting = [client for client in self._clients if client.events]
-        if wanting or self._backlog is not None:
-            line = _line({"event": event})
-            if self._backlog is not None:
-                self._backlog.append(line)
-            for client in wanting:
-                client.send_event(line)
+        for client in wanting:
+            client.outbox.send_events(self._events)
+        if not self._beginning:
+            pending = (client.outbox.next_event for client in wanting)
+            self._events.forget(min(pending, default=self._events.end))
 
     def send_prompts(self) -> None:
         """Sends the pending prompts to the clients that can answer them; those of many hosts, and
@@ -174,37 +184,40 @@ class ControlSocket:
 
     def _send_prompts(self) -> None:
         self._prompts_due = False
-        line = _line({"prompts": PROMPTS.dump_python(self._prompts.pending, mode="json")})
+        pending, line = self._prompts.pending, b""
         for client in self._clients:
-            if client.responds:
+            if client.responds and client.prompts != pending and client.outbox.has_room():
+                line = line or line_of({"prompts": PROMPTS.dump_python(pending, mode="json")})
                 client.writer.write(line)
+                client.prompts = pending
 
     async def finish(self, snapshot: Snapshot) -> None:
         """Sends the last state and says that nothing follows."""
         self._finished = True
-        for client in self._clients:
-            client.behind = True  # each gets the whole of it, whatever it has read
-        self._send(snapshot)
-        last = _line({"finished": True})
+        whole = line_of({"changes": snapshot_codec.changes(None, snapshot)})
+        last = whole + line_of({"finished": True})
         clients = [client for client in self._clients if client.subscribed]
-        for client in clients:
-            client.writer.write(last)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
-                for client in clients:
-                    await client.flushed()
-
+                await asyncio.gather(
+                    *(c.outbox.finish(self._events if c.events else None, last) for c in clients)
+                )
         for client in clients:
-            client.writer.transport.abort()
+            client.outbox.abort()
 
     # --- one client -----------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = _Client(writer)
+        client = _Client(writer, self._catch_up)
         if len(self._clients) >= _MOST_CLIENTS or not client.is_ours:
             writer.transport.abort()
             return
-        await self._begin(client, reader)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(_SUBSCRIBE_SECONDS, client.close_unsubscribed)
+        try:
+            await self._begin(client, reader)
+        finally:
+            timer.cancel()
 
     def _begin(self, client: _Client, reader: asyncio.StreamReader) -> asyncio.Task[None]:
         task = asyncio.create_task(self._listen(client, reader), name="client")
@@ -221,15 +234,16 @@ class ControlSocket:
                         raise ValueError(f"more than {_MOST_COMMANDS} commands a second")
                     count, since = 0, time.monotonic()
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            client.writer.write(_line({"disconnected": f"not accepted: {error}"}))
+            client.writer.write(line_of({"disconnected": f"not accepted: {error}"}))
         except OSError:
             pass  # it has gone
         finally:
             del self._clients[client]
-            self._backlog = None
+            self._beginning = False
+            self._send_events()
             if client.subscribed:
                 self._count(client, -1)
-            client.writer.transport.abort()
+            client.outbox.abort()
             if client.kills and not self._finished:
                 self._command(ev.KillAll(time.time(), by_person=False))
 
@@ -241,7 +255,7 @@ class ControlSocket:
             case {"command": "detach"}:
                 client.kills = False
             case {"command": "kill_all", "by_person": bool(by_person)}:
-                self._command(ev.KillAll(time.time(), by_person))
+                self._command(ev.KillAll(time.time(), by_person, bool(message.get("force"))))
             case {"command": "restart", "task": str(task), "hard": bool(hard)}:
                 self._command(ev.Restart(time.time(), TaskId.parse(task), hard))
             case {"command": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
@@ -260,10 +274,9 @@ class ControlSocket:
         client.responds = bool(message.get("prompts"))
         client.events = bool(message.get("events"))
         self._count(client, 1)
-        backlog, self._backlog = self._backlog or [], None
-        if client.events:
-            for line in backlog:
-                client.send_event(line)
+        client.outbox.next_event = 0 if self._beginning else self._events.end
+        self._beginning = False
+        self._send_events()
         self.changed()
         if client.responds and self._prompts.pending:
             self.send_prompts()
@@ -277,30 +290,37 @@ class ControlSocket:
     # --- state ----------------------------------------------------------------------------
 
     def _send_changes(self) -> None:
-        self._timer = None
+        self._soon = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._finished or not any(client.subscribed for client in self._clients):
             return
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began, worked = asyncio.get_running_loop().time(), time.thread_time()
         if (snapshot := self._snapshot()) is not None:
             self._send(snapshot)
-        took = loop.time() - began
+        took = time.thread_time() - worked
         self._not_before = began + max(_SECONDS_BETWEEN, _SHARE * took)
-        if any(client.behind for client in self._clients if client.subscribed):
-            self.changed()  # again when it may have read
+
+    def _catch_up(self) -> None:
+        """Sends what clients lack: one of them has read what it was sent."""
+        if not self._finished:
+            self._send_events()
+            self.send_prompts()
+            self.changed()
 
     def _send(self, snapshot: Snapshot) -> None:
         before, self._sent = self._sent, snapshot
         delta = snapshot_codec.changes(before, snapshot)
-        line = _line({"changes": delta}) if delta else b""
+        line = line_of({"changes": delta}) if delta else b""
         whole = b""
         for client in self._clients:
             if not client.subscribed:
                 continue
-            if client.unread > _BEHIND_BYTES:
+            if not client.outbox.has_room():
                 client.behind = True
             elif client.behind:
-                whole = whole or _line({"changes": snapshot_codec.changes(None, snapshot)})
+                whole = whole or line_of({"changes": snapshot_codec.changes(None, snapshot)})
                 client.writer.write(whole)
                 client.behind = False
             elif line:
@@ -310,42 +330,32 @@ class ControlSocket:
 class _Client:
     """One connection, and what its client has asked for."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, writer: asyncio.StreamWriter, on_read: Callable[[], None], *, kills: bool = False
+    ) -> None:
         self.writer = writer
+        self.outbox = Outbox(writer, on_read)
         self.subscribed = False
-        self.kills = False
+        self.kills = kills
         """The run is killed when it disappears."""
         self.responds = False
         self.events = False
         self.behind = True
         """It lacks a state that others have: it gets the whole snapshot next."""
-        self._lost_events = 0
+        self.prompts: tuple[PendingPrompt, ...] = ()
+        """Those that it was sent last."""
 
     @property
     def is_ours(self) -> bool:
         """The process at the other end is this user's."""
         return peer_uid(self.writer.get_extra_info("socket")) in (os.getuid(), 0)
 
-    @property
-    def unread(self) -> int:
-        """Bytes that the client has not taken yet."""
-        return self.writer.transport.get_write_buffer_size()
-
-    async def flushed(self) -> None:
-        """Waits until the client has taken all bytes, or has gone."""
-        with contextlib.suppress(OSError):
-            self.writer.transport.set_write_buffer_limits(0)
-            await self.writer.drain()
-
-    def send_event(self, line: bytes) -> None:
-        """Sends an event, or counts it where the client has not read the earlier ones."""
-        if self.unread > _EVENT_BYTES:
-            self._lost_events += 1
-            return
-        if self._lost_events:
-            self.writer.write(_line({"lost_events": self._lost_events}))
-            self._lost_events = 0
-        self.writer.write(line)
+    def close_unsubscribed(self) -> None:
+        """Closes the connection of a client that has not said what it wants."""
+        if not self.subscribed:
+            reason = f"not subscribed within {_SUBSCRIBE_SECONDS:.0f} s"
+            self.writer.write(line_of({"disconnected": reason}))
+            self.writer.close()
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:
@@ -353,7 +363,3 @@ async def _read_line(reader: asyncio.StreamReader) -> bytes:
         return await reader.readline()
     except ValueError:
         raise ValueError(f"a line of more than {_LONGEST_COMMAND} bytes") from None
-
-
-def _line(message: dict[str, Any]) -> bytes:
-    return json.dumps(message).encode() + b"\n"

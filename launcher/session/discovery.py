@@ -117,7 +117,7 @@ class ActiveRun:
 
     @property
     def live_tasks(self) -> int:
-        """Tasks with a process."""
+        """Number of tasks that have a process, on all hosts."""
         return sum(len(host.tasks) for host in self.hosts)
 
     def record(self) -> dict[str, object]:
@@ -200,7 +200,7 @@ def _look(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
             ActiveHost(
                 host.name,
                 tuple(v.id for v in live if v.host == host.name),
-                agent=True,
+                agent=host.state is HostState.UP,
                 unreachable=host.reason or "lost" if host.state is HostState.LOST else "",
             )
             for host in snapshot.hosts
@@ -220,14 +220,16 @@ def _look(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
 
 
 def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseException]:
-    """What the hosts of these runs answer, or why they could not be asked."""
+    """Answers of the hosts of these runs, or the reasons for which they could not be asked."""
     # Slow to import, and needed only here.
     import asyncio
 
+    from ..hosts.open_files import allow_connections
     from ..hosts.ssh import SshConnector
 
     async def ask() -> list[tuple[ActiveHost, ...] | BaseException]:
         logins = SshConnector()
+        allow_connections(sum(len(run.plan.hosts) for run in runs))
 
         async def hosts_of(run: StoredRun) -> tuple[ActiveHost, ...]:
             names = [host.name for host in run.plan.hosts]

@@ -24,6 +24,7 @@ class DiskWatch:
     feed: Callable[[ev.Event], None]
     _said: float | None = None
     _said_unrecorded: bool = False
+    _said_omitted: str = ""
 
     @property
     def stalled(self) -> bool:
@@ -36,12 +37,15 @@ class DiskWatch:
             await asyncio.sleep(_PACE)
             if self.outputs.monitor.stalled:
                 self.complain("the disk does not answer")
-                self.outputs.tell_exits()
+                await self.outputs.tell_exits()
             trouble = self.writer.trouble
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"
                 self.feed(ev.NoteAdded(time.time(), text))
             self._said_unrecorded = bool(trouble)
+            if self._said_omitted != (omitted := self.writer.omitted):
+                self._said_omitted = omitted
+                self.feed(ev.NoteAdded(time.time(), omitted))
 
     def complain(self, reason: str) -> None:
         """Says that logs are not stored, but not all the time."""

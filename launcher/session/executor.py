@@ -7,14 +7,15 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..agent import requests
-from ..cluster.rules import LogMatches
+from ..cluster.rules import LogMatches, Shell
 from ..ids import tag
 from ..plan.environment import unset_names, unset_note
 from ..plan.model import TaskPlan
-from ..plan.shell import shell_prefix, with_exports
+from ..plan.shell import exports, shell_prefix
 from ..run import events as ev
 from ..run import instructions as do
 from ..run.run import Run
@@ -45,6 +46,8 @@ class Executor:
     allocation: Allocation | None
     _timers: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
     _releases: list[asyncio.Task[None]] = field(default_factory=list)
+    _starts: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
+    """Tasks to be started or let go on, by their hosts."""
 
     def carry_out(self, what: do.Instruction) -> None:
         """Does what an instruction says, or starts it."""
@@ -56,17 +59,21 @@ class Executor:
                 work = self.preparation.stage(run.plan, run.plan.host(host))
                 self.spawn(work, f"files to {host}")
             case do.StartTask(task, attempt, gated):
-                self._start(task, attempt, gated)
+                self._begin_soon(task.host, partial(self._start, task, attempt, gated))
             case do.ReleaseTask(task, attempt):
-                self._await_line(task, attempt)
-                self.connections.links[task.host].send(requests.Release(task.id, attempt))
+                self._begin_soon(task.host, partial(self._release, task, attempt))
             case do.KillHost(host, tasks, grace):
+                if tasks is None:
+                    self._starts.pop(host, None)
+                else:
+                    self._begin(host)
                 if host in self.connections.links:  # else it is told when it is up
                     self.connections.links[host].send(requests.Kill(0, tasks, grace))
             case do.SetTimer(timer, seconds):
                 self._set_timer(timer, seconds)
             case do.WatchSilence(task_id, seconds):
-                self.spawn(self.outputs.watch_silence(task_id, seconds), "silence")
+                if self.outputs.watch_silence(task_id, seconds):
+                    self.spawn(self.outputs.tell_silences(), "silence")
             case do.ReleaseHost(host):
                 work = self.teardown.release(run.plan.host(host), self.connections.tasks[host])
                 self._releases.append(self.spawn(work, f"release of {host}"))
@@ -77,7 +84,28 @@ class Executor:
             case do.LookElsewhere(by):
                 self.spawn(self.look_elsewhere(by), "other launcher")
             case do.End():
+                self.drop_starts()
                 self.spawn(self._finish(), END)
+
+    def drop_starts(self) -> None:
+        """Starts no task that no host has been told to start."""
+        self._starts.clear()
+
+    def _begin_soon(self, host: str, start: Callable[[], None]) -> None:
+        """Starts a task when those before it have been started: thousands take seconds, and
+        beats and a kill do not wait for them."""
+        if not self._starts:
+            self.spawn(self._begin_all(), "starts")
+        self._starts.setdefault(host, []).append(start)
+
+    async def _begin_all(self) -> None:
+        while self._starts:
+            self._begin(next(iter(self._starts)))
+            await asyncio.sleep(0)
+
+    def _begin(self, host: str) -> None:
+        for start in self._starts.pop(host, ()):
+            start()
 
     def stop_timers(self) -> None:
         """No timer fires any more."""
@@ -90,13 +118,18 @@ class Executor:
 
         def fire() -> None:
             self._timers.pop(timer, None)
-            self.feed(ev.TimerFired(time.time(), timer))
+            if self.run.awaits(timer):  # those of thousands of tasks that are ready end together
+                self.feed(ev.TimerFired(time.time(), timer))
 
         self._timers[timer] = asyncio.get_running_loop().call_later(seconds, fire)
 
     def _await_line(self, task: TaskPlan, attempt: int) -> None:
         if isinstance(task.ready, LogMatches):
             self.outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
+
+    def _release(self, task: TaskPlan, attempt: int) -> None:
+        self._await_line(task, attempt)
+        self.connections.links[task.host].send(requests.Release(task.id, attempt))
 
     def _start(self, task: TaskPlan, attempt: int, gated: bool) -> None:
         if not gated:
@@ -106,12 +139,15 @@ class Executor:
             for name in unset_names([task], os.environ):
                 text = f"{unset_note(name, [task.id])} restarts without it"
                 self.feed(ev.NoteAdded(time.time(), text))
-        env = with_exports({**task.env, **secrets}, task.shell)
-        argv = task.warm.argv if gated and task.warm else task.argv
+        link = self.connections.links[task.host]
+        words = task.warm.words if gated and task.warm else task.words
+        env = {name: link.refer(value) for name, value in task.variables.items()} | secrets
+        if task.shell is Shell.LOGIN:
+            env |= exports({**task.env, **secrets}, task.shell)
         start = requests.Start(
             task=task.id,
             attempt=attempt,
-            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),
+            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *map(link.refer, words)),
             env={**env, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,
@@ -119,7 +155,7 @@ class Executor:
             pty=task.pty,
             gated=gated,
         )
-        self.connections.links[task.host].send(start)
+        link.send(start)
 
     async def _release_allocation(self) -> None:
         """Gives the nodes back when all that was there of the run is here."""

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from ..cluster.library import Stamp
+from ..cluster.saved_file import Stamp
 from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import runs_home
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import read_final
-from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.runs import RunFolder, UnreadableRun
 from .attach import StoredRun
@@ -149,7 +147,7 @@ class FinishedRun:
         self.logs = run.logs()
         self._metrics = run.metrics
         self._metrics.read()
-        self._snapshot = _at_rest(run.snapshot(), self.logs)
+        self._snapshot = _at_rest(run)
 
     def snapshot(self) -> Snapshot:
         return self._snapshot
@@ -157,8 +155,8 @@ class FinishedRun:
     def series(self, task: TaskId) -> Series:
         return self._metrics.series(task)
 
-    def subscribe(self, listener: Callable[[Snapshot], None]) -> None: ...
-    def kill_all(self, *, by_person: bool = True) -> None: ...
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None: ...
+    def press_kill(self) -> None: ...
     def restart(self, task: TaskId, *, hard: bool = False) -> None: ...
     def signal(self, task: TaskId, name: str) -> None: ...
     def resume(self) -> None: ...
@@ -166,18 +164,17 @@ class FinishedRun:
     def close(self) -> None: ...
 
 
-def _at_rest(snapshot: Snapshot, logs: LogStore) -> Snapshot:
+def _at_rest(run: StoredRun) -> Snapshot:
     """State in its record; where that breaks off, it says so instead of showing tasks alive."""
+    snapshot = run.snapshot()
     if snapshot.state is RunPhase.ENDED:
         return snapshot
-    times = [view.last_output or view.started or 0.0 for view in snapshot.tasks]
-    paths = [logs.open(view.id).path for view in snapshot.tasks]
-    times += [path.stat().st_mtime for path in paths if path.exists()]
+    outputs = (view.last_output or 0.0 for view in snapshot.tasks)
     note = "its launcher died before it could write down how the run ended"
     return replace(
         snapshot.with_lost_tasks("the record ends here"),
         state=RunPhase.ENDED,
-        ended=max([*times, snapshot.started]),
+        ended=max(run.last, *outputs),
         waiting="",
         notes=(*snapshot.notes, note),
     )

@@ -32,7 +32,7 @@ class HookProgram:
     base: Path
 
     def problem(self) -> str:
-        """Why the program cannot be run, or nothing."""
+        """Reason for which the program cannot be run; empty if it can."""
         return hook_problem(self.argv, self.base)
 
     def run(self, text: bytes, environ: Mapping[str, str], stopped: threading.Event) -> str:

@@ -205,13 +205,13 @@ class Hooks:
 
 
 def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> HookEvent:
-    """What a hook is told of a run."""
+    """Event of a run for a hook, as JSON."""
     receipt, failure = snapshot.receipt, snapshot.first_failure
     summary: ReceiptSummary | None = None
     if receipt is not None:
         summary = {
             "clean": receipt.clean,
-            "survivors": sum(len(host.survivors) for host in receipt.hosts),
+            "survivors": sum(host.left for host in receipt.hosts),
             "unconfirmed": [host.host for host in receipt.hosts if not host.confirmed],
         }
     return {

@@ -54,7 +54,11 @@ class LaunchPreparation:
         """Asks the hosts for what the final plan needs. `ports`: nothing runs yet, so they must
         be free."""
         if ports:
-            reasons = await asyncio.gather(*(self._check_ports(plan, h.name) for h in plan.hosts))
+            # Two names may be one machine, so no host's fixed port is picked on any other.
+            fixed = (task.port for task in plan.tasks if task.port is not None)
+            avoid = tuple(dict.fromkeys(fixed))
+            checks = (self._check_ports(plan, host.name, avoid) for host in plan.hosts)
+            reasons = await asyncio.gather(*checks)
             for host, reason in zip(plan.hosts, reasons, strict=True):
                 if reason:  # all are told, not only whose answer came first
                     self._feed(ev.HostRefused(time.time(), host.name, reason))
@@ -70,14 +74,12 @@ class LaunchPreparation:
         }
         self._feed(ev.HostsChecked(time.time(), facts))
 
-    async def _check_ports(self, plan: Plan, host: str) -> str:
+    async def _check_ports(self, plan: Plan, host: str, avoid: tuple[int, ...]) -> str:
         """Looks at a host's fixed ports and picks the free ones; why it will not do, if so."""
         tasks = plan.on_host(host)
         fixed = [task.port for task in tasks if task.port is not None]
         free = [task.id for task in tasks if task.port is None]
-        # Two names may be one machine, so no host's fixed port is picked on any other.
-        avoid = [task.port for task in plan.tasks if task.port is not None]
-        ports = Ports(tuple(fixed), len(free), tuple(avoid))
+        ports = Ports(tuple(fixed), len(free), avoid if free else ())
         try:
             answer = await self._links[host].ask(ports)
         except AgentError as error:
@@ -86,7 +88,7 @@ class LaunchPreparation:
         return "; ".join(port_in_use(owner) for owner in answer.owners)
 
     async def _ask_gpus(self, host: HostPlan) -> None:
-        """How many GPUs a host reports, where the file does not say it; a host that cannot tell
+        """Asks a host for its number of GPUs if the file does not say it; a host that cannot tell
         has none to split."""
         with suppress(AgentError):
             if host.gpus is None and host.name in self._welcomes:
@@ -95,8 +97,8 @@ class LaunchPreparation:
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
         welcome = self._welcomes[host.name]
-        ids = {task.id for task in plan.on_host(host.name)}
-        ports = {task: port for task, port in self._ports.items() if task in ids}
+        tasks = (task.id for task in plan.on_host(host.name))
+        ports = {task: self._ports[task] for task in tasks if task in self._ports}
         gpus = self._gpus.get(host.name, 0)
         if host.local:
             return HostFacts(home=welcome.home, gpus=gpus, ports=ports)

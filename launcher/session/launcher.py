@@ -1,4 +1,4 @@
-"""The launcher of one run: engine, log store, records, lock and control socket together.
+"""Launcher of one run: its loop, log store, records, lock and control socket together.
 
 It runs in a process of its own (`process`); front ends are clients (`client`).
 """
@@ -12,6 +12,7 @@ import time
 from contextlib import AsyncExitStack, suppress
 
 from ..cluster.spec import Cluster
+from ..hosts.open_files import allow_connections
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase
@@ -23,9 +24,9 @@ from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .control_socket import ControlSocket
-from .engine import Engine
 from .hooks import Hooks
 from .prompts import PromptQueue
+from .run_loop import RunLoop
 
 WRITE_SECONDS = 3.0
 """Longest wait for the disk at the end."""
@@ -46,11 +47,11 @@ class Launcher:
         """`past` is that of a run which an earlier launcher has begun."""
         self.folder = folder
         self._disk = OtherProcess()
-        self.logs = LogStore(folder.path, disk=self._disk)
+        self.logs = LogStore(folder.path, keep_marks=False, disk=self._disk)
         self._writer = RunWriter(folder, self._disk, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
         self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._snapshot)
-        self._engine = Engine(
+        self._run_loop = RunLoop(
             cluster,
             folder.run_id,
             self.logs,
@@ -62,20 +63,22 @@ class Launcher:
             past=past,
         )
         self._hooks = Hooks(
-            cluster, self._engine.run.plan, folder.path, self._snapshot, self._add_note
+            cluster, self._run_loop.run.plan, folder.path, self._snapshot, self._add_note
         )
+        allow_connections(len(self._run_loop.run.plan.hosts))
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def run(self, first: socket.socket, lock: int | None) -> Snapshot:
+    def run(self, first: socket.socket, lock: int | None, *, on_close: str) -> Snapshot:
         """Runs the run to its end, on a loop of its own; returns the last snapshot.
 
         Args:
             first: the connection of the client that has started this process.
             lock: a descriptor that holds the run's lock.
+            on_close: what it means when that client disappears (`control_socket`).
         """
         loop = asyncio.new_event_loop()
         try:
-            return loop.run_until_complete(self._main(first, lock))
+            return loop.run_until_complete(self._main(first, lock, on_close))
         finally:
             _end(loop)
             self._close_files()
@@ -87,10 +90,11 @@ class Launcher:
             KeyError: the run has no such task.
         """
         if isinstance(event, ev.Restart | ev.SignalTask):
-            self._engine.run.task(event.task)
-        if isinstance(event, ev.KillAll) and self._engine.run.phase is RunPhase.ENDED:
+            self._run_loop.run.task(event.task)
+        ended = self._run_loop.run.phase is RunPhase.ENDED
+        if isinstance(event, ev.KillAll) and event.force and ended:
             self._hooks.stop()
-        self._engine.feed(event)
+        self._run_loop.feed(event)
 
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""
@@ -102,9 +106,9 @@ class Launcher:
 
     def _snapshot(self) -> Snapshot | None:
         try:
-            return self._engine.snapshot()
+            return self._run_loop.snapshot()
         except Exception as error:
-            self._engine.fail("snapshot", error)
+            self._run_loop.fail("snapshot", error)
             return None
 
     def _record(self, event: PublicEvent) -> None:
@@ -113,49 +117,50 @@ class Launcher:
         self._hooks.observe(event)
 
     def _add_note(self, text: str) -> None:
-        self._engine.feed(ev.NoteAdded(time.time(), text))
+        self._run_loop.feed(ev.NoteAdded(time.time(), text))
 
     def _broken(self, error: BaseException) -> None:
         """Something in the thread that writes the journal failed."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._engine.fail, "events", error)
+                loop.call_soon_threadsafe(self._run_loop.fail, "events", error)
 
-    async def _main(self, first: socket.socket, lock: int | None) -> Snapshot:
+    async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         error: BaseException | None = None
         with launcher_lock.held(self.folder.path, lock, self._disk):
             async with AsyncExitStack() as stack:
-                adding = asyncio.create_task(self._socket.add(first), name="first client")
+                add = self._socket.add(first, on_close)
+                adding = asyncio.create_task(add, name="first client")
                 try:
                     await stack.enter_async_context(self._socket.listening())
                     self._hooks.begin()
-                    await self._engine.main()
-                    await self._hooks.finish(self._engine.final())
+                    await self._run_loop.main()
+                    await self._hooks.finish(self._run_loop.final())
                     await self._finish_writing()
                 except Exception as caught:
                     error = caught
-                    await self._hooks.finish(self._engine.final(error))
+                    await self._hooks.finish(self._run_loop.final(error))
                 await adding
-                snapshot = self._engine.final(error)
+                snapshot = self._run_loop.final(error)
                 await self._socket.finish(snapshot)
         return snapshot
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""
-        monitor, writer = self._engine.outputs.monitor, self._writer
+        monitor, writer = self._run_loop.outputs.monitor, self._writer
         deadline = time.monotonic() + WRITE_SECONDS
         while not (monitor.idle and writer.idle):
             if time.monotonic() > deadline:
                 what = f"{writer.unwritten} events and {monitor.unstored} log bytes"
                 text = f"{what} are not stored here: the disk does not take them"
-                self._engine.feed(ev.NoteAdded(time.time(), text))
+                self._run_loop.feed(ev.NoteAdded(time.time(), text))
                 return
             await asyncio.sleep(0.01)
 
     def _close_files(self) -> None:
-        monitor, writer = self._engine.outputs.monitor, self._writer
+        monitor, writer = self._run_loop.outputs.monitor, self._writer
         monitor.close()
         writer.close()
 

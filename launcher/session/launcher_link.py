@@ -32,13 +32,14 @@ _ALONE_SECONDS = 1.0
 
 
 @dataclass
-class _Kill:
+class Kill:
     """A kill that has been asked for."""
 
     began: float
-    by_person: bool
+    by_person: bool = False
+    force: bool = False
     sent: bool = False
-    forced: bool = False
+    replaced: bool = False
     """Another launcher has taken the run over for it; each one begins the kill anew."""
 
 
@@ -64,6 +65,8 @@ class LauncherLink:
         self.subscription = subscription
         self.alone = False
         """No launcher supervises the run, or is about to."""
+        self.kill: Kill | None = None
+        """The kill that this client has asked for."""
         self._folder = folder
         self._note = note
         self._lost = lost
@@ -72,7 +75,6 @@ class LauncherLink:
         """Orders a kill and a new connection, on which the kill is repeated. Re-entered by a signal
         handler that sends a kill."""
         self._link: ControlConnection | None = None
-        self._kill: _Kill | None = None
         self._lost_at: float | None = None
         self._starting = False
         """A launcher process that was started here has not said anything yet."""
@@ -88,12 +90,13 @@ class LauncherLink:
         link = self._link
         return link is not None and link.send(message)
 
-    def kill_all(self, by_person: bool) -> None:
-        """Ends everything; a second call at once."""
+    def kill_all(self, by_person: bool, force: bool) -> None:
+        """Ends everything, with `force` at once."""
         with self._lock:
-            if self._kill is None:
-                self._kill = _Kill(time.monotonic(), by_person)
-            self._send_kill(self._kill)
+            kill = self.kill = self.kill or Kill(time.monotonic())
+            kill.by_person = kill.by_person or by_person
+            kill.force = kill.force or force
+            self._send_kill(kill)
 
     def resume(self) -> None:
         """Has a launcher process started where there is none."""
@@ -104,7 +107,7 @@ class LauncherLink:
     @property
     def unsent(self) -> bool:
         """A kill has been asked for that no launcher process has got."""
-        return self._kill is not None and not self._kill.sent
+        return self.kill is not None and not self.kill.sent
 
     # --- for the client's thread ----------------------------------------------------------
 
@@ -140,12 +143,12 @@ class LauncherLink:
     def watch(self, told: Snapshot) -> None:
         """Starts another launcher process where ours has died and one is wanted, or where a kill
         is not carried out because ours stands still; `told` is the run as it said last."""
-        kill = None if told.state is RunPhase.ENDED else self._kill
+        kill = None if told.state is RunPhase.ENDED else self.kill
         if self._link is None:
             if self._resuming or (self.alone and kill is not None):
                 self._start()
-        elif kill is not None and not kill.forced and self._is_late(kill, told):
-            kill.forced = self._start(force=True)
+        elif kill is not None and not kill.replaced and self._is_late(kill, told):
+            kill.replaced = self._start(force=True)
 
     def last_words(self) -> str:
         """The end of what the launcher process wrote on standard error."""
@@ -168,9 +171,9 @@ class LauncherLink:
             self._expect()
             self._link = ControlConnection(link)
             self.send(self.subscription)
-            if self._kill is not None:
-                self._kill.began = time.monotonic()
-                self._send_kill(self._kill)
+            if self.kill is not None:
+                self.kill.began = time.monotonic()
+                self._send_kill(self.kill)
 
     def _expect(self) -> None:
         """There is a launcher, or will be in a moment."""
@@ -178,10 +181,11 @@ class LauncherLink:
             self.alone = self._resuming = False
             self._lost_at = None
 
-    def _send_kill(self, kill: _Kill) -> None:
-        kill.sent = self.send({"command": "kill_all", "by_person": kill.by_person})
+    def _send_kill(self, kill: Kill) -> None:
+        order = {"command": "kill_all", "by_person": kill.by_person, "force": kill.force}
+        kill.sent = self.send(order)
 
-    def _is_late(self, kill: _Kill, told: Snapshot) -> bool:
+    def _is_late(self, kill: Kill, told: Snapshot) -> bool:
         """The kill should have been acted on, or come to its end, by now."""
         waited = time.monotonic() - kill.began
         if told.state is not RunPhase.KILLING:
@@ -212,5 +216,7 @@ class LauncherLink:
         self._expect()
         if process is not None:
             self._starting, self._process = True, process
-            self._begin(process.order({"attach": self._folder.run_id}, lock))
+            on_close = self.subscription["on_close"]
+            order = {"attach": self._folder.run_id, "on_close": on_close}
+            self._begin(process.order(order, lock))
         return True

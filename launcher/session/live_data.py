@@ -16,17 +16,21 @@ from ..files.staging import Progress
 from ..hosts.link import Link
 from ..ids import TaskId
 from ..plan.model import TaskPlan
+from ..quantities import size
 from ..run import events as ev
 from ..run.snapshot import HostView, TaskView
 
 STATS_SECONDS = 5.0
+_ANSWER_SECONDS = 1.0
+"""Longest wait for the answers that are shown together."""
 
 
 @dataclass
 class Transfers:
-    """Knows how far each host's files and results are; `changed` is called when one gets on."""
+    """Knows how far each host's files and results are; `changed` is called with the name of a
+    host when it gets on."""
 
-    changed: Callable[[], None]
+    changed: Callable[[str], None]
     _staged: dict[str, Progress] = field(default_factory=dict)
     _collected: dict[str, tuple[int, int]] = field(default_factory=dict)
     _shown: dict[str, tuple[HostView, HostView]] = field(default_factory=dict)
@@ -36,13 +40,13 @@ class Transfers:
         """So many bytes and files, of so many that it lacks, have gone to a host."""
         self._staged[host] = progress
         self._shown.pop(host, None)
-        self.changed()
+        self.changed(host)
 
     def collected(self, host: str, done: int, total: int) -> None:
         """So many bytes of a host's results, of so many, have come back."""
         self._collected[host] = (done, total)
         self._shown.pop(host, None)
-        self.changed()
+        self.changed(host)
 
     def added_to(self, view: HostView) -> HostView:
         if view.name not in self._staged and view.name not in self._collected:
@@ -73,21 +77,31 @@ class Transfers:
         if staged is None or not staged.total_bytes:
             return host
         part = 100 * staged.bytes // staged.total_bytes
-        return f"{host} ({part} % of {staged.total_bytes / 1e6:.1f} MB)"
+        return f"{host} ({part} % of {size(staged.total_bytes)})"
 
 
 @dataclass
 class HostStats:
-    """Asks every connected host in turn, and knows the latest answers."""
+    """Asks all connected hosts at once, and knows the latest answers."""
 
     links: Mapping[str, Link]
     changed: Callable[[], None]
     latest: dict[str, StatsAnswer] = field(default_factory=dict)
+    _heard_at: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """When each host was heard last, by the clock of its link and since the epoch."""
 
     async def poll(self) -> None:
-        """Asks all hosts for their figures, again and again; never ends by itself."""
+        """Asks all hosts for their figures, again and again; never ends by itself. One that does
+        not answer delays no other, and is not asked again until it has."""
+        asked: dict[str, asyncio.Task[None]] = {}
         while True:
-            await asyncio.gather(*(self._ask(host) for host in list(self.links)))
+            for host in self.links.keys() - asked.keys():
+                asked[host] = asyncio.create_task(self._ask(host), name=f"stats of {host}")
+            if asked:
+                done, _ = await asyncio.wait(asked.values(), timeout=_ANSWER_SECONDS)
+                for task in done:
+                    task.result()
+            asked = {host: task for host, task in asked.items() if not task.done()}
             self.changed()
             await asyncio.sleep(STATS_SECONDS)
 
@@ -96,9 +110,20 @@ class HostStats:
             if self.links[host].connected:
                 self.latest[host] = await self.links[host].ask(Stats())
 
+    def _heard(self, host: str) -> float | None:
+        """Time at which a host was heard last, in whole seconds, as people are shown it: one that
+        is silent has not changed, and one that says much changes once a second."""
+        link = self.links.get(host)
+        if link is None or not link.last_heard:
+            return None
+        known = self._heard_at.get(host)
+        if known is None or known[0] != link.last_heard:
+            when = time.time() - (time.monotonic() - link.last_heard)
+            known = self._heard_at[host] = (link.last_heard, float(int(when)))
+        return known[1]
+
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
-        link = self.links.get(view.name)
-        heard = time.time() - (time.monotonic() - link.last_heard) if link else None
+        heard = self._heard(view.name)
         stats = self.latest.get(view.name)
         if stats is None:
             return replace(view, last_heard=heard)

@@ -1,10 +1,13 @@
-"""Lines of log files, read as they come by whoever wants them: a slow reader holds up nobody."""
+"""Lines of log files, read as they come by whoever wants them: a slow reader holds up nobody.
+
+No file stays open between two reads: a run may have more logs than a process may open files.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
@@ -20,10 +23,11 @@ class LogLines:
     """Whole lines of one log file, as they come."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
-        self._path = path
-        self._fd = -1
+        self._path = os.fspath(path)
         self._offset = offset
         self._rest = b""
+        self.behind = False
+        """There was more to read than was read."""
 
     @classmethod
     def from_end(cls, path: Path) -> Self:
@@ -31,72 +35,66 @@ class LogLines:
         return cls(path, path.stat().st_size if path.exists() else 0)
 
     def read(self) -> bytes:
-        """The next bytes, at most 256 KiB."""
-        if self._fd < 0:
-            try:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return b""  # the task has not written anything yet
-        data = os.pread(self._fd, _CHUNK, self._offset)
+        """The next bytes, at most 256 KiB; none while the file is not there or cannot be opened."""
+        self.behind = False
+        try:
+            size = os.stat(self._path).st_size
+            if size <= self._offset:
+                return b""
+            with open(self._path, "rb", buffering=0) as file:
+                data = os.pread(file.fileno(), _CHUNK, self._offset)
+        except OSError:
+            return b""
         self._offset += len(data)
+        self.behind = bool(data) and self._offset < size
         return data
 
     def lines(self, *, last: bool = False) -> list[bytes]:
         """The lines that have become whole; with `last` also one without a newline."""
         data = self.read()
+        if not data and not (last and self._rest):
+            return []
         parts = (self._rest + data).split(b"\n")
         self._rest = parts.pop()
         if len(self._rest) > _LONGEST or (last and self._rest and not data):
             parts.append(self._rest)
             self._rest = b""
+        self.behind = self.behind or (last and bool(self._rest))
         return parts
-
-    @property
-    def behind(self) -> bool:
-        """There is more to read."""
-        return bool(self._rest) or (self._fd >= 0 and self._offset < os.fstat(self._fd).st_size)
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 class RunLogs:
-    """Lines of all tasks of a run as public events. Its methods wait for the disk."""
+    """Lines of all tasks of a run. Its methods wait for the disk."""
 
     def __init__(self, folder: Path, tasks: Mapping[TaskId, str], *, from_end: bool) -> None:
         """`tasks` maps each task to its host; `from_end` skips what is there already."""
-        paths = {task: folder / f"{task.stem}.log" for task in tasks}
         make = LogLines.from_end if from_end else LogLines
-        self._logs = {task: make(path) for task, path in paths.items()}
+        self._logs = {task: make(folder / f"{task.stem}.log") for task in tasks}
         self._tasks = tasks
 
-    def read(self, *, last: bool = False) -> list[LogEvent]:
-        """The next lines, of at most 256 KiB of each log; with `last` also what ends without a
-        newline."""
-        return [
-            {
-                "event": "log",
-                "time": time.time(),
-                "task": str(task),
-                "host": self._tasks[task],
-                "text": without_escapes(line_text(line)),
-            }
-            for task, log in self._logs.items()
-            for line in log.lines(last=last)
-        ]
+    def read(
+        self, only: TaskId | None = None, *, last: bool = False
+    ) -> Iterator[tuple[TaskId, bytes]]:
+        """Yields the next lines, of at most 256 KiB of each log; with `last` also what ends without
+        a newline."""
+        for task in self._logs if only is None else (only,):
+            for line in self._logs[task].lines(last=last):
+                yield task, line
+
+    def event(self, task: TaskId, line: bytes) -> LogEvent:
+        """A line as a public event."""
+        return {
+            "time": time.time(),
+            "event": "log",
+            "task": str(task),
+            "text": without_escapes(line_text(line)),
+            "host": self._tasks[task],
+        }
 
     @property
     def behind(self) -> bool:
-        """There is more to read."""
+        """There was more to read than was read."""
         return any(log.behind for log in self._logs.values())
-
-    def close(self) -> None:
-        """Closes the files."""
-        for log in self._logs.values():
-            log.close()
 
 
 def line_text(line: bytes) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
@@ -21,7 +21,7 @@ from ..store.logs import LogStore, expect_floods
 from ..store.metrics import Extractor
 from ..store.public_events import TAIL_BYTES, log_tail, tail_lines
 from ..store.runs import STALLED_SECONDS
-from ..store.worker import Job, Worker
+from ..store.worker import Worker
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
@@ -46,33 +46,37 @@ class Found:
     trouble: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class _Store:
-    """A job: bytes of a remote task."""
+    """A job: bytes of a remote task. Until it begins, those that follow on them join it."""
 
     monitor: LogMonitor
     task: TaskId
     offset: int
-    parts: tuple[bytes, ...]
     stored: Stored
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
 
     def __call__(self) -> None:
-        self.monitor._store()
+        self.monitor._store(self)
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.parts))
+    def add(self, data: bytes) -> None:
+        """Adds bytes that follow on those of this job."""
+        self.parts.append(data)
+        self.size += len(data)
 
-    @property
-    def data(self) -> bytes:
-        return b"".join(self.parts)
+    def end(self) -> bytes:
+        """The last bytes, as many as are shown of a task that fails."""
+        count, first = 0, len(self.parts)
+        while first and count < TAIL_BYTES:
+            first -= 1
+            count += len(self.parts[first])
+        return b"".join(self.parts[first:])[-TAIL_BYTES:]
 
-    def joined(self, other: _Store) -> _Store | None:
-        """Both as one job, where the other's bytes follow on these."""
-        follows = (other.task, other.stored) == (self.task, self.stored)
-        if not follows or other.offset != self.offset + self.size or self.size >= _AT_ONCE:
-            return None
-        return replace(self, parts=self.parts + other.parts)
+    def takes(self, offset: int, stored: Stored) -> bool:
+        """Whether bytes at this offset follow, and there is room for them."""
+        follows = (offset, stored) == (self.offset + self.size, self.stored)
+        return follows and self.size < _AT_ONCE
 
 
 class LogMonitor:
@@ -93,8 +97,10 @@ class LogMonitor:
         self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
         self._sizes: dict[TaskId, int] = {}
         """Sizes of logs of this machine at which the worker has not looked yet."""
+        self._waiting: dict[TaskId, _Store] = {}
+        """The job that a remote task's next bytes join."""
         self._lock = threading.Lock()
-        """Guards `_sizes` and `_found`; never held for long."""
+        """Guards `_sizes`, `_waiting` and `_found`; never held for long."""
         self._found = Found()
         for task in plan.tasks:
             logs.open(task.id)  # takes up what is on disk, while nobody waits for us
@@ -107,10 +113,20 @@ class LogMonitor:
 
     def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
         """Puts a remote task's bytes on disk; `stored` gets their number when they are there."""
-        self._worker.put(_Store(self, task, offset, (data,), stored))
+        with self._lock:
+            job = self._waiting.get(task)
+            joins = job is not None and job.takes(offset, stored)
+            if job is None or not joins:
+                job = self._waiting[task] = _Store(self, task, offset, stored)
+            job.add(data)
+        if not joins:
+            self._worker.put(job)
 
     def forget(self, stored: Stored) -> None:
         """Drops what was handed over with `stored` and is not on disk yet: it will come again."""
+        with self._lock:
+            for job in [job for job in self._waiting.values() if job.stored == stored]:
+                del self._waiting[job.task]
         self._worker.drop(lambda job: isinstance(job, _Store) and job.stored == stored)
 
     def grown(self, task: TaskId, size: int) -> None:
@@ -124,6 +140,8 @@ class LogMonitor:
     def await_line(self, task: TaskId, attempt: int, pattern: str, *, again: bool = False) -> None:
         """The attempt is ready when a line of its log matches; `again`: the line may be among
         the last that are on disk."""
+        with self._lock:
+            self._waiting.pop(task, None)  # what comes now is looked at after this
         self._worker.put(lambda: self._await_line(task, attempt, pattern, again))
 
     def tail(self, task: TaskId, told: Callable[[tuple[str, ...]], None]) -> None:
@@ -138,11 +156,13 @@ class LogMonitor:
 
         self._worker.put(read)
 
-    def waiting_lines(self, task: TaskId) -> tuple[str, ...]:
-        """The last lines of a remote task among those that are not on disk yet."""
-        jobs = self._worker.jobs()
-        chunks = [job.data for job in jobs if isinstance(job, _Store) and job.task == task]
-        return tail_lines(b"".join(chunks)[-TAIL_BYTES:])
+    def waiting_lines(self, tasks: Iterable[TaskId]) -> dict[TaskId, tuple[str, ...]]:
+        """The last lines of remote tasks among those that are not on disk yet."""
+        ends = dict.fromkeys(tasks, b"")
+        for job in self._worker.jobs():
+            if isinstance(job, _Store) and job.task in ends:
+                ends[job.task] = (ends[job.task] + job.end())[-TAIL_BYTES:]
+        return {task: tail_lines(data) for task, data in ends.items()}
 
     def expect_floods(self) -> None:
         """Makes ready for tasks that write fast."""
@@ -175,24 +195,16 @@ class LogMonitor:
 
     # --- the worker's thread --------------------------------------------------------------
 
-    def _store(self) -> None:
-        only_stores = True
-
-        def add(present: Job, job: Job) -> Job | None:
-            nonlocal only_stores
-            only_stores = only_stores and isinstance(job, _Store)  # none passes a line to await
-            if not (only_stores and isinstance(present, _Store) and isinstance(job, _Store)):
-                return None
-            return present.joined(job)
-
-        chunk = self._worker.combine(add)
-        assert isinstance(chunk, _Store)
-        data = chunk.data
-        log = self._logs.open(chunk.task)
+    def _store(self, job: _Store) -> None:
+        with self._lock:
+            if self._waiting.get(job.task) is job:
+                del self._waiting[job.task]
+        data = b"".join(job.parts)
+        log = self._logs.open(job.task)
         now = time.time()
         while True:
             try:
-                log.append(chunk.offset, data, now)
+                log.append(job.offset, data, now)
                 break
             except OSError as error:
                 self._complain(f"{log.path.name}: {error.strerror}")
@@ -200,8 +212,8 @@ class LogMonitor:
                     return
         with self._lock:
             stored = self._found.stored
-            stored[chunk.stored] = stored.get(chunk.stored, 0) + len(data)
-        self._read(chunk.task, data, now)
+            stored[job.stored] = stored.get(job.stored, 0) + len(data)
+        self._read(job.task, data, now)
 
     def _count(self, task: TaskId) -> None:
         log = self._logs.open(task)
@@ -216,6 +228,8 @@ class LogMonitor:
                 before += len(part)
                 self._find_line(task, part)
         except OSError as error:
+            with self._lock:
+                self._found.wrote[task] = now  # it did, and its exit waits for us to look
             self._complain(f"{log.path.name}: {error.strerror}")
         else:
             self._read(task, data, now)

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..agent.messages import TaskFacts
@@ -27,8 +27,26 @@ from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
 from .log_monitor import Found, LogMonitor
 
 METRIC_SECONDS = 1 / 30
+_SILENCE_PACE = 1.0
 SHOWN_SECONDS = 0.25
 """Between two times that new metrics, sizes and times of output are published."""
+
+
+@dataclass
+class _Silence:
+    """Silence of a task after which it is reported."""
+
+    limit: float
+    last: float | None
+    """Time of its last output that is known here."""
+    seconds: float
+    """Negative until the first look: that may come at once."""
+
+    def counted(self, last: float | None) -> float:
+        """Adds the time between two looks, or begins anew where there was output."""
+        self.seconds = self.seconds + _SILENCE_PACE if last == self.last else 0.0
+        self.last = last
+        return self.seconds
 
 
 class Outputs:
@@ -70,6 +88,9 @@ class Outputs:
         self._tails: set[TaskId] = set()
         """Tasks whose last lines are being read."""
         self._ends: dict[TaskId, TaskFacts] = {}
+        self._listeners: dict[str, Callable[[], None]] = {}
+        self._silences: dict[TaskId, _Silence] = {}
+        self._counting = False
         self.last: dict[TaskId, float] = {}
         """Time of each task's last output."""
 
@@ -116,8 +137,10 @@ class Outputs:
             self._feed(ev.TaskReady(time.time(), task, attempt))
         if found.trouble:
             self._trouble(found.trouble)
-        for task in list(self._exits):
-            self._look_at_exit(task)
+        for task in found.wrote:
+            if task in self._exits:
+                self._look_at_exit(task)
+            self._tell_news(task)
 
     def _show(self) -> None:
         self._publishing = False
@@ -156,15 +179,28 @@ class Outputs:
             if view.state is TaskState.STARTING and isinstance(ready, LogMatches):
                 self.monitor.await_line(view.id, view.attempt, ready.pattern, again=True)
 
-    async def watch_silence(self, task: TaskId, seconds: float) -> None:
-        """Says so when a task has written nothing for `seconds`."""
-        began = time.time()
-        while True:
-            quiet = time.time() - max(began, self.last.get(task, 0.0))
-            if quiet >= seconds:
-                self._feed(ev.OutputStalled(time.time(), task, quiet))
-                return
-            await asyncio.sleep(seconds - quiet)
+    def watch_silence(self, task: TaskId, seconds: float) -> bool:
+        """Says so when a task has written nothing for `seconds`; True where the caller has to run
+        `tell_silences` for that."""
+        self._silences[task] = _Silence(seconds, self.last.get(task), -_SILENCE_PACE)
+        begins, self._counting = not self._counting, True
+        return begins
+
+    async def tell_silences(self) -> None:
+        """Counts the time for which watched tasks are silent, until none is left. Time in which
+        nothing could be heard (a busy loop, Ctrl-Z, a lid) is none, whatever clocks say."""
+        while self._silences:
+            await asyncio.sleep(_SILENCE_PACE)
+            stalled = []
+            for task, silence in list(self._silences.items()):
+                if self._run.task(task).state.ended:
+                    del self._silences[task]
+                elif silence.counted(self.last.get(task)) >= silence.limit:
+                    stalled.append((self._silences.pop(task), task))
+            for silence, task in stalled:
+                self._feed(ev.OutputStalled(time.time(), task, silence.seconds))
+                await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
+        self._counting = False
 
     # --- ending ---------------------------------------------------------------------------
 
@@ -184,12 +220,28 @@ class Outputs:
         """Nobody will write to the log of this attempt any more."""
         self._ends[facts.task] = facts
         self._count_local(facts.task, facts.size)
+        self._tell_news(facts.task)
 
-    def tell_exits(self) -> None:
+    async def tell_exits(self) -> None:
         """The disk takes nothing: the run goes on without what finds no room, with the lines
         that are known."""
-        for task, facts in list(self._exits.items()):
-            self._tell_exit(task, facts, self.monitor.waiting_lines(task))
+        if exits := dict(self._exits):
+            lines = self.monitor.waiting_lines(exits)
+            for task, facts in exits.items():
+                self._tell_exit(task, facts, lines[task])
+                await asyncio.sleep(0)
+
+    def listen(self, host: str, news: Callable[[], None] | None) -> None:
+        """Calls `news` from now on when there is more of a host's logs, or one of them has ended;
+        None: no more."""
+        if news is None:
+            self._listeners.pop(host, None)
+        else:
+            self._listeners[host] = news
+
+    def _tell_news(self, task: TaskId) -> None:
+        if news := self._listeners.get(self._hosts_of[task]):
+            news()
 
     def is_whole(self, view: TaskView) -> bool:
         """The end of the last attempt's output is known, and all up to it is here."""
@@ -214,6 +266,7 @@ class Outputs:
             return  # told already
         del self._exits[task]
         self._tails.discard(task)
+        self._tell_news(task)
         if task in self._metrics:
             self._tell_metrics()  # in the order in which it was written
         if not self._run.needs_tail(task, facts.attempt, facts.status):

@@ -4,16 +4,22 @@ Started by a front end (`launcher_process.LauncherProcess`), in a session of its
 neither a closed terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which
 sends one order, and with it a descriptor that holds the run's lock:
 
-    {"launch": RUN_ID, "resume": RUN_ID | null}
-    {"attach": RUN_ID}    without a descriptor: although a launcher that stands still holds the lock
+    {"launch": RUN_ID, "resume": RUN_ID | null, "on_close": "kill" | "nothing"}
+    {"attach": RUN_ID, "on_close": "kill" | "nothing"}
+        without a descriptor: although a launcher that stands still holds the lock
 
-and is from then on a client like any other (`control_socket`). Standard error goes to
+and is from then on a client like any other (`control_socket`); what its disappearance means counts
+from the order on, since it may be gone before it has subscribed. Standard error goes to
 `launcher.log` in the run's folder.
 """
 
 from __future__ import annotations
 
 import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until all is imported: it would look at modules, which stay, again and again
+
 import json
 import os
 import signal
@@ -52,8 +58,10 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGINT, terminate)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.freeze()  # under a flood a tenth of the processor time went into looking at modules
+    gc.set_threshold(5_000)  # a start of 8,000 tasks had 18 full collections of 0.1 s each
+    gc.enable()
     link.setblocking(False)
-    launcher.run(link, lock)
+    launcher.run(link, lock, on_close=order.get("on_close", "nothing"))
     return 0
 
 

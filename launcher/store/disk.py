@@ -4,6 +4,7 @@ behind when the disk does not answer."""
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import struct
 import subprocess
@@ -16,6 +17,8 @@ from . import disk_writer
 from .disk_writer import ANSWER, REQUEST, Files
 
 _END_SECONDS = 1.0
+_PIPE_BYTES = 1 << 20
+"""Of the pipe to the process: with the usual 64 KiB a megabyte is sixteen changes of process."""
 
 
 class OtherProcess:
@@ -27,7 +30,11 @@ class OtherProcess:
         self._lock = threading.Lock()
 
     def write(self, path: Path, data: bytes | memoryview, offset: int = -1) -> int:
-        """Writes as `Files.write` does."""
+        """Writes bytes as `Files.write` does, by the helper process.
+
+        Raises:
+            OSError: the write failed there, or the process was killed meanwhile (EIO).
+        """
         name = os.fsencode(path)
         with self._lock:
             process = self._process = self._process or _start()
@@ -62,7 +69,7 @@ class OtherProcess:
 
 def _start() -> subprocess.Popen[bytes]:
     argv = [sys.executable, "-I", "-S", disk_writer.__file__]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         argv,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -71,6 +78,11 @@ def _start() -> subprocess.Popen[bytes]:
         bufsize=1 << 18,
         cwd="/",
     )
+    assert process.stdin is not None
+    if sys.platform == "linux":
+        with suppress(OSError):  # more than the user may have
+            fcntl.fcntl(process.stdin.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return process
 
 
 Disk = Files | OtherProcess

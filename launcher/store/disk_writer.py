@@ -15,11 +15,13 @@ REQUEST = struct.Struct("<HqI")
 """Bytes of the path, the offset to write at (-1: append), bytes of data; path and data follow."""
 ANSWER = struct.Struct("<qi")
 """Bytes written, or -1 and the number of the error."""
+MOST_OPEN = 200
+"""Files that stay open: a process may have 1,024 by default, and a run has two for each task."""
 Path = bytes | os.PathLike[str]
 
 
 class Files:
-    """Files that are being written, each opened once."""
+    """Files that are being written; those written last stay open."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[Path, bool], int] = {}
@@ -31,10 +33,13 @@ class Files:
             OSError: the disk is full or gone.
         """
         key = (path, offset < 0)
-        if key not in self._open:
+        file = self._open.pop(key, -1)
+        if file < 0:
+            if len(self._open) >= MOST_OPEN:
+                os.close(self._open.pop(next(iter(self._open))))
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-            self._open[key] = os.open(path, flags | (os.O_APPEND if offset < 0 else 0), 0o600)
-        file = self._open[key]
+            file = os.open(path, flags | (os.O_APPEND if offset < 0 else 0), 0o600)
+        self._open[key] = file
         return os.write(file, data) if offset < 0 else os.pwrite(file, data, offset)
 
     def close(self) -> None:

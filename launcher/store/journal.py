@@ -5,15 +5,14 @@ events again gives the run back: that is how it is attached to, listed and shown
 launcher that takes the run up begins with `attached`, which says in `after` how many events it
 has read: whatever an earlier launcher writes later (it was frozen, or its disk was) does not
 count. The last record of a run that has ended is `final`, its snapshot, so that lists need only
-the end of the file.
+the end of the file. `omitted` stands in the place of a record that was too long to be written.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,9 +25,9 @@ from ..run.run import Run
 from ..run.snapshot import Snapshot
 from ..run.states import InvalidTransition
 from . import snapshot_codec
-from .json_lines import LONGEST, Damage, form, open_regular, printable_values, stored_records
+from .json_lines import Damage, form, last_line, printable_values, stored_records
 
-_FINAL = "final"
+_FINAL, _OMITTED = "final", "omitted"
 _UNSHOWN = ("facts",)
 """Fields with texts that go back to hosts as they are, and are never shown."""
 _LATER = 1 << 53
@@ -77,6 +76,13 @@ def as_stored(event: ev.Event) -> ev.Event:
 def final_record(snapshot: Snapshot) -> dict[str, Any]:
     """The last record of a run that has ended, but for its launcher."""
     return {"event": _FINAL, "snapshot": snapshot_codec.encode(snapshot)}
+
+
+def omitted_record(record: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """The record that stands in the place of one that is too long to be read: who reads the
+    journal counts it as damage."""
+    named = {"launcher": record["launcher"], "event": _OMITTED}
+    return {**named, "kind": record["event"], "bytes": size}
 
 
 @dataclass
@@ -148,10 +154,7 @@ def read_journal(path: Path) -> Journal:
 def read_final(path: Path) -> Snapshot | None:
     """The snapshot at the end of a journal; None where the last record is another."""
     try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - LONGEST))
-            line = file.read(LONGEST).rstrip(b"\n").rpartition(b"\n")[2]
+        line = last_line(path)
     except OSError:
         return None  # reading the whole journal will say why
     with suppress(ValueError, RecursionError):

@@ -20,12 +20,15 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter
 
 from ..printable import printable
+from ..quantities import counted
 
-LONGEST = 1 << 20
-"""Bytes of the longest line that is looked at; the longest that is written is the final snapshot of
-a run with a thousand tasks."""
+LONGEST = 64 << 20
+"""Bytes of the longest line that is looked at, and that is written: with 8,000 tasks on as many
+hosts the last record has 9 MiB, and the facts of the hosts may have 8 KiB each."""
 _LONGEST_TEXT = 1 << 16
 _BUFFER = 1 << 18
+_TAIL = 1 << 16
+"""Bytes at the end of a file that are looked at first for its last line."""
 
 
 @dataclass
@@ -41,7 +44,7 @@ class Damage:
 
     def told(self, run_id: str) -> str:
         """A sentence; empty where all was read."""
-        count = f"{self.records} record{'' if self.records == 1 else 's'} of {run_id}"
+        count = f"{counted(self.records, 'record')} of {run_id}"
         words = [f"{count} could not be read"] if self.records else []
         if self.reason:
             words.append(f"the events of {run_id} could not be read: {self.reason}")
@@ -60,11 +63,11 @@ def open_regular(path: Path) -> BinaryIO:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         if path.is_symlink():
-            raise OSError(errno.ENOLINK, "it is a dangling link") from None
+            raise OSError(errno.ENOLINK, "a dangling symbolic link") from None
         raise
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise OSError(errno.EINVAL, "it is no file")
+        raise OSError(errno.EINVAL, "not a regular file")
     return os.fdopen(fd, "rb", buffering=_BUFFER)
 
 
@@ -77,7 +80,26 @@ def read_lines(file: BinaryIO, damage: Damage) -> Iterator[bytes]:
             continue
         damage.records += 1
         while line and not line.endswith(b"\n"):
-            line = file.readline(LONGEST)
+            line = file.readline(_BUFFER)
+
+
+def last_line(path: Path) -> bytes:
+    """The last line of a file, without its end; empty where that is too long.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with open_regular(path) as file:
+        size, wanted = os.fstat(file.fileno()).st_size, _TAIL
+        while True:
+            start = max(0, size - wanted)
+            file.seek(start)
+            _, newline, line = file.read(wanted).rstrip(b"\n").rpartition(b"\n")
+            if newline or not start:
+                return line if len(line) <= LONGEST else b""
+            if wanted > LONGEST:
+                return b""
+            wanted = min(4 * wanted, LONGEST + 2)  # the line between two newlines
 
 
 def stored_records(path: Path, damage: Damage) -> Iterator[dict[str, Any]]:

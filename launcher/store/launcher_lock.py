@@ -41,13 +41,18 @@ def launcher_pid(folder: Path) -> int | None:
     """The pid of the process that holds the lock (0 where it has not written it), or None."""
     try:
         with (folder / _NAME).open("r+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:  # a shared lock: of two that looked at once, each took the other for a launcher
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 return int(file.read(20) or 0)
     except (OSError, ValueError):
         return None
     return None
+
+
+def was_left(folder: Path) -> bool:
+    """A launcher process has held the lock, and none does."""
+    return (folder / _NAME).exists() and launcher_pid(folder) is None
 
 
 @contextmanager

@@ -20,8 +20,7 @@ from ..run.snapshot import Attempt, Failure, HostReceipt, HostView, Receipt, Sna
 from ..run.state import task_view
 from ..run.states import HostState, Outcome, RunPhase, TaskState
 from .json_lines import Damage, form, printable_values
-from .metrics import Point
-from .metrics_file import NO_METRICS, MetricsFile
+from .metrics_file import MetricsFile
 from .runs import RunFolder
 
 _OWN_KEYS = frozenset({"time", "event", "task", "host", "values", "rate"})
@@ -149,9 +148,7 @@ class _Reader:
             values = {key: value for key, value in own.items() if isinstance(value, int | float)}
         values = _field(dict[str, Annotated[float, Field(allow_inf_nan=False)]], values)
         if task in self._tasks:
-            self._metrics.series(task).add(Point(time, values))
-            latest = self._metrics.latest.get(task, NO_METRICS)
-            self._metrics.latest[task] = latest.updated(time, values, rate)
+            self._metrics.add(time, task, values, rate)
 
     def _read_receipt(self, record: dict[str, Any], time: float) -> None:
         hosts = _field(tuple[HostReceipt, ...], record["hosts"])

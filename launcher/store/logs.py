@@ -60,6 +60,10 @@ class _Marks:
         self.lines.append(lines)
         self.times.append(time)
 
+    def drop(self, count: int) -> None:
+        """Forgets the first marks."""
+        del self.offsets[:count], self.lines[:count], self.times[:count]
+
     def packed(self, first: int) -> bytes:
         """The marks from the one numbered `first`, as the index file has them."""
         rest = zip(self.offsets[first:], self.lines[first:], self.times[first:], strict=True)
@@ -96,12 +100,22 @@ class LogFile:
     times are seconds since the epoch on this machine (time of receipt).
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False, disk: Disk | None = None) -> None:
-        """`read_only`: somebody else writes log and index, we only look."""
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        keep_marks: bool = True,
+        disk: Disk | None = None,
+    ) -> None:
+        """`read_only`: somebody else writes log and index, we only look. Without `keep_marks`,
+        marks are forgotten when they are in the index: who only writes needs none, and those of
+        thousands of tasks take 200 MB an hour."""
         self.path = path
         self._own_disk = Files()
         self._disk = disk or self._own_disk
         self._read_only = read_only
+        self._keep_marks = keep_marks
         self._index_path = path.with_suffix(".idx")
         self._lock = threading.Lock()
         self.size = 0
@@ -111,6 +125,8 @@ class LogFile:
         self._marks = _Marks()
         self._saved = 0
         """Marks that are in the index file."""
+        self._forgotten = 0
+        """Those of them that are not here any more."""
         self._read = 0
         """Bytes of the index file that have been read."""
         self._marks_came = 0.0
@@ -254,14 +270,23 @@ class LogFile:
             self.size += length
 
     def _save_marks(self) -> None:
-        if self._read_only or self._saved == len(self._marks):
+        if self._read_only or self._saved == self._forgotten + len(self._marks):
             return
-        raw = self._marks.packed(self._saved)
+        raw = self._marks.packed(self._saved - self._forgotten)
         try:
             written = self._disk.write(self._index_path, raw, self._saved * _MARK.size)
         except OSError:
             return  # a full disk: the marks are kept here, and saved with the next ones
         self._saved += written // _MARK.size
+        self._forget_marks()
+
+    def _forget_marks(self) -> None:
+        if self._keep_marks:
+            return
+        with self._lock:  # the last one says when the next is due
+            count = max(0, min(self._saved - self._forgotten, len(self._marks) - 1))
+            self._marks.drop(count)
+            self._forgotten += count
 
     def _load(self) -> None:
         """Takes up the log of an earlier launcher: its marks, then a count of what follows."""
@@ -269,6 +294,7 @@ class LogFile:
             return
         info = self.path.stat()
         self._load_marks(info.st_size)
+        self._forget_marks()
         self._follow(info.st_size, info.st_mtime)
 
     def _load_marks(self, on_disk: int) -> None:
@@ -302,10 +328,18 @@ class LogFile:
 class LogStore:
     """All logs of a run, in the run's folder. `open` is safe from any thread."""
 
-    def __init__(self, folder: Path, *, read_only: bool = False, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        read_only: bool = False,
+        keep_marks: bool = True,
+        disk: Disk | None = None,
+    ) -> None:
         """`disk` writes; without one, each log does it here."""
         self.folder = folder
         self._read_only = read_only
+        self._keep_marks = keep_marks
         self._disk = disk
         self._lock = threading.Lock()
         self._files: dict[TaskId, LogFile] = {}
@@ -315,7 +349,12 @@ class LogStore:
         with self._lock:
             if task not in self._files:
                 path = self.folder / f"{task.stem}.log"
-                self._files[task] = LogFile(path, read_only=self._read_only, disk=self._disk)
+                self._files[task] = LogFile(
+                    path,
+                    read_only=self._read_only,
+                    keep_marks=self._keep_marks,
+                    disk=self._disk,
+                )
             return self._files[task]
 
     def refresh(self) -> None:

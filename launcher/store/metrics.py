@@ -9,6 +9,7 @@ second the newest figures count, not all of them, and of a line only its first 4
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -46,7 +47,7 @@ DEFAULT_PATTERNS: dict[bytes, bytes] = {
 faster than the expression, and most logs have none of them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Point:
     """One metric line: when it came (epoch seconds), and the figures it named."""
 
@@ -54,25 +55,48 @@ class Point:
     values: dict[str, float]
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The points of a series, a column each; NaN where a metric line named none. They may be read
+    while a point is added: then the last one is in some of them only."""
+
+    times: array[float] = field(default_factory=lambda: array("d"))
+    """Epoch seconds."""
+    steps: array[float] = field(default_factory=lambda: array("d"))
+    losses: array[float] = field(default_factory=lambda: array("d"))
+
+    def every_second(self) -> Columns:
+        return Columns(self.times[::2], self.steps[::2], self.losses[::2])
+
+
 class Series:
-    """The points of one task over time, thinned out by halves when they grow too many.
+    """Steps and losses of one task over time, thinned out by halves when they grow too many.
 
     Appended to by the thread that reads the logs; `points` may be read from any (it is replaced as
     a whole when thinned).
     """
 
-    points: list[Point] = field(default_factory=list)
-    _keep_every: int = 1
-    _seen: int = 0
+    def __init__(self) -> None:
+        self.points = Columns()
+        self._keep_every = 1
+        self._seen = 0
 
-    def add(self, point: Point) -> None:
-        """Adds a point; every second one goes when there are more than 4,096."""
+    def __len__(self) -> int:
+        return len(self.points.times)
+
+    def add(self, point: Point, most: int = MAX_POINTS) -> None:
+        """Adds a point; every second one goes when there are more than `most`."""
         self._seen += 1
         if self._seen % self._keep_every == 0:
-            self.points.append(point)
-        if len(self.points) > MAX_POINTS:
-            self.points = self.points[::2]
+            self.points.times.append(point.time)
+            self.points.steps.append(point.values.get("step", math.nan))
+            self.points.losses.append(point.values.get("loss", math.nan))
+            self.thin(most)
+
+    def thin(self, most: int) -> None:
+        """Thins the points out to at most so many."""
+        while len(self) > most:
+            self.points = self.points.every_second()
             self._keep_every *= 2
 
 
@@ -107,7 +131,7 @@ class Extractor:
 
     def feed(self, data: bytes, now: float) -> Iterator[Point]:
         """Yields a point for each metric line that has become whole."""
-        text = (self._rest + data)[-LOOK_BYTES:]
+        text = (self._rest + data[-LOOK_BYTES:])[-LOOK_BYTES:]
         cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         self._rest = text[cut:][:LINE_BYTES]
         for match in self._matches(text[:cut]):

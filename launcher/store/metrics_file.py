@@ -20,8 +20,11 @@ from ..printable import printable
 from ..run.fields import Time
 from ..run.snapshot import TaskView
 from .json_lines import Damage, open_regular, read_lines
-from .metrics import Point, Series
+from .metrics import MAX_POINTS, Point, Series
 
+MOST_POINTS = 1 << 20
+"""Of all tasks together, 25 MB: curves of thousands of tasks have fewer points each."""
+_FEWEST_POINTS = 16
 _LARGEST = 1 << 53
 _Row = tuple[Time, TaskId, float | None, Annotated[dict[str, float], Field(max_length=100)]]
 _ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
@@ -61,6 +64,10 @@ class MetricsFile:
         self._offset = 0
         self.damage = Damage()
         self._series: dict[TaskId, Series] = {}
+        self._filled = 0
+        """Number of series that have points."""
+        self._share = MAX_POINTS
+        """Points that each may have."""
         self.latest: dict[TaskId, LatestMetrics] = {}
 
     def series(self, task: TaskId) -> Series:
@@ -94,7 +101,19 @@ class MetricsFile:
             self.damage.records += 1
             return
         values = {printable(name, 200): value for name, value in named.items()}
-        self.series(task).add(Point(time, values))
+        self.add(time, task, values, rate)
+
+    def add(self, time: float, task: TaskId, values: dict[str, float], rate: float | None) -> None:
+        """Adds what a metric line named."""
+        series = self.series(task)
+        if not len(series):
+            self._filled += 1
+            share = 1 << (MOST_POINTS // self._filled).bit_length() - 1
+            if self._share > max(share, _FEWEST_POINTS):
+                self._share = max(share, _FEWEST_POINTS)
+                for one in list(self._series.values()):
+                    one.thin(self._share)
+        series.add(Point(time, values), self._share)
         latest = self.latest.get(task, NO_METRICS)
         self.latest[task] = latest.updated(time, values, rate)
 

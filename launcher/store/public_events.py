@@ -8,19 +8,16 @@ the classes below are its kinds, and the text below a field is its description i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from itertools import zip_longest
-from typing import Any, Literal, NotRequired, TypedDict, TypeVar, cast
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
 from pydantic import TypeAdapter
 
 from ..ids import TaskId
 from ..printable import printable
-from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView
+from ..run.snapshot import Failure, HostView, Receipt, Snapshot, TaskView, new_notes
 from .logs import LogFile
-
-V = TypeVar("V")
 
 
 class AllocationRecord(TypedDict):
@@ -50,9 +47,11 @@ class FailureRecord(TypedDict):
     time: float
     """When it failed."""
     others: list[str]
-    """Tasks that failed because of it."""
+    """Tasks that failed because of it, 100 at most."""
     tail: list[str]
     """The last lines of its log, printable."""
+    unlisted: NotRequired[int]
+    """Number of the tasks that failed beyond those; earlier versions listed all."""
 
 
 class RunEvent(TypedDict):
@@ -163,14 +162,16 @@ class SurvivorRecord(TypedDict):
 
 
 class HostReceiptRecord(TypedDict):
-    """Receipt of one host."""
+    """One host's part of the receipt of a kill."""
 
     host: str
     """The host of the cluster file."""
     signalled: int
     """Number of processes that got a signal."""
     survivors: list[SurvivorRecord]
-    """Processes that are still there."""
+    """Processes that are still there, 100 at most."""
+    unlisted: NotRequired[int]
+    """Number of the processes that are still there beyond those; earlier versions listed all."""
     confirmed: bool
     """Nothing is left, by the word of the host's kernel."""
     unreachable_until: float | None
@@ -216,28 +217,38 @@ TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
 
 
-def changes(before: Snapshot | None, after: Snapshot, now: float) -> Iterator[PublicEvent]:
-    """The records of what differs between two snapshots."""
-    if before is None or _run_key(before) != _run_key(after):
-        yield _run(after, now)
-    for old, host in _replaced(before.hosts if before else (), after.hosts):
-        if old is None or old.name != host.name or _host_key(old) != _host_key(host):
-            yield _host(host, now)
-    for was, task in _replaced(before.tasks if before else (), after.tasks):
-        if was is None or was.id != task.id or _task_key(was) != _task_key(task):
-            yield _task(task, now)
-    said = before.notes if before else ()
-    for note in after.notes[_common(said, after.notes) :]:
-        yield {**_run(after, now), "note": note}
-    if after.receipt is not None and (before is None or before.receipt is None):
-        yield receipt_record(after.receipt, now)
+class ChangeRecords:
+    """Makes the records of what is different from what was recorded before."""
 
+    def __init__(self, before: Snapshot | None) -> None:
+        """`before`: the run as an earlier launcher has recorded it."""
+        self._before = before
+        self._keys: dict[str | TaskId, tuple[object, ...]] = {}
 
-def _replaced(before: Sequence[V], after: Sequence[V]) -> list[tuple[V | None, V]]:
-    """Views with those that stood in their places before, where they are not the same object: one
-    event changes a few of thousands. A run keeps the order of its hosts and tasks."""
-    pairs = zip_longest(before[: len(after)], after)
-    return [(old, new) for old, new in pairs if old is not new]
+    def changes(
+        self, after: Snapshot, hosts: Iterable[HostView], tasks: Iterable[TaskView], now: float
+    ) -> Iterator[PublicEvent]:
+        """The records of a run, of whose hosts and tasks only these may have changed: one event
+        changes a few of thousands."""
+        before, self._before = self._before, after
+        if before is None or _run_key(before) != _run_key(after):
+            yield _run(after, now)
+        for host in hosts:
+            if self._is_new(host.name, _host_key(host)):
+                yield _host(host, now)
+        for task in tasks:
+            if self._is_new(task.id, _task_key(task)):
+                yield _task(task, now)
+        said = before.notes if before else ()
+        for note in new_notes(said, after.notes):
+            yield {**_run(after, now), "note": note}
+        if after.receipt is not None and (before is None or before.receipt is None):
+            yield receipt_record(after.receipt, now)
+
+    def _is_new(self, name: str | TaskId, key: tuple[object, ...]) -> bool:
+        known = self._keys.get(name)
+        self._keys[name] = key
+        return known != key
 
 
 def receipt_record(receipt: Receipt, now: float) -> ReceiptEvent:
@@ -284,15 +295,6 @@ def tail_lines(raw: bytes) -> tuple[str, ...]:
     text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
     return tuple([line for line in found if line.strip()][-TAIL_LINES:])
-
-
-def _common(before: tuple[str, ...], after: tuple[str, ...]) -> int:
-    """Number of the notes that were there before; the oldest ones may have been dropped."""
-    for dropped in range(len(before) + 1):
-        rest = before[dropped:]
-        if after[: len(rest)] == rest:
-            return len(rest)
-    return 0
 
 
 def _run_key(view: Snapshot) -> tuple[object, ...]:

@@ -1,7 +1,8 @@
 """Writer of a run's records: `journal.jsonl`, `events.jsonl` and `metrics.jsonl`.
 
 A thread of its own writes them: whoever records something never waits for the disk. What a full
-or hanging disk does not take is kept and tried again; of metrics only so many.
+or hanging disk does not take is kept and tried again; of metrics only so many. What would be too
+long to be read again is not written.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from ..ids import TaskId
+from ..quantities import size
 from ..run.events import Event
 from ..run.snapshot import Snapshot
 from .disk import Disk
-from .journal import encode, final_record
+from .journal import encode, final_record, omitted_record
+from .json_lines import LONGEST
 from .metrics_file import encode_metrics
 from .runs import STALLED_SECONDS, RunFolder
 from .worker import Worker
@@ -43,6 +46,8 @@ class RunWriter:
         """Files in which an earlier launcher, when it was killed, may have cut its last line."""
         self.unwritten = 0
         """Records that are not in their file yet."""
+        self.omitted = ""
+        """The last record that was too long to be written, in a sentence; empty: none was."""
         self._worker = Worker("records", failed)
 
     def journal(self, event: Event, *, after: int | None = None) -> None:
@@ -68,7 +73,7 @@ class RunWriter:
 
     @property
     def trouble(self) -> str:
-        """Why records wait; empty while all is well."""
+        """Reason for which records wait to be written; empty if they do not."""
         if self._worker.stalled > STALLED_SECONDS:
             return self._trouble or "the disk does not answer"
         return ""
@@ -87,11 +92,12 @@ class RunWriter:
         self._worker.put(lambda: self._append(path, record))
 
     def _append(self, path: Path, record: object) -> None:
-        text = json.dumps(record, ensure_ascii=False) + "\n"
-        if path in self._maybe_cut:
+        waiting = _line(record)
+        if len(waiting) > LONGEST:
+            waiting = self._omit(path, record, len(waiting))
+        if waiting and path in self._maybe_cut:
             self._maybe_cut.remove(path)
-            text = f"\n{text}"
-        waiting = text.encode(errors="backslashreplace")  # half a surrogate pair, as JSON has it
+            waiting = b"\n" + waiting
         while waiting:
             try:
                 waiting = waiting[self._disk.write(path, waiting) :]
@@ -101,3 +107,16 @@ class RunWriter:
                     return
         self._trouble = ""
         self.unwritten -= 1
+
+    def _omit(self, path: Path, record: Any, length: int) -> bytes:
+        """Leaves a record out, and says so; returns what is written instead."""
+        kind = record["event"] if isinstance(record, Mapping) else "metrics"
+        about = f"a record of {size(length)} ({kind})"
+        self.omitted = f"{path.name}: {about} was left out: it is too long to be read again"
+        in_journal = path == self._folder.journal
+        return _line(omitted_record(record, length)) if in_journal else b""
+
+
+def _line(record: object) -> bytes:
+    """The line of a record; half a surrogate pair stands in it as JSON has it."""
+    return json.dumps(record, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"

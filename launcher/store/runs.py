@@ -83,7 +83,7 @@ class RunFolder:
         if found:
             names = ", ".join(folder.run_id for folder in found[:5])
             raise RunNotFoundError(f"{run_id!r} is the beginning of several runs: {names}")
-        raise RunNotFoundError(f"no run {run_id!r} here; `tfmux ps` lists those that live")
+        raise RunNotFoundError(f"no run {run_id!r} here; `tfmux ps` lists the active runs")
 
     @classmethod
     def all(cls) -> list[RunFolder]:
@@ -137,18 +137,19 @@ class UnreadableRun:
 
 
 def _problem(path: Path) -> str | None:
-    """Why this is no folder of a run; empty where nothing was ever launched from it."""
+    """Reason for which this is not the folder of a run; empty if nothing was ever launched from
+    it."""
     try:
         if not stat.S_ISDIR(path.stat().st_mode):
-            return "it is no folder"
+            return "not a directory"
         if stat.S_ISREG((path / "cluster.toml").stat().st_mode):
             return None
-        return "its cluster.toml is no file"
+        return "its cluster.toml is not a regular file"
     except FileNotFoundError:
         with suppress(OSError):
             # A run's folder is made before its files: it may be about to get them.
             return "it has no cluster.toml" if os.listdir(path) else ""
-        return "it is a dangling link" if path.is_symlink() else ""
+        return "a dangling symbolic link" if path.is_symlink() else ""
     except OSError as error:
         return error.strerror or str(error)
 

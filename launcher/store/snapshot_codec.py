@@ -11,19 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
 from ..run.snapshot import HostView, Snapshot, TaskView
-from .json_lines import printable_values
+from .json_lines import form, printable_values
 
-_RUN = TypeAdapter(Snapshot)
-_TASKS = TypeAdapter(dict[int, TaskView])
-_HOSTS = TypeAdapter(dict[int, HostView])
+_Tasks = dict[int, TaskView]
+_Hosts = dict[int, HostView]
 View = TypeVar("View", TaskView, HostView)
 
 
 def encode(snapshot: Snapshot) -> dict[str, Any]:
-    encoded: dict[str, Any] = _RUN.dump_python(snapshot, mode="json")
+    encoded: dict[str, Any] = form(Snapshot).dump_python(snapshot, mode="json")
     return encoded
 
 
@@ -33,7 +30,8 @@ def decode(raw: Any) -> Snapshot:
     Raises:
         ValueError: it is no snapshot, or one of another version of this program.
     """
-    return _RUN.validate_python(printable_values(raw))
+    decoded: Snapshot = form(Snapshot).validate_python(printable_values(raw))
+    return decoded
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
@@ -42,9 +40,9 @@ def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
     tasks = _differing(before.tasks if before else (), after.tasks)
     hosts = _differing(before.hosts if before else (), after.hosts)
     if tasks:
-        found["tasks"] = _TASKS.dump_python(tasks, mode="json")
+        found["tasks"] = form(_Tasks).dump_python(tasks, mode="json")
     if hosts:
-        found["hosts"] = _HOSTS.dump_python(hosts, mode="json")
+        found["hosts"] = form(_Hosts).dump_python(hosts, mode="json")
     rest = replace(after, tasks=(), hosts=())
     if before is None or replace(before, tasks=(), hosts=()) != rest:
         found["run"] = encode(rest)
@@ -57,11 +55,13 @@ def apply(before: Snapshot | None, change: dict[str, Any]) -> Snapshot:
     Raises:
         ValueError: it is no change of `before`, or one of another version of this program.
     """
-    run = _RUN.validate_python(change["run"]) if "run" in change else before
+    run: Snapshot | None = before
+    if "run" in change:
+        run = form(Snapshot).validate_python(change["run"])
     if run is None:
         raise ValueError("the first message is not a whole snapshot")
-    tasks = _TASKS.validate_python(change.get("tasks", {}))
-    hosts = _HOSTS.validate_python(change.get("hosts", {}))
+    tasks: _Tasks = form(_Tasks).validate_python(change.get("tasks", {}))
+    hosts: _Hosts = form(_Hosts).validate_python(change.get("hosts", {}))
     return replace(
         run,
         tasks=_applied(before.tasks if before else (), tasks),
@@ -71,7 +71,12 @@ def apply(before: Snapshot | None, change: dict[str, Any]) -> Snapshot:
 
 def _differing(before: Sequence[View], after: Sequence[View]) -> dict[int, View]:
     known = dict(enumerate(before))
-    return {index: view for index, view in enumerate(after) if known.get(index) != view}
+    differing = {}
+    for index, view in enumerate(after):
+        old = known.get(index)
+        if old is not view and old != view:  # most are the same object, of which no field is read
+            differing[index] = view
+    return differing
 
 
 def _applied(before: Sequence[View], changed: dict[int, View]) -> tuple[View, ...]:

@@ -41,20 +41,6 @@ class Worker:
         with self._news:
             self._jobs = deque(job for job in self._jobs if not unwanted(job))
 
-    def combine(self, add: Callable[[Job, Job], Job | None]) -> Job:
-        """For the present job: has waiting ones done with it. `add` returns two jobs as one, or
-        None where the second one keeps its place. Returns what the present job is then."""
-        with self._news:
-            assert self._job is not None
-            waiting, self._jobs = self._jobs, deque()
-            for job in waiting:
-                both = add(self._job, job)
-                if both is None:
-                    self._jobs.append(job)
-                else:
-                    self._job = both
-            return self._job
-
     def jobs(self) -> list[Job]:
         """Those that are not done yet, the present one first."""
         with self._news:
@@ -69,7 +55,8 @@ class Worker:
     @property
     def idle(self) -> bool:
         """All jobs have been done."""
-        return not self.jobs()
+        with self._news:
+            return self._job is None and not self._jobs
 
     def pause(self, seconds: float) -> bool:
         """For a job that tries again: waits, and says whether it still should."""

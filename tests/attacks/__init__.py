@@ -1,1 +1,1 @@
-"""What somebody hostile, or an unlucky hour, does to the promises: each attack as a test."""
+"""Attacks and unlucky moments against what is promised: each of them as a test."""

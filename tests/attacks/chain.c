@@ -4,8 +4,8 @@
  *
  * setsid: each generation is in a session of its own.  empty: the environment is emptied.
  * parent: the second generation kills the first one's parent.
- * It ends by itself after half a minute, and is slow where nobody but init reaps it: a chain that
- * has got away must not fill the process table.
+ * It ends when its program has been removed, or by itself after ten minutes, and is slow where
+ * nobody but init reaps it: a chain that has got away must not fill the process table.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static int given(char **argv, const char *word) {
 int main(int argc, char **argv) {
     int microseconds = atoi(argv[1]);
     int parent = getppid();
-    time_t end = time(NULL) + 30;
+    time_t end = time(NULL) + 600;
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     if (given(argv, "empty") && environ[0]) {
@@ -42,7 +42,7 @@ int main(int argc, char **argv) {
                 pause();
         kill(parent, SIGKILL);
     }
-    while (time(NULL) < end) {
+    while (time(NULL) < end && !access(argv[0], F_OK)) {
         if (fork() != 0)
             _exit(0);
         if (given(argv, "setsid"))

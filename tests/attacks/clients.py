@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
+from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.plan.model import SshTarget
@@ -82,3 +86,20 @@ class Clients:
         finally:
             await logins.aclose()
         return cipher
+
+
+async def both_log_in(clients: Clients) -> None:
+    """`ssh far` and we get in."""
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 0, theirs
+    await clients.ours()
+
+
+async def only_refused(clients: Clients, match: str) -> HostError:
+    """Neither gets in."""
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255, theirs
+    with pytest.raises(HostError, match=match) as told:
+        await clients.ours()
+    assert clients.server.logins == 0
+    return told.value

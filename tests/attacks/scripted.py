@@ -1,6 +1,6 @@
 """A run whose hosts are agents in memory: each answers as an honest one, and lies when told to.
 
-The launcher's engine and links are real; only login and wire are replaced.
+The launcher's run loop and links are real; only login and wire are replaced.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState
 from launcher.session import connections
-from launcher.session.engine import Engine
+from launcher.session.run_loop import RunLoop
 from launcher.store.disk_writer import Files
 from launcher.store.logs import LogStore
 from launcher.store.public_events import PublicEvent
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from tests.agent_frames import Body, facts, welcome
-from tests.patience import PATIENCE
+from tests.patience import until
 
 CLUSTER = """
 name = "two"
@@ -179,7 +179,7 @@ class Bench:
         monkeypatch.setattr(connections, "transport_factory", transport_factory)
         monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
-        self.engine = Engine(
+        self.run_loop = RunLoop(
             spec,
             "two-1",
             self.logs,
@@ -189,7 +189,7 @@ class Bench:
         )
 
     def _broken(self, error: BaseException) -> None:
-        self.engine.fail("records", error)
+        self.run_loop.fail("records", error)
 
     @property
     def liar(self) -> Host:
@@ -201,7 +201,7 @@ class Bench:
 
     @property
     def seen(self) -> Snapshot:
-        return self.engine.run.snapshot()
+        return self.run_loop.run.snapshot()
 
     def task(self, name: str) -> TaskView:
         return self.seen.task(TaskId.parse(name))
@@ -214,11 +214,9 @@ class Bench:
     async def until(self, condition: Callable[[], object], what: str) -> None:
         """Waits for something that the run has no event for."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                while not condition():  # noqa: ASYNC110
-                    await asyncio.sleep(0.005)
-        except TimeoutError:
-            raise AssertionError(f"still not so: {what}\n{self.seen}") from None
+            await until(condition, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.seen}") from None
 
     async def running(self) -> None:
         """All tasks have started, and the liar's logs are open."""
@@ -231,7 +229,7 @@ class Bench:
 
     async def settle(self, host: str) -> None:
         """Whatever a host has said so far has been read: its next answer to a beat has come."""
-        link = self.engine.connections.links[host]
+        link = self.run_loop.connections.links[host]
         heard = link.last_heard
         self.hosts[host].agent.say(wire.PONG, {})
         await self.until(lambda: link.last_heard > heard or link.closed, f"{host} is heard")
@@ -243,7 +241,7 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     """A run that has been begun; it is killed at the end if it still goes on."""
     made = Bench(folder, cluster, monkeypatch)
-    life = asyncio.create_task(made.engine.main())
+    life = asyncio.create_task(made.run_loop.main())
     try:
         yield made
     finally:

@@ -17,9 +17,10 @@ from launcher.cluster.file import loads
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path
+from tests import command
 from tests.command import python_task
 from tests.conftest import require_testbed
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed.frozen import FreezableDisk
 from tests.testbed.inprocess import SshServer
 
@@ -27,7 +28,7 @@ SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'
 GOAL = 0.25
 """Seconds, 99 times of 100, on a machine that does nothing else."""
 BOUND = 2.0
-"""Beyond it something that a kill waits for is on its way."""
+"""Beyond it, on an idle machine, something that a kill waits for is on its way."""
 ROUNDS = 5
 
 SIGNALLED = """
@@ -85,7 +86,7 @@ def report(name: str, times: list[float]) -> None:
     """Prints the figures; fails where something has held up a kill."""
     worst = max(times)
     print(f"{name}: {', '.join(f'{1000 * t:.0f}' for t in times)} ms (goal {1000 * GOAL:.0f})")
-    assert worst < BOUND
+    assert worst < BOUND * command.slowness()
 
 
 @contextmanager

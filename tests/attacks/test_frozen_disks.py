@@ -13,8 +13,9 @@ import pytest
 from launcher.agent import process_tracker, wire
 from launcher.agent.proc import table
 from launcher.agent.proc import variables as variables_of
-from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
-from tests.patience import PATIENCE
+from tests import command
+from tests.launcher.agent_client import Client, family, watchdog_and_agent
+from tests.patience import PATIENCE, wait_until
 from tests.testbed import proc
 from tests.testbed.frozen import FreezableDisk
 
@@ -47,7 +48,8 @@ def hit(*_):
     os.rename(mark + ".new", mark)
     os._exit(0)
 signal.signal(signal.SIGTERM, hit)
-print("up", flush=True)
+os.write(1, b"the flood begins\\n")
+open(mark + ".up", "w").close()
 os.set_blocking(1, False)
 while True:
     try:
@@ -55,7 +57,7 @@ while True:
     except BlockingIOError:
         time.sleep(0.001)
 """
-"""Writes as fast as it can, and notes when the first signal came."""
+"""Writes as fast as it can, and notes that it does, and when the first signal came."""
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def disk(
 
 @pytest.fixture
 def client(disk: FreezableDisk) -> Iterator[Client]:
-    """A greeted channel to a fresh agent, whose home is on that disk."""
+    """An admitted channel to a fresh agent, whose home is on that disk."""
     with Client(f"t-{os.urandom(4).hex()}") as channel:
         channel.hello()
         yield channel
@@ -114,6 +116,7 @@ def test_a_training_goes_on_while_the_home_hangs(
 ) -> None:
     """Longer than the watchdog's patience: the same process trains on, all beats are answered, a
     start waits for the disk and harms nothing; then all is as if nothing had been."""
+    bound = 2.0 * command.slowness()
     ledger = tmp_path / "ledger"
     started = client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -124,11 +127,11 @@ def test_a_training_goes_on_while_the_home_hangs(
     waiting = {"task": "w:1", "attempt": 1, "argv": ["sleep", "1000"], "env": {}, "cwd": "/"}
     client.send(wire.START, {**waiting, "log_limit": 1 << 30, "port": None, "pty": False})
     beats = []
-    while time.monotonic() - began < FROZEN_SECONDS:
+    while time.monotonic() - began < FROZEN_SECONDS or steps(ledger) <= before + 100:
+        assert time.monotonic() - began < PATIENCE, "it does not train on"
         beats.append(beat(client))
         time.sleep(0.2)
-    assert max(beats) < 2.0
-    assert steps(ledger) > before + 100
+    assert max(beats) < bound
     disk.thaw()
     assert client.get(wire.STARTED, task="w:1")["error"] == ""
     process = proc.look(started["pid"])
@@ -149,6 +152,7 @@ def test_a_kill_does_not_wait_for_the_disk(
 ) -> None:
     """Everything dead and confirmed while the home hangs, a task that could not be started yet
     included: it never is."""
+    bound = 2.0 * command.slowness()
     ledger = tmp_path / "ledger"
     client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -159,10 +163,10 @@ def test_a_kill_does_not_wait_for_the_disk(
     began = time.monotonic()
     receipt = client.kill()
     assert receipt["confirmed"] and not receipt["survivors"]
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < bound
     assert client.get(wire.STARTED, task="w:1")["error"] == "the run is being ended"
     assert client.get(wire.EXITED, task="w:0")["signal"] == "KILL"
-    assert len(family(client.run_id)) == 3
+    assert len(family(client.run_id)) == 4
     beat(client)
 
 
@@ -205,6 +209,7 @@ def test_how_soon_the_first_signal_comes(
 ) -> None:
     """From the kill sent to TERM seen by each of 16 flooding tasks, the launcher reading none of
     the log bytes that it is owed."""
+    bound = 2.0 * command.slowness()
     delays = []
     for round_ in range(1, 5):
         marks = [tmp_path / f"mark-{round_}-{number}" for number in range(16)]
@@ -213,7 +218,8 @@ def test_how_soon_the_first_signal_comes(
         if round_ == 1:
             for number in range(16):
                 client.follow(f"w:{number}", number)
-        time.sleep(0.5)  # the flood is what is measured, not the start
+        flooding = [mark.with_name(f"{mark.name}.up") for mark in marks]
+        wait_until(lambda: all(mark.exists() for mark in flooding), "all flood")  # noqa: B023
         if frozen:
             disk.freeze()
         sent = time.monotonic()
@@ -226,7 +232,7 @@ def test_how_soon_the_first_signal_comes(
     delays.sort()
     p99 = delays[int(len(delays) * 0.99)]
     print(f"kill to signal: median {statistics.median(delays):.3f} s, p99 {p99:.3f} s")
-    assert p99 < 2.0
+    assert p99 < bound
 
 
 def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(

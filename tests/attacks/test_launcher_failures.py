@@ -19,7 +19,6 @@ from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import Run
 from launcher.run.states import RunPhase
-from launcher.session import engine
 from launcher.session.client import RunClient
 from launcher.session.control_socket import ControlSocket
 from launcher.session.executor import Executor
@@ -27,11 +26,12 @@ from launcher.session.launcher import Launcher
 from launcher.session.live_data import HostStats
 from launcher.session.teardown import Teardown
 from launcher.store.metrics import Extractor
+from launcher.store.public_events import ChangeRecords
 from launcher.store.run_writer import RunWriter
 from tests.command import write
 from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed.launcher_thread import launch
 
 FILE = """
@@ -94,7 +94,7 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
     "the kill": handle_breaks(ev.KillAll),
     "the receipt": handle_breaks(ev.ReceiptReceived),
-    "the records": lambda patch: patch.setattr(engine, "changes", boom),
+    "the records": lambda patch: patch.setattr(ChangeRecords, "changes", boom),
     "the journal": lambda patch: patch.setattr(RunWriter, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
     "logins": lambda patch: patch.setattr(SshConnector, "aclose", boom_later),
@@ -139,7 +139,7 @@ def test_what_breaks_at_the_end_does_not_hold_it_up(
     run = launched()
     AT_THE_END[what](monkeypatch)
     for _ in range(3):
-        run.kill_all()
+        run.press_kill()
     check_end(run)
 
 

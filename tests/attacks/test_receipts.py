@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from launcher.agent import wire
-from tests.launcher.agent_client import Client, family, wait_until, watchdog_and_agent
+from tests.launcher.agent_client import Client, family, watchdog_and_agent
+from tests.launcher.conftest import client
+from tests.patience import wait_until
 from tests.testbed import proc
+
+__all__ = ["client"]
 
 PAUSES = (500, 2_000, 5_000, 50_000)
 """Microseconds that a process of a chain lives."""
@@ -26,30 +29,15 @@ GRACES = (0.0, 0.05, 0.2)
 
 
 @pytest.fixture
-def client() -> Iterator[Client]:
-    """A greeted channel to a fresh agent."""
-    with Client(f"t-{os.urandom(4).hex()}") as channel:
-        channel.hello()
-        yield channel
-        if channel.process.poll() is None:
-            channel.kill()
-            channel.leave()
-
-
-@pytest.fixture
 def chain(tmp_path: Path) -> Iterator[Path]:
     """The program, under a name that nothing else on this machine has; what is left of it is
     ended."""
     program = tmp_path / f"c{os.urandom(5).hex()}"
     source = Path(__file__).with_name("chain.c")
     subprocess.run(["gcc", "-O1", "-o", program, source], check=True)
-    try:
-        yield program
-    finally:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and alive(program, looks=20):
-            for pid in alive(program):
-                os.kill(pid, signal.SIGKILL)
+    yield program
+    for file in filter(Path.is_file, tmp_path.iterdir()):
+        file.unlink()  # which ends them
 
 
 def alive(program: Path, looks: int = 1) -> set[int]:
@@ -97,7 +85,7 @@ def test_chains_are_gone_when_the_receipt_says_so(
         confirmed += receipt["confirmed"] and not receipt["survivors"]
     assert confirmed == KILLS
     assert not alive(chain, looks=10)
-    assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
+    assert len(family(client.run_id)) == 4  # watchdog, agent, fork server, bridge
 
 
 @pytest.mark.parametrize("words", [(), ("setsid", "empty")], ids=str)

@@ -17,7 +17,7 @@ from launcher.paths import runs_home
 from launcher.run.states import RunPhase
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun, summary
-from launcher.store.json_lines import Damage
+from launcher.store.json_lines import LONGEST, Damage
 from launcher.store.metrics_file import MetricsFile
 from launcher.store.public_events import metric_record
 from launcher.store.runs import RunFolder
@@ -106,11 +106,11 @@ def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
     assert not told.over and told.problem == f"1 record of {folder.run_id} could not be read"
 
 
-def test_a_line_of_100_mb_costs_no_memory() -> None:
+def test_a_line_of_400_mb_costs_no_more_memory_than_the_longest_record() -> None:
     """It is counted, and what stands before and behind it is read."""
     folder = odd_run("long", json.dumps(BEGIN).encode() + b"\n")
     with folder.journal.open("r+b") as file:
-        file.seek(100 << 20)
+        file.seek(400 << 20)
         file.write(b"\n" + json.dumps(NOTE).encode() + b"\n")
     tracemalloc.start()
     try:
@@ -122,7 +122,7 @@ def test_a_line_of_100_mb_costs_no_memory() -> None:
     assert stored.damage.records == 1
     assert stored.snapshot().notes == ("seen",)
     assert told.last == 1001.0
-    assert peak < 20 << 20
+    assert peak < 2.5 * LONGEST
 
 
 def journal_of(*records: dict[str, Any]) -> bytes:
@@ -157,7 +157,7 @@ def test_metrics_are_read_as_they_grow() -> None:
     rows += [b'[1e300, "worker:0", null, {}]\n', b'[1, "x", null, {}]\n', b'[1001.0, "worker:0"']
     folder.metrics.write_bytes(b"".join(rows))
     assert metrics.read() and metrics.damage.records == 3
-    assert [point.values["step"] for point in metrics.series(task).points] == [1.0]
+    assert list(metrics.series(task).points.steps) == [1.0]
     with folder.metrics.open("ab") as file:
         file.write(b', 2.5, {"step": 3.0}]\n')
     assert metrics.read() and not metrics.read()
@@ -175,12 +175,21 @@ def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with monkeypatch.context() as patch:
         patch.setattr("launcher.store.json_lines.open_regular", broken)
-        patch.setattr("launcher.store.journal.open_regular", broken)
         assert "Input/output error" in damage_of(folder).reason
         assert "Input/output error" in summary(folder).problem
     with monkeypatch.context() as patch:
         patch.setattr(os, "listdir", broken)
         assert [one.reason for one in RunFolder.scan()[1]] == ["Input/output error"]
+
+
+def test_a_run_without_an_end_ended_with_its_last_record() -> None:
+    """Whatever has touched its files since: a copy of the folder says the same."""
+    folder = odd_run("copied", journal_of(BEGIN, NOTE))
+    (folder.path / "worker-0.log").write_text("copied today")
+    seen = FinishedRun(StoredRun(folder)).snapshot()
+    assert (seen.started, seen.ended, seen.state) == (1000.0, 1001.0, RunPhase.ENDED)
+    folder.metrics.write_bytes(b'[1002.5, "worker:0", null, {"step": 1.0}]\n')
+    assert FinishedRun(StoredRun(folder)).snapshot().ended == 1002.5
 
 
 def test_a_run_that_is_just_being_made_is_no_damage() -> None:
@@ -365,7 +374,7 @@ def test_a_run_of_the_0_1_form_is_listed_and_shown() -> None:
     assert run.over and not run.damage
     assert (view.step, view.loss, view.rate, view.exit_code) == (7, 0.25, 1.5, 3)
     assert view.metrics == values and [one.log_start for one in view.attempts] == [5]
-    assert len(FinishedRun(run).series(view.id).points) == 1
+    assert len(FinishedRun(run).series(view.id)) == 1
     told = summary(folder)
     assert (told.outcome, told.exit_code, told.started, told.ended) == ("failed", 1, 1000, 1002)
     assert told.last == 1002 and told.over

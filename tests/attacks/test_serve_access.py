@@ -1,4 +1,4 @@
-"""Who gets into `tfmux serve`: its own user with the token, nobody else, from wherever."""
+"""Access to `tfmux serve`: its own user with the token, nobody else, from wherever."""
 
 from __future__ import annotations
 

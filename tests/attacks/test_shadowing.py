@@ -18,8 +18,8 @@ from launcher.plan.plan import make_plan
 from launcher.store.runs import RunFolder
 from tests.command import run, write
 from tests.conftest import REPOSITORY
-from tests.launcher.agent_client import wait_until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
+from tests.testbed.inprocess import SshServer
 from tests.testbed.serving import client, serving
 
 MODULES = ("queue", "asyncio", "re", "random", "signal", "selectors", "json")
@@ -126,6 +126,31 @@ def test_detaching(folder: Path) -> None:
     finally:
         killed = tfmux(folder, "kill", "--all")
     assert killed.returncode == 0, killed.stderr
+    assert not imported(folder)
+
+
+@pytest.mark.parametrize("warm", ["false", '["decimal"]'])
+def test_on_a_host(ssh_server: SshServer, folder: Path, warm: str) -> None:
+    """The agent and what runs `prepare` lines and tasks there import neither from the files that
+    were copied, nor from a PYTHONPATH that the login sets."""
+    ssh_server.bashrc(f"export PYTHONPATH={folder}\n")
+    text = f"""
+name = "far"
+{ssh_server.host_toml("far", sys.executable)}
+[jobs.worker]
+tasks = ["far:auto"]
+[run]
+workdir = "."
+prepare = ["test -d launcher"]
+command = ["{{python}}", "-I", "-u", "-c", "print('alive')"]
+[start]
+warm = {warm}
+[start.ready]
+worker = "started"
+"""
+    done = tfmux(folder, "up", str(write(folder, text)), "--headless")
+    assert done.returncode == 0, done.stderr
+    assert "worker:0 | alive" in done.stdout
     assert not imported(folder)
 
 

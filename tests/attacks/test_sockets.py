@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import folders, wire
-from tests.launcher.agent_client import Client, family, socket_path, state_folder, wait_until
+from tests.launcher.agent_client import Client, family, socket_path, state_folder
+from tests.patience import wait_until
 
 OTHER = 4242
 """The uid of another user of the host."""
@@ -45,20 +46,20 @@ def inside(before: list[str], script: str) -> str:
     return done.stdout
 
 
-def greeted_at_once(run_id: str, before: list[str], count: int = 4) -> list[Client]:
+def admitted_at_once(run_id: str, before: list[str], count: int = 4) -> list[Client]:
     """So many channels to the run's agent, opened at the same time; the agent's pid is that of
     one and the same for all."""
     found: list[tuple[Client, int]] = []
     failed: list[BaseException] = []
 
-    def greet() -> None:
+    def connect() -> None:
         try:
             client = Client(run_id, before=before)
             found.append((client, client.hello(rules=None)["pid"]))
         except BaseException as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=greet) for _ in range(count)]
+    threads = [threading.Thread(target=connect) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -82,7 +83,7 @@ def test_a_folder_of_another_user_locks_nobody_out(before: list[str]) -> None:
     agent, its socket in a folder that is ours and closed to all others."""
     taken = f"/tmp/tfmux-{os.getuid()}"
     inside(before, f"mkdir -m 777 {taken} && chown {OTHER} {taken}")
-    clients = greeted_at_once(f"t-{os.urandom(4).hex()}", before)
+    clients = admitted_at_once(f"t-{os.urandom(4).hex()}", before)
     assert inside(before, f"ls -A {taken}") == ""
     assert inside(before, f"stat -c '%a %u' {taken}-*") == f"700 {os.getuid()}\n"
     assert len(inside(before, f"ls {taken}-*/*.sock").split()) == 1
@@ -98,7 +99,7 @@ def test_a_cleaner_neither_hides_an_agent_nor_makes_a_second(before: list[str]) 
         task = first.start("w:0", ["sleep", "1000"])
         inside(before, "rm -rf /tmp/tfmux-*")
         for _ in range(2):
-            clients = greeted_at_once(run_id, before)
+            clients = admitted_at_once(run_id, before)
             welcome = clients[0].hello(rules=None)
             assert welcome["pid"] == pid
             assert [one["pid"] for one in welcome["tasks"]] == [task["pid"]]
@@ -127,7 +128,7 @@ def test_who_takes_the_second_address_first_gains_nothing(before: list[str]) -> 
     )
     try:
         assert squatter.stdout is not None and squatter.stdout.readline() == b"up\n"
-        clients = greeted_at_once(run_id, before)
+        clients = admitted_at_once(run_id, before)
         finish(clients)
     finally:
         squatter.kill()

@@ -12,7 +12,7 @@ from tests import command
 from tests.command import Up
 from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario, confirmed, notes, ready, receipt
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.testbed
 

@@ -25,7 +25,7 @@ from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
 from launcher.plan.model import SshTarget
-from launcher.printable import pictured, printable, without_escapes
+from launcher.printable import PICTURES, pictured, printable, without_escapes
 from launcher.run import events as ev
 from launcher.run.run import Run
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
@@ -73,11 +73,17 @@ def test_printable_text_does_nothing(text: str) -> None:
 @given(TEXT)
 @fixed
 def test_pictured_text_does_nothing_and_hides_nothing(text: str) -> None:
-    """Every character has its picture, but for those with which emoji are joined."""
+    """Every character has its picture, but for the one with which emoji are joined."""
     shown = pictured(text)
     assert not acted_on(shown, "\t")
-    assert len(shown) == len(text) - text.count("\u200d") - text.count("\ufeff")
+    assert len(shown) == len(text) - text.count("\u200d")
     shown.encode()
+
+
+def test_no_character_that_a_terminal_acts_on_is_missing() -> None:
+    """Of all that this Python's Unicode knows."""
+    every = map(chr, range(sys.maxunicode + 1))
+    assert {ord(c) for c in every if unicodedata.category(c) in ACTED_ON} <= PICTURES.keys()
 
 
 @given(TEXT)

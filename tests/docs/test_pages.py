@@ -1,4 +1,4 @@
-"""What the manual names exists: links, keys, commands, options, settings, tables of TOML."""
+"""Names in the manual exist: links, keys, commands, options, settings, tables of TOML."""
 
 from __future__ import annotations
 

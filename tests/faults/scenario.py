@@ -17,8 +17,7 @@ from tests import command
 from tests.command import Up
 from tests.faults import tasks
 from tests.faults.tasks import Ledger
-from tests.launcher.agent_client import wait_until
-from tests.patience import SOON
+from tests.patience import SOON, wait_until
 from tests.testbed import proc
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed

@@ -9,7 +9,7 @@ import pytest
 from tests import command
 from tests.command import Up
 from tests.faults.scenario import FaultScenario, confirmed, notes, ready
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.proc import Process
 
@@ -36,13 +36,14 @@ def left(scenario: FaultScenario) -> list[Process]:
     return scenario.of("tf3", "worker:0")
 
 
-def await_roster(scenario: FaultScenario, up: Up) -> None:
-    """Waits until the daemon without a tag stands in the agent's roster on tf3."""
+def await_known_process(scenario: FaultScenario, up: Up) -> None:
+    """Waits until the daemon without a tag is among the agent's known processes on tf3."""
+    wait_until(lambda: hidden(scenario), "the daemon runs")
     (daemon,) = hidden(scenario)
     state = (
         scenario.testbed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/state.json"
     )
-    wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the roster has it")
+    wait_until(lambda: f"[{daemon.inner}, " in state.read_text(), "the agent knows it")
 
 
 def test_a_killed_agent_is_told_and_takes_everything_with_it(scenario: FaultScenario) -> None:
@@ -93,7 +94,7 @@ def test_a_frozen_agent_without_watchdog_goes_with_its_channel(
     the bridge at the channel's end, and it ends everything there, a hidden daemon, too."""
     with launched(scenario, run=f'on_disconnect = "{rule}"\n') as up:
         ready(up, "ps:0", "worker:0")
-        await_roster(scenario, up)
+        await_known_process(scenario, up)
         watchdog, agent = scenario.agents("tf3")
         proc.signal_process(agent, signal.SIGSTOP)
         proc.signal_process(watchdog, signal.SIGKILL)
@@ -108,11 +109,11 @@ def test_a_frozen_agent_without_watchdog_goes_with_its_channel(
 
 def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
     """Watchdog and agent killed at once, and then the launcher, too: a daemon with an emptied
-    environment lives on; `tfmux kill` finds it by the roster and ends it."""
+    environment lives on; `tfmux kill` finds it by the known processes and ends it."""
     with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
-        await_roster(scenario, up)
+        await_known_process(scenario, up)
         up.kill_launcher()
         both = scenario.agents("tf3")
         for process in both:
@@ -138,7 +139,7 @@ def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
     covers the daemon that outlived both."""
     with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
-        await_roster(scenario, up)
+        await_known_process(scenario, up)
         both = scenario.agents("tf3")
         for process in both:
             proc.signal_process(process, signal.SIGSTOP)
@@ -152,7 +153,7 @@ def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
 
 def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:
     """The host's power fails: lost, not failed; after the boot a new agent says that all is
-    gone, and what stands in an old roster is never mistaken for it."""
+    gone, and a process of the old list is never mistaken for it."""
     with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
         host = scenario.testbed["tf3"]

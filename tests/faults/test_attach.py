@@ -16,7 +16,7 @@ from tests import command
 from tests.command import Up
 from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import proc
 
 pytestmark = pytest.mark.testbed
@@ -51,14 +51,14 @@ def stored_state(run_id: str) -> str:
 
 
 def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> None:
-    """The launcher leaves with 0; another one without a screen tends the run, `tfmux ps` shows
+    """The launcher leaves with 0; another one without a screen supervises the run, `tfmux ps` shows
     it, and it ends it as a success when its workers are done, restarts included; no log is
     stored twice."""
     file = scenario.file(
         PLACES,
         run='lease = 20\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails"},
-        env={"SECONDS": "20", "FAILURES": "1"},
+        env={"SECONDS": "10", "FAILURES": "1"},
     )
     done = subprocess.run(
         [sys.executable, "-c", DETACHING, str(file)],

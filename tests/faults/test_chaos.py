@@ -25,7 +25,7 @@ from launcher.store.runs import RunFolder
 from tests.command import Up
 from tests.faults.scenario import FaultScenario
 from tests.journals import check_journal
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import faults, guard, proc
 from tests.testbed.frozen import FreezableDisk
 from tests.testbed.host import Host

@@ -7,7 +7,7 @@ import pytest
 from launcher.store.runs import RunFolder
 from tests.command import Up
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import faults
 
 pytestmark = pytest.mark.testbed

@@ -11,7 +11,7 @@ import pytest
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.testbed
 

@@ -10,9 +10,9 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.command import Up
+from tests.command import Up, slowness
 from tests.faults.scenario import FaultScenario, confirmed, last_states, ready, receipt
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import faults
 
 pytestmark = pytest.mark.testbed
@@ -45,8 +45,9 @@ def test_tasks_that_do_everything_not_to_die_are_gone(scenario: FaultScenario) -
 def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
     """Tasks that have stopped themselves, or have closed their output and stay."""
     places = {"ps": ["tf1"], "worker": ["tf3", "here"], "mute": ["tf4", "here"]}
+    grace = 20 * slowness()
     file = scenario.file(
-        places, modes={"worker": "stops child", "mute": "mute"}, run="lease = 60\ngrace = 20"
+        places, modes={"worker": "stops child", "mute": "mute"}, run=f"lease = 60\ngrace = {grace}"
     )
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "mute:0", "mute:1")
@@ -54,7 +55,7 @@ def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
             lambda: any(p.state == "T" for p in scenario.of("tf3", "worker:0")), "it has stopped"
         )
         up.press_ctrl_c()
-        assert up.wait(15) == 130, up.told()  # well within the grace
+        assert up.wait(0.75 * grace) == 130, up.told()  # well within the grace
         assert confirmed(up)
         scenario.check_logs(up.run_id)
         scenario.wait_dead(up.run_id)

@@ -11,7 +11,7 @@ import pytest
 from tests import command
 from tests.command import Up
 from tests.faults.scenario import FaultScenario, last_states, ready
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.testbed
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests import command
 from tests.faults.scenario import FaultScenario, confirmed, ready
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import faults
 
 pytestmark = pytest.mark.testbed
@@ -85,4 +85,4 @@ def test_a_host_whose_clock_is_an_hour_ahead(fresh_scenario: FaultScenario) -> N
         logs = [event["time"] for event in up.of("log")]
         assert logs == sorted(logs)
         fresh_scenario.check_logs(up.run_id)
-    wait_until(lambda: not fresh_scenario.left(), "nothing is left", 10)
+    wait_until(lambda: not fresh_scenario.left(), "nothing is left")

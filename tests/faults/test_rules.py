@@ -12,7 +12,7 @@ from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.faults import tasks
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 
 def launch(

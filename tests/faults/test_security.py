@@ -1,4 +1,4 @@
-"""What must not leak, must not be run, and must not be trusted."""
+"""Secrets that must not leak, and input that must not be run or trusted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests import command
 from tests.command import python_task, write
 from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario, ready
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 SECRET = "hunter2-4f1c9a7e"
 NASTY = (

@@ -18,7 +18,7 @@ from tests.command import Up
 from tests.conftest import require
 from tests.faults.scenario import confirmed, notes, ready, receipt
 from tests.faults.slurm_scenario import ALL, Scenario, waiting
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import slurm
 from tests.testbed.proc import Process
 from tests.testbed.slurm import SlurmBed
@@ -218,6 +218,7 @@ def test_a_cut_node_comes_back_and_no_byte_is_lost(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+@pytest.mark.slow
 def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario) -> None:
     """That the allocation could not be released is said, with what to do; it frees itself."""
     with scenario.up() as up:
@@ -232,6 +233,7 @@ def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario)
     scenario.bed.wait_empty()
 
 
+@pytest.mark.slow
 def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> None:
     """Neither its agent nor Slurm can say what is left there."""
     with scenario.up() as up:
@@ -272,7 +274,7 @@ def test_slurms_word_does_not_count_without_cgroups(tmp_path: Path) -> None:
             up.press_ctrl_c()
             assert up.wait() == 130, up.told()
         assert confirmed(up)
-        assert all("does not count" in host["engine"] for host in receipt(up).values())
+        assert all("cannot confirm it" in host["engine"] for host in receipt(up).values())
         scenario.check_empty()
 
 

@@ -17,7 +17,7 @@ from tests.command import Up
 from tests.conftest import require
 from tests.faults.scenario import confirmed, last_states, ready, receipt
 from tests.faults.slurm_scenario import ALL, Scenario
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import TestbedError, proc, slurm
 from tests.testbed.slurm import SlurmBed
 
@@ -68,11 +68,11 @@ def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
             up.state("worker:1", "lost")
             up.press_ctrl_c()
             assert up.wait() == 4, up.told()
-        assert "node2: unreachable; Slurm's word" in up.said, up.told()
+        assert "node2: unreachable; Slurm cannot confirm it" in up.said, up.told()
         found = receipt(up)
         assert [host["confirmed"] for host in found.values()] == [True, True, False, True]
         assert "does not track processes by proctrack/cgroup" in found["node2"]["engine"]
-        assert "does not count" in up.said and f"tfmux kill {up.run_id}" in up.said
+        assert "cannot confirm it" in up.said and f"tfmux kill {up.run_id}" in up.said
         left = bed.leftovers("sl3")
         assert left, "the case that the receipt warns of"
         assert bed.leftovers("sl1", "sl2", "sl4") == []
@@ -130,6 +130,7 @@ def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+@pytest.mark.slow
 def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
     """No agent answers; Slurm ends it and has the word."""
     with scenario.up() as up:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.command import python_task
 from tests.faults.scenario import FaultScenario, ready, receipt
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import proc
 
 pytestmark = pytest.mark.testbed
@@ -24,6 +24,7 @@ time.sleep(3000)
 """
 
 
+@pytest.mark.slow
 def test_a_survivor_is_named_and_stays_known(fresh_scenario: FaultScenario) -> None:
     """An ordinary user's task has a child that has become root: it may not be signalled. The
     receipt names it, the exit code is 4, and `tfmux kill` says the same until it has gone.

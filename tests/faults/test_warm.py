@@ -6,7 +6,7 @@ import pytest
 
 from tests.faults.scenario import FaultScenario, confirmed, last_states, ready
 from tests.faults.tasks import command
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 pytestmark = pytest.mark.testbed
 

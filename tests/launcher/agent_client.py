@@ -46,11 +46,18 @@ class Client:
     Args:
         run_id: the run.
         before: a command in front of the bridge's.
+        python: the interpreter of the bridge.
         settings: what differs from a local run with a lease of 60 s and a grace of 1 s.
     """
 
     def __init__(
-        self, run_id: str, *, host: str = "here", before: Sequence[str] = (), **settings: Any
+        self,
+        run_id: str,
+        *,
+        host: str = "here",
+        before: Sequence[str] = (),
+        python: str = sys.executable,
+        **settings: Any,
     ) -> None:
         self.run_id = run_id
         self.token = secrets.token_hex(4)
@@ -64,7 +71,7 @@ class Client:
         self._ids = itertools.count(1)
         nonce = secrets.token_hex(4)
         self.process = subprocess.Popen(
-            [*before, *bootstrap.argv(sys.executable, run_id, nonce)],
+            [*before, *bootstrap.argv(python, run_id, nonce)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -79,7 +86,9 @@ class Client:
             byte = self._from.read(1)
             assert byte, f"the bridge ended: {seen!r}"
             seen += byte
-        self.write(bootstrap.payload(AgentConfig.from_json(config)))
+        magic = bootstrap.magic_number(seen.removesuffix(marker))
+        self.sent = bootstrap.payload(AgentConfig.from_json(config), magic)
+        self.write(self.sent)
 
     def __enter__(self) -> Self:
         return self
@@ -125,10 +134,10 @@ class Client:
     def start(
         self,
         task: str,
-        argv: Sequence[str],
+        argv: Sequence[object],
         *,
         attempt: int = 1,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, object] | None = None,
         **said: Any,
     ) -> dict[str, Any]:
         """Starts a task, and returns what the agent says of it."""
@@ -246,18 +255,6 @@ def watchdog_and_agent(run_id: str) -> tuple[Process, Process]:
     return tagged[agent.ppid], agent
 
 
-def wait_until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
-    """Waits for something that has no event of its own.
-
-    Raises:
-        AssertionError: it did not come true in time.
-    """
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
-        time.sleep(0.02)
-
-
 def state_folder(run_id: str, host: str = "here") -> Path:
     """Where the agent keeps a run on this machine."""
     return Path(os.environ["XDG_STATE_HOME"], "tfmux", f"{run_id}.{host}")
@@ -281,3 +278,21 @@ def raw_channel(run_id: str) -> Iterator[socket.socket]:
         theirs.close()
         ours.settimeout(PATIENCE)
         yield ours
+
+
+def sleepers(mark: str) -> list[Process]:
+    """Living processes of this machine whose last argument is `mark`."""
+    return [p for p in proc.scan() if p.alive and p.argv[-1:] == (mark,)]
+
+
+@contextmanager
+def unattended_run() -> Iterator[Client]:
+    """A run with one task that has lost its launcher; it is ended afterwards."""
+    with Client(f"t-{os.urandom(4).hex()}") as channel:
+        channel.hello()
+        channel.start("w:0", ["sleep", "1000"])
+    yield channel
+    with Client(channel.run_id) as last:
+        last.hello()
+        last.kill()
+        last.leave()

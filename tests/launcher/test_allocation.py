@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from launcher.engines.engine import EngineError, JobState, NoAnswerError, Remark, Verdict
+from launcher.engines.engine import EngineError, EngineFinding, JobState, NoAnswerError, Verdict
 from launcher.run import events as ev
 from launcher.run.states import Outcome
 from launcher.session import allocation
 from launcher.session.allocation import Allocation
 from tests.launcher.test_run_allocation import QueueDriver
+from tests.patience import PATIENCE
 
 RUNNING = JobState("RUNNING", nodes=("sl1", "sl2"))
 PENDING = JobState("PENDING", "Resources")
@@ -50,12 +51,12 @@ class FakeEngine:
         self.asked.append(f"look {job}")
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
 
-    async def cautions(self) -> tuple[Remark, ...]:
+    async def cautions(self) -> tuple[EngineFinding, ...]:
         self.asked.append("cautions")
-        return (Remark(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
+        return (EngineFinding(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
 
-    async def examine(self) -> AsyncIterator[Remark]:
-        yield Remark(Verdict.PASSED, "", "accepted", "accepted")
+    async def examine(self) -> AsyncIterator[EngineFinding]:
+        yield EngineFinding(Verdict.PASSED, "", "accepted", "accepted")
 
     def reach(self, job: str, node: str) -> tuple[str, ...]:
         return ("srun", node)
@@ -130,12 +131,13 @@ async def test_a_kill_waits_for_the_answer_to_a_request() -> None:
     assert shell.driver.seen.outcome is Outcome.KILLED
 
 
-async def test_a_second_kill_gives_the_answer_up() -> None:
+async def test_a_second_kill_gives_the_answer_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job may have come all the same; if not, it is said what to do when it does."""
-    for found, asked, said in (
-        (["", "7"], ["find", "find", "release 7"], "Slurm 7 was cancelled in the queue"),
-        ([""], None, "should it come after all: scancel --name=x"),
+    for seconds, found, asked, said in (
+        (PATIENCE, ["", "7"], ["find", "find", "release 7"], "Slurm 7 was cancelled in the queue"),
+        (0.05, [""], None, "should it come after all: scancel --name=x"),
     ):
+        monkeypatch.setattr(allocation, "_FIND_SECONDS", seconds)
         engine = FakeEngine(PENDING, found=found)
         shell = Shell(engine)
         await engine.under_way.wait()

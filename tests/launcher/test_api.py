@@ -27,6 +27,7 @@ from launcher import (
     TaskNotFoundError,
     TaskState,
 )
+from launcher.session.attach import stored
 from launcher.session.event_inbox import EventInbox
 from launcher.store.runs import RunFolder
 from tests.conftest import REPOSITORY
@@ -323,6 +324,20 @@ async def test_errors_are_those_of_the_command_line(tmp_path: Path) -> None:
     with pytest.raises(RunNotFoundError, match="no-such-run"):
         async with Run.attach("no-such-run"):
             pass
+
+
+def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is planned is what is kept with the run, although it is edited meanwhile."""
+    path = tmp_path / "c.toml"
+    path.write_text(TEXT)
+    edited = iter([TEXT, TEXT.replace("api", "edited")])
+    monkeypatch.setattr("launcher.cluster.file._bytes", lambda _: next(edited).encode())
+    cluster = Cluster.from_file(path)
+    assert (cluster.name, cluster.text, cluster.model.base) == ("api", TEXT, tmp_path)
+    edited = iter([TEXT, TEXT.replace("api", "edited")])
+    path.write_text(TEXT.replace("api", "edited"))
+    folder = stored("api-20261120-183002-7f3a", path).folder
+    assert folder.cluster_file.read_text() == TEXT and folder.origin == tmp_path
 
 
 async def test_events_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

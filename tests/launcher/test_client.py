@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from launcher.cluster.file import load
-from launcher.ids import TaskId
-from launcher.run.snapshot import HostView, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.session import control_connection, launcher_link
+from launcher.ids import TaskId, new_run_id
+from launcher.plan.plan import make_plan
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.session import control_connection
 from launcher.session.client import RunClient
-from launcher.session.control import RunControl
 from launcher.session.launcher_process import LauncherProcess
-from launcher.store import snapshot_codec
+from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import write
+from tests.launcher.snapshots import wait
 from tests.patience import PATIENCE
 from tests.testbed import guard, proc
 
@@ -61,8 +58,7 @@ def launched(folder: Path, text: str = CLUSTER) -> Iterator[RunClient]:
         yield client
     finally:
         if not client.closed:
-            client.kill_all()
-            client.kill_all()
+            client.kill_all(force=True)
             client.wait(PATIENCE)
             client.close()
 
@@ -75,15 +71,6 @@ def attached(folder: RunFolder) -> Iterator[RunClient]:
         yield client
     finally:
         client.close()
-
-
-def wait(control: RunControl, condition: Callable[[Snapshot], object], what: str) -> Snapshot:
-    """The first snapshot for which the condition holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition(snapshot := control.snapshot()):
-        assert time.monotonic() < deadline, f"never {what}: {snapshot}"
-        time.sleep(0.02)
-    return snapshot
 
 
 def stepping(least: int) -> Callable[[Snapshot], object]:
@@ -109,7 +96,7 @@ def test_a_second_client_sees_all_that_the_first_sees(tmp_path: Path) -> None:
         with attached(first.folder) as late:
             assert late.run_id == first.run_id
             wait(late, stepping(5), "step 5")
-            wait(late, lambda _: late.series(WORKER).points, "metrics")
+            wait(late, lambda _: late.series(WORKER).points.times, "metrics")
             assert b"step 0 loss 1.0\n" in late.logs.open(WORKER).read(0, 1000)
             size = late.logs.open(WORKER).size
             wait(late, lambda _: late.logs.open(WORKER).size > size, "a log that grows")
@@ -201,6 +188,20 @@ def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
         ended = wait(second, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
         assert second.wait(PATIENCE) and not guard.tagged_here()
+
+
+def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path: Path) -> None:
+    """It was killed right behind its order: what that means is part of the order."""
+    file = write(tmp_path, CLUSTER)
+    folder = RunFolder.create(new_run_id("seen"), CLUSTER, load(file))
+    lock = acquire(folder.path)
+    order = {"launch": folder.run_id, "resume": None, "on_close": "kill"}
+    LauncherProcess().order(order, lock).close()
+    with attached(folder) as second:
+        assert second.wait(PATIENCE)
+        ended = second.snapshot()
+    assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
+    assert not guard.tagged_here()
 
 
 def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
@@ -303,142 +304,32 @@ def pid_of(client: RunClient) -> int:
     return pid
 
 
-@pytest.mark.parametrize("loss", [0.5, math.inf, math.nan, None])
-def test_a_snapshot_is_the_same_on_the_other_side(loss: float | None) -> None:
-    """Also a loss that is no number."""
-    task = TaskView(WORKER, "tf1", "tf1:1", TaskState.RUNNING, loss=loss, metrics={"x": 1.0})
-    host = HostView("tf1", "root@tf1", HostState.UP, usage={WORKER: (0.5, 1 << 30)})
-    before = Snapshot("r", "seen", RunPhase.RUNNING, (task,), (host,), 1.0, notes=("a\nb",))
-    after = passed(None, before)
-    if loss is not None and math.isnan(loss):
-        assert math.isnan(after.tasks[0].loss or 0.0)
-        before, after = (replace(s, tasks=()) for s in (before, after))
-    assert after == before
-
-
-def passed(before: Snapshot | None, after: Snapshot) -> Snapshot:
-    """A snapshot that was sent as a change of another one."""
-    line = json.dumps(snapshot_codec.changes(before, after))
-    return snapshot_codec.apply(before, json.loads(line))
-
-
-def test_only_what_differs_is_sent() -> None:
-    """A task's new step names nothing but that task."""
-    tasks = tuple(TaskView(TaskId("w", n), "h", "h:1", TaskState.RUNNING) for n in range(3))
-    host = HostView("h", "h", HostState.UP)
-    before = Snapshot("r", "seen", RunPhase.RUNNING, tasks, (host,), 1.0)
-    after = replace(before, tasks=(tasks[0], replace(tasks[1], step=7), tasks[2]))
-    change = snapshot_codec.changes(before, after)
-    assert change.keys() == {"tasks"} and change["tasks"].keys() == {"1"}
-    assert passed(before, after) == after
-    assert passed(before, replace(before, waiting="x")).waiting == "x"
-    assert not snapshot_codec.changes(before, replace(before))
-    with pytest.raises(ValueError):
-        snapshot_codec.apply(None, change)
-
-
-class Silent(LauncherProcess):
-    """A launcher process that never says anything."""
-
-    def __init__(self) -> None:
-        self.link, self.theirs = socket.socketpair()
-        self.thread = threading.current_thread().name
-
-    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
-        if lock is not None:
-            os.close(lock)
-        return self.link
-
-
-@pytest.fixture
-def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Silent]]:
-    """Launcher processes that clients start, and that never say anything."""
-    started: list[Silent] = []
-
-    def start() -> Silent:
-        started.append(Silent())
-        return started[-1]
-
-    monkeypatch.setattr(launcher_link, "LauncherProcess", start)
-    yield started
-    for process in started:
-        process.theirs.close()
-
-
-@contextmanager
-def followed(folder: Path, snapshot: Snapshot) -> Iterator[tuple[RunClient, socket.socket]]:
-    """A client and the launcher's end of its connection."""
-    here, there = socket.socketpair()
-    run = RunFolder(folder / snapshot.run_id)
-    run.path.mkdir()
-    client = RunClient(run, snapshot, here)
-    with there:
-        try:
-            yield client, there
-        finally:
-            client.close()
-
-
-def snapshot_of(state: RunPhase, since: float, **fields: Any) -> Snapshot:
-    """A run without hosts."""
-    return Snapshot("seen-1", "seen", state, (), (), since, **fields)
-
-
-def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
-    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each one that takes the run over begins the kill anew: a host that answers late would never
-    have its time."""
-    monkeypatch.setattr(launcher_link, "_KILL_SECONDS", 0.05)
-    past = time.time() - 60
-    killing = snapshot_of(RunPhase.KILLING, past, kill_deadline=past)
-    with followed(tmp_path, killing) as (client, _):
-        client.kill_all()
-        wait(client, lambda _: silent, "another launcher")
-        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
-        while time.monotonic() < end:
-            assert len(silent) == 1
-            time.sleep(0.01)
-
-
-def test_only_the_clients_own_thread_connects_and_calls_listeners(
-    tmp_path: Path, silent: list[Silent]
-) -> None:
-    """Another one that resumed the run closed the connection that this one had just made."""
-    told = set()
-    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
-        client.subscribe(lambda _: told.add(threading.current_thread().name))
-        theirs.close()
-        wait(client, lambda _: client.unsupervised, "unsupervised")
-        client.restart(WORKER)
-        wait(client, lambda s: any("not sent" in note for note in s.notes), "a note")
-        client.resume()
-        assert not client.unsupervised
-        wait(client, lambda _: silent, "another launcher")
-    assert [process.thread for process in silent] == ["client"]
-    assert told == {"client"}
-
-
-def test_a_launcher_that_sends_a_line_without_end_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is no longer read, and it is said why."""
-    monkeypatch.setattr(control_connection, "LONGEST_LINE", 1 << 20)
-    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
-        with pytest.raises(OSError):
-            for _ in range(1 << 10):
-                theirs.sendall(b"x" * (1 << 16))
-        seen = wait(client, lambda s: s.notes, "a note")
-        assert "longer than 1048576 bytes" in seen.notes[0]
-
-
-@pytest.mark.parametrize(
-    "line", [b"null", b'{"changes": []}', b'{"changes": {"tasks": {"7": {}}}}', b"[" * 100_000]
-)
-def test_a_launcher_that_sends_no_message_is_left(tmp_path: Path, line: bytes) -> None:
-    """The client goes on, and says so."""
-    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
-        theirs.sendall(line + b"\n")
-        seen = wait(client, lambda s: s.notes, "a note")
-        assert "sends what this program does not know" in seen.notes[0]
-        wait(client, lambda _: client.unsupervised, "unsupervised")
+@pytest.mark.parametrize("shell", ["none", "login"])
+def test_programs_get_long_texts_as_the_plan_has_them(tmp_path: Path, shell: str) -> None:
+    """What is sent once for all tasks of a host arrives in commands and environments byte for
+    byte, with `TF_CONFIG`, and through a login shell as well."""
+    address = ".".join(["a-host-with-a-long-name"] * 9)
+    show = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
+    text = f"""
+name = "long"
+[hosts.localhost]
+address = "{address}"
+[jobs.worker]
+tasks = {[f"localhost:{port}" for port in range(41000, 41006)]}
+ready = "started"
+[run]
+workdir = ""
+success = "all"
+shell = "{shell}"
+command = ["{{python}}", "-c", "{show}", "--all={{worker_hosts}}", "{{index}}"]
+env = {{ MINE = "{{index}} '{{cluster}}' {{worker_hosts}}" }}
+"""
+    with launched(tmp_path, text) as client:
+        assert client.wait(PATIENCE) and client.snapshot().exit_code == 0
+        for task in make_plan(load(tmp_path / "cluster.toml"), client.run_id).tasks:
+            log = client.logs.open(task.id)
+            argv, env = json.loads(log.read(0, log.size).splitlines()[-1])
+            assert argv == [*task.argv[3:]] and len(argv[0]) > 1000
+            extended = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
+            wanted = {name: value for name, value in task.env.items() if name not in extended}
+            assert wanted.items() <= env.items() and len(env["TF_CONFIG"]) > 1000

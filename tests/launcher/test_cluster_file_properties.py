@@ -1,4 +1,4 @@
-"""What holds for any cluster file: valid ones survive, others are explained, nothing else."""
+"""Properties of any cluster file: valid ones survive, others are explained, nothing else."""
 
 from __future__ import annotations
 

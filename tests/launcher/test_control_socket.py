@@ -1,16 +1,28 @@
-"""How often the states of a run are sent to its clients."""
+"""States, prompts and events that are sent to the clients of a run, and those that do not read."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.ids import new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
+from launcher.session import control_socket
+from launcher.session.control_connection import connect
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
+from launcher.store.public_events import RunEvent
 from tests.patience import PATIENCE
 
 
@@ -39,6 +51,35 @@ async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> Non
             seen = json.loads(await reader.readline())["changes"]["run"]["notes"][0]
             received += 1
         assert received <= 2 + 30 * (time.monotonic() - began)
+        writer.close()
+
+
+async def test_connections_that_say_nothing_lock_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as are served at once; they are told why they are closed, and one that has
+    subscribed stays."""
+    monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", 0.1)
+    run_id = new_run_id("idle")
+    state = Snapshot(run_id, "r", RunPhase.CONNECTING, (), (), 0.0)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), lambda: state)
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        path = socket_path(run_id)
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert "changes" in json.loads(await reader.readline())
+        idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
+        for silent, end in idle:
+            assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
+            assert await silent.read() == b""
+            end.close()
+        late, end = await asyncio.open_unix_connection(path)
+        end.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert "changes" in json.loads(await late.readline())
+        end.close()
+        state = replace(state, notes=("new",))
+        control.changed()
+        assert json.loads(await reader.readline())["changes"]["run"]["notes"] == ["new"]
         writer.close()
 
 
@@ -79,3 +120,211 @@ async def test_the_beginning_of_a_kill_waits_for_no_pause() -> None:
         assert json.loads(await reader.readline())["changes"]["run"]["state"] == "killing"
         assert time.monotonic() - began < 9 * slow
         writer.close()
+
+
+# --- clients that do not read -------------------------------------------------------------------
+
+
+class Launcher:
+    """A control socket, and the state, prompts and events behind it."""
+
+    def __init__(self) -> None:
+        self.run_id = new_run_id("unread")
+        self.state = Snapshot(self.run_id, "r", RunPhase.RUNNING, (), (), 0.0, notes=("0",))
+        self.prompts = PromptQueue(lambda: self.control.send_prompts())
+        self.control = ControlSocket(self.run_id, lambda _: None, self.prompts, self.snapshot)
+        self.made = 0
+        """States that were asked for."""
+
+    def snapshot(self) -> Snapshot:
+        self.made += 1
+        return self.state
+
+    async def note(self, text: str) -> None:
+        """Sends a state with a note."""
+        self.state = replace(self.state, notes=(text,))
+        self.control.changed(at_once=True)
+        await asyncio.sleep(0)
+
+    async def events(self, numbers: range) -> None:
+        """Records events of a thousand bytes; their times are these numbers."""
+        for number in numbers:
+            self.control.record(event(number, "x" * 1000))
+            await asyncio.sleep(0)
+
+    async def subscribed(self, count: int) -> None:
+        """Waits for so many clients."""
+        while self.prompts.others + self.prompts.responders < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Launcher]:
+    launcher = Launcher()
+    async with launcher.control.listening(), asyncio.timeout(PATIENCE):
+        yield launcher
+
+
+@pytest.fixture
+def links(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    """Connections that are closed at the end; how long a last message takes is not the matter."""
+    monkeypatch.setattr(control_socket, "_FLUSH_SECONDS", PATIENCE)
+    with ExitStack() as stack:
+        yield stack
+
+
+def event(time: float, note: str) -> RunEvent:
+    return {"time": time, "event": "run", "run": "r", "state": RunPhase.RUNNING, "note": note}
+
+
+def subscribe(links: ExitStack, launcher: Launcher, **wanted: bool) -> socket.socket:
+    """A client that is connected and reads nothing."""
+    link = links.enter_context(connect(launcher.run_id))
+    command = {"command": "subscribe", "on_close": "nothing", **wanted}
+    link.sendall(json.dumps(command).encode() + b"\n")
+    return link
+
+
+async def read(link: socket.socket, last: str) -> AsyncIterator[dict[str, Any]]:
+    """The messages that come, to the one with this key."""
+    reader, writer = await asyncio.open_unix_connection(sock=link.dup(), limit=1 << 24)
+    try:
+        message: dict[str, Any] = {}
+        while last not in message:
+            message = json.loads(await reader.readline())
+            yield message
+    finally:
+        writer.close()
+
+
+async def test_thousands_of_states_for_clients_that_never_read_cost_no_memory(
+    links: ExitStack,
+) -> None:
+    """Each has one that it has not read, at most, and gets the newest one when it reads."""
+    async with serving() as launcher:
+        clients = [subscribe(links, launcher) for _ in range(20)]
+        await launcher.subscribed(20)
+        tracemalloc.start()
+        try:
+            for number in range(2000):
+                await launcher.note(f"{number:05000}")
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 20 * 150_000
+        count = 0
+        async for message in read(clients[7], "nothing"):
+            count += 1
+            if message["changes"]["run"]["notes"] == list(launcher.state.notes):
+                break
+        assert count < 100
+
+
+async def test_the_last_state_comes_to_a_client_that_is_behind(links: ExitStack) -> None:
+    """It kept the one before, and `finished` came all the same: `tfmux kill` waited for ever."""
+    async with serving() as launcher:
+        link = subscribe(links, launcher)
+        await launcher.subscribed(1)
+        await launcher.note("x" * 600_000)
+        await launcher.note("not for it")
+        ended = replace(launcher.state, state=RunPhase.ENDED, notes=("ended",))
+        finishing = asyncio.create_task(launcher.control.finish(ended))
+        *_, last, end = [message async for message in read(link, "finished")]
+        assert last["changes"]["run"]["state"] == "ended" and end == {"finished": True}
+        await finishing
+
+
+async def test_no_states_are_made_for_clients_that_do_not_read(links: ExitStack) -> None:
+    """They were, thirty times a second, to see whether one had read. When it has, it gets the
+    newest one."""
+    async with serving() as launcher:
+        link = subscribe(links, launcher)
+        await launcher.subscribed(1)
+        await launcher.note("x" * 600_000)
+        await launcher.note("newest")
+        made = launcher.made
+        await asyncio.sleep(0.5)
+        assert launcher.made <= made + 1
+        async for message in read(link, "nothing"):
+            if message["changes"]["run"]["notes"] == ["newest"]:
+                break
+
+
+async def test_prompts_that_nobody_reads_are_sent_once(
+    monkeypatch: pytest.MonkeyPatch, links: ExitStack
+) -> None:
+    """A stopped screen was sent the list again for each answer of hundreds."""
+    monkeypatch.setattr(control_socket, "_MERGE_SECONDS", 0.0)
+    questions = [AuthPrompt(f"tf{n}", "x" * 1000, False, PromptKind.HOST_KEY) for n in range(300)]
+    async with serving() as launcher:
+        link = subscribe(links, launcher, prompts=True)
+        await launcher.subscribed(1)
+        answers = [asyncio.create_task(launcher.prompts(each)) for each in questions]
+        await asyncio.sleep(0)
+        tracemalloc.start()
+        try:
+            for number, answer in enumerate(answers, 1):
+                assert launcher.prompts.answer(number, "yes")
+                assert await answer == "yes"
+                await asyncio.sleep(0.001)
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 1_000_000
+        lists = 0
+        async for message in read(link, "nothing"):
+            lists += "prompts" in message
+            if message.get("prompts") == []:
+                break
+        assert lists < 100
+
+
+async def test_events_for_clients_that_never_read_are_kept_once(
+    monkeypatch: pytest.MonkeyPatch, links: ExitStack
+) -> None:
+    """Not once a client; when it reads, one is told how many are missing."""
+    monkeypatch.setattr(control_socket, "_EVENT_BYTES", 1_000_000)
+    async with serving() as launcher:
+        clients = [subscribe(links, launcher, events=True) for _ in range(20)]
+        await launcher.subscribed(20)
+        tracemalloc.start()
+        try:
+            await launcher.events(range(3000))
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 1_500_000 + 20 * 100_000
+        for other in clients[1:]:
+            other.close()
+        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
+        got, lost = [], 0
+        async for message in read(clients[0], "finished"):
+            lost += message.get("lost_events", 0)
+            if "event" in message:
+                got.append(message["event"]["time"])
+        assert lost and len(got) + lost == 3000
+        assert got == sorted(set(got)) and got[-1] == 2999
+        await finishing
+
+
+async def test_the_first_client_gets_the_events_of_the_beginning(
+    monkeypatch: pytest.MonkeyPatch, links: ExitStack
+) -> None:
+    """As far as they were kept: a client may be connected and not subscribe. Others get those
+    that come."""
+    monkeypatch.setattr(control_socket, "_EVENT_BYTES", 100_000)
+    async with serving() as launcher:
+        await launcher.events(range(200))
+        first = subscribe(links, launcher, events=True)
+        await launcher.subscribed(1)
+        second = subscribe(links, launcher, events=True)
+        await launcher.subscribed(2)
+        await launcher.events(range(200, 202))
+        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
+        for link, missing in ((first, True), (second, False)):
+            messages = [message async for message in read(link, "finished")]
+            times = [message["event"]["time"] for message in messages if "event" in message]
+            lost = sum(message.get("lost_events", 0) for message in messages)
+            begin = lost if missing else 200
+            assert times == list(range(begin, 202)) and bool(lost) is missing
+        await finishing

@@ -11,7 +11,7 @@ import pytest
 
 from launcher.agent import drain
 from launcher.agent.drain import Drain, Log
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 
 PIECE = bytes(range(256)) * 1024
 
@@ -23,6 +23,7 @@ def drained(log: Log, pieces: list[bytes], ends: tuple[int, int]) -> int:
     reader = Drain(lambda: calls.append(1))
     reader.start()
     ours, theirs = ends
+    log.open()
     reader.add(ours, log)
 
     def write() -> None:
@@ -35,7 +36,8 @@ def drained(log: Log, pieces: list[bytes], ends: tuple[int, int]) -> int:
     writer = threading.Thread(target=write)
     writer.start()
     writer.join()
-    wait_until(lambda: not reader.draining(log), "the pipe has ended")
+    wait_until(lambda: log.fd < 0, "the pipe has ended, and the log is closed")
+    assert not reader.draining(log)
     return len(calls)
 
 

@@ -18,6 +18,7 @@ from launcher.export import compose, slurm
 from launcher.export.slurm import Shell
 from tests.command import python_task, run, write
 from tests.conftest import REPOSITORY
+from tests.ports import free_ports
 
 MISSION = """\
 # the mission
@@ -300,13 +301,6 @@ def test_the_command_prints_or_writes(tmp_path: Path) -> None:
     retired = run("export", str(file), "tfjob")
     assert retired.returncode == 2 and "'compose', 'slurm'" in retired.stderr
     assert run("export", str(tmp_path / "none.toml"), "compose").returncode == 2
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, below those of outgoing connections."""
-    from launcher.agent import ports
-
-    return ports._pick(count, set())
 
 
 def listens(port: int) -> bool:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster import generated
+from launcher.cluster.choices import Framework
 from launcher.cluster.file import loads
 from launcher.cluster.generated import Request, default_name, first_slots
 from launcher.cluster.host_list import ListedHost, parse, parse_option
-from launcher.cluster.rules import Framework
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
 from launcher.plan.model import plan_json
@@ -74,6 +74,20 @@ def test_addresses_have_names() -> None:
     ]
     assert list(cluster.hosts) == ["host1", "host2", "host3", "far"]
     assert cluster.address("far") == "10.9.9.9" and cluster.address("host2") == "fd00::2"
+
+
+def test_logins_at_one_host_are_hosts() -> None:
+    """Each has a name of its own, and `localhost` is never one that `ssh` reaches."""
+    cluster = made(worker="me@tf1,you@tf1")
+    assert [str(host.ssh) for host in cluster.hosts.values()] == ["me@tf1", "you@tf1"]
+    addresses = {"localhost": "10.0.0.9", "me@localhost": "10.0.0.9"}
+    cluster = made(worker="me@localhost,localhost,tf1", addresses=addresses)
+    assert {name: str(host.ssh) for name, host in cluster.hosts.items()} == {
+        "localhost1": "me@localhost",
+        "localhost": "None",
+        "tf1": "tf1",
+    }
+    assert cluster.address("localhost") == cluster.address("localhost1") == "10.0.0.9"
 
 
 def test_any_command_is_kept_to_the_word() -> None:

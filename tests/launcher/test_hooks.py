@@ -19,7 +19,7 @@ from launcher.session import hook_process
 from launcher.session.hook_process import HookProgram
 from launcher.session.hooks import Hooks
 from launcher.session.teardown import Teardown
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until, wait_until
 from tests.testbed import launcher_thread, proc
 
 pytestmark = pytest.mark.processes
@@ -70,10 +70,7 @@ async def run(folder: Path, script: str, **hooks: list[str]) -> Run:
 
 def wait_until_dead(pid: int) -> None:
     """Waits for a process that has been killed."""
-    deadline = time.monotonic() + PATIENCE
-    while (found := proc.look(pid)) is not None and found.alive:
-        assert time.monotonic() < deadline, f"{found} lives"
-        time.sleep(0.02)
+    wait_until(lambda: (found := proc.look(pid)) is None or not found.alive, f"{pid} is dead")
 
 
 def tellers() -> dict[str, list[str]]:
@@ -173,11 +170,10 @@ async def test_the_receipt_does_not_wait_for_a_hook_that_hangs(tmp_path: Path) -
                 break
         else:
             raise AssertionError("the run ended before the receipt")
-        while not (tmp_path / "pids").exists():  # noqa: ASYNC110 another process makes it
-            await asyncio.sleep(0.02)
+        await until((tmp_path / "pids").exists, "the hook has told its pids")
         pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
         assert launched.client.living and all(map(proc.look, pids))
-        launched.client.kill_all()
+        launched.client.kill_all(force=True)
         await launched.wait()
     assert any("killed" in note for note in launched.snapshot().notes), launched.snapshot().notes
     assert launched.exit_code == 0

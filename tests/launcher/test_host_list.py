@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.addresses import SshDestination
+from launcher.cluster.choices import HostSource
 from launcher.cluster.file import loads
-from launcher.cluster.host_list import HostSource, ListedHost, parse, read, with_hosts
+from launcher.cluster.host_list import ListedHost, parse, read, with_hosts
 from launcher.engines.engine import EngineError
 from launcher.engines.inside import job_of, with_job_nodes
 from launcher.errors import ClusterFileError
@@ -39,6 +40,10 @@ def host(name: str, slots: int = 1, user: str | None = None, port: int | None = 
         ("fd00::1\n[fd00::2]:4\n[FD00::1]\n", [host("fd00::1", 2), host("fd00::2", 4)]),
         ("me@tf1 slots=2 port=2222", [host("tf1", 2, "me", 2222)]),
         ("tf1 user=me", [host("tf1", 1, "me")]),
+        (
+            "me@tf1\nyou@tf1:2\ntf1\nme@TF1",
+            [host("tf1", 2, "me"), host("tf1", 2, "you"), host("tf1")],
+        ),
         ("10.0.0.1\r\n10.0.0.2\r\n", [host("10.0.0.1"), host("10.0.0.2")]),
     ],
 )
@@ -62,7 +67,7 @@ def test_lists_as_they_are_written(text: str, expected: list[ListedHost]) -> Non
         ("[fd00::1", "brackets"),
         ("fd00::zz", "is not an IPv6 address"),
         ("$(x)@tf1", "is not a user name"),
-        ("tf1 port=99999", "ports end at 65535"),
+        ("tf1 port=99999", "the highest port is 65535"),
         ("tf1 rack=3", "slots="),
         ("\x1b[2Jtf1", "is not a host name"),
         ("\0", "is not a host name"),
@@ -134,10 +139,10 @@ def test_shells_that_have_no_such_job() -> None:
     """Nothing is submitted in its place."""
     assert job_of(JOB) == "8123"
     assert job_of({"SLURM_JOB_ID": "x;y", "SLURM_JOB_NODELIST": "n1"}) == ""
-    with pytest.raises(EngineError, match="no shell of a Slurm job"):
+    with pytest.raises(EngineError, match="not in a Slurm job"):
         with_job_nodes(FILE, "c.toml", None, {}, lambda nodes: "n1\n")
     for names in ("", "-oX\n", "a;b\n"):
-        with pytest.raises(EngineError, match="not names of nodes"):
+        with pytest.raises(EngineError, match="did not print names of nodes"):
             with_job_nodes(
                 FILE, "c.toml", None, JOB, {JOB["SLURM_JOB_NODELIST"]: names}.__getitem__
             )

@@ -10,6 +10,7 @@ import pytest
 
 from launcher.agent import kills
 from launcher.agent.kills import Kill
+from launcher.agent.messages import KillReceipt
 from launcher.agent.proc import Process, read_process
 
 
@@ -51,3 +52,20 @@ def test_a_slow_look_is_followed_by_a_pause(monkeypatch: pytest.MonkeyPatch, gra
     assert kill.step() is None
     assert kill.next_look >= began + 0.2
     assert not kill.is_due(began + 0.2)
+
+
+def test_a_receipt_lists_a_hundred_survivors_and_counts_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thousands of processes that wait in the kernel fit into one frame."""
+    monkeypatch.setattr(kills, "KILL_PATIENCE", 0.0)
+    monkeypatch.setattr(kills, "send", lambda *_: True)
+    monkeypatch.setattr(kills, "table", dict)
+    me = read_process(os.getpid())
+    assert me is not None
+    stuck: Any = Nothing()
+    stuck.scan = lambda _: dict.fromkeys(range(3000), (me, "worker:0"))
+    receipt = Kill([1], None, 0.0, stuck, stuck).step()
+    assert receipt is not None
+    assert (len(receipt.survivors), receipt.unlisted) == (100, 2900)
+    assert KillReceipt.from_json(receipt.to_json()) == receipt

@@ -1,4 +1,4 @@
-"""What a launch does before the first task starts."""
+"""Preparation of a launch before the first task starts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_files_that_go_to_a_host_again_go_once(
     link: Any = Reached()
     told: list[ev.Event] = []
     preparation = LaunchPreparation(
-        {"far": link}, {}, Transfers(lambda: None), told.append, ports={}
+        {"far": link}, {}, Transfers(lambda host: None), told.append, ports={}
     )
     plan = make_plan(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
     twice = [asyncio.create_task(preparation.stage(plan, plan.host("far"))) for _ in range(2)]

@@ -12,9 +12,10 @@ import pytest
 
 from launcher.cluster import library
 from launcher.cluster.draft import Draft, FileStatus, parse
+from launcher.cluster.fields import name_problem
 from launcher.cluster.file import load, loads
-from launcher.cluster.library import SaveError
 from launcher.cluster.reference import json_schema
+from launcher.cluster.saved_file import SaveError, write
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import SLURM, TEMPLATES, Template, render
 from launcher.paths import config_home
@@ -64,7 +65,7 @@ def test_a_taken_name_is_refused() -> None:
 )
 def test_a_name_that_cannot_be_is_explained(name: str) -> None:
     """No name leads out of the folder, or to a file that nobody could type."""
-    assert library.name_problem(name)
+    assert name_problem(name)
     with pytest.raises(SaveError):
         library.create(name, TEXT)
     assert library.saved() == []
@@ -73,14 +74,14 @@ def test_a_name_that_cannot_be_is_explained(name: str) -> None:
 def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the disk fails in the middle, the old text stands and nothing lies beside it."""
     path = tmp_path / "c.toml"
-    library.write(path, "old")
+    write(path, "old")
 
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SaveError, match="No space left on device"):
-        library.write(path, "new")
+        write(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir() if p.name != "home"] == ["c.toml"]
 
@@ -88,11 +89,11 @@ def test_saving_is_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Monke
 def test_saving_keeps_mode_and_link(tmp_path: Path) -> None:
     """A file's permissions stay, and a link goes on to point at what it pointed at."""
     path = tmp_path / "c.toml"
-    library.write(path, "old")
+    write(path, "old")
     path.chmod(0o640)
     link = tmp_path / "link.toml"
     link.symlink_to(path)
-    library.write(link, "new")
+    write(link, "new")
     assert link.is_symlink() and path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
@@ -100,10 +101,10 @@ def test_saving_keeps_mode_and_link(tmp_path: Path) -> None:
 def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
     """Whoever runs it, root too: the mode says that nobody wants it changed."""
     path = tmp_path / "c.toml"
-    library.write(path, "old")
+    write(path, "old")
     path.chmod(0o444)
     with pytest.raises(SaveError, match="read-only: save it under another name"):
-        library.write(path, "new")
+        write(path, "new")
     assert path.read_text() == "old"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launcher.agent import wire
+from launcher.agent import requests, wire
 from launcher.agent.messages import KillReceipt
 from launcher.agent.requests import Kill
 from launcher.errors import HostError
@@ -18,6 +19,7 @@ from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
+from launcher.plan.texts import SharedText
 from launcher.store.logs import LogStore
 
 TASK = TaskId("worker", 0)
@@ -138,7 +140,7 @@ class Line:
         return self.transports[-1]
 
     async def up(self) -> Scripted:
-        """The agent has greeted."""
+        """The handshake is over."""
         await come_true(lambda: self.transports)
         self.transports[0].said.put_nowait(WELCOME)
         await self.ears.wait("link_up")
@@ -167,10 +169,10 @@ def granted(transport: Scripted) -> list[int]:
         (b"", "did not answer the handshake: the shell complains"),
     ],
 )
-async def test_what_is_no_greeting_is_refused_with_the_reason(
+async def test_what_is_no_welcome_is_refused_with_the_reason(
     tmp_path: Path, answer: bytes, reason: str
 ) -> None:
-    """An oversized, cut, wrong or missing greeting: one clear error, no crash, no hang."""
+    """An oversized, cut, wrong or missing WELCOME: one clear error, no crash, no hang."""
     line = Line(tmp_path)
     await come_true(lambda: line.transports)
     line.transports[0].said.put_nowait(answer)
@@ -180,7 +182,7 @@ async def test_what_is_no_greeting_is_refused_with_the_reason(
     await line.task
 
 
-async def test_half_a_greeting_and_then_silence_is_given_up(
+async def test_half_a_welcome_and_then_silence_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The login worked, some bytes came, and then nothing: the link does not wait for ever."""
@@ -259,4 +261,43 @@ async def test_a_kill_goes_out_at_once(tmp_path: Path) -> None:
         transport.said.put_nowait(wire.encode_data(0, number, b"x"))
     assert line.link.send(Kill(2, None, 0.0))
     assert [f.json()["id"] for f in transport.frames() if f.type == wire.KILL] == [2]
+    await line.close()
+
+
+async def test_a_shared_text_is_sent_once_a_connection(tmp_path: Path) -> None:
+    """Starts name it by a number; the agent of the next connection gets it anew, and where there
+    is no connection it stands in full."""
+    line = Line(tmp_path)
+    names, text = SharedText("h:1,"), ("<", SharedText("h:1,"), ">")
+    assert line.link.refer(text) == ("<", "h:1,", ">")
+    first = await line.up()
+    assert line.link.refer((names,)) == (0,)
+    assert line.link.refer(text) == ("<", 0, ">") and line.link.refer(("x",)) == "x"
+    many = [line.link.refer((SharedText(number),)) for number in range(requests.MOST_TEXTS)]
+    assert many[-2:] == [(requests.MOST_TEXTS - 1,), str(requests.MOST_TEXTS - 1)]
+
+    def sent(transport: Scripted) -> list[Any]:
+        return [f.json()["text"] for f in transport.frames() if f.type == wire.SHARE_TEXT]
+
+    assert sent(first)[:2] == ["h:1,", "0"] and len(sent(first)) == requests.MOST_TEXTS
+    first.said.put_nowait(b"")
+    await come_true(lambda: len(line.transports) == 2)
+    line.transports[1].said.put_nowait(WELCOME)
+    await come_true(lambda: line.link.connected)
+    assert line.link.refer(text) == ("<", 0, ">") and sent(line.transports[1]) == ["h:1,"]
+    await line.close()
+
+
+async def test_a_busy_loop_is_no_silence_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a host has said meanwhile is heard late; the connection stays."""
+    monkeypatch.setattr(LinkSettings, "beat", 0.1)
+    line = Line(tmp_path)
+    transport = await line.up()
+    line.link.last_heard -= 0.5
+    beats = len([f for f in transport.frames() if f.type == wire.BEAT])
+    time.sleep(1.5)  # noqa: ASYNC251
+    await come_true(lambda: len([f for f in transport.frames() if f.type == wire.BEAT]) > beats + 2)
+    assert line.link.connected and len(line.transports) == 1
     await line.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from pathlib import Path
 
 from launcher.cluster.file import loads
@@ -13,7 +12,8 @@ from launcher.plan.plan import make_plan
 from launcher.session.log_monitor import LogMonitor
 from launcher.store.disk_writer import Files
 from launcher.store.logs import LogStore
-from tests.patience import PATIENCE
+from launcher.store.worker import Job
+from tests.patience import PATIENCE, wait_until
 
 CLUSTER = """
 name = "two"
@@ -45,15 +45,12 @@ class SlowDisk(Files):
 
 def drained(monitor: LogMonitor) -> None:
     """Waits until all that was handed over is on disk."""
-    deadline = time.monotonic() + PATIENCE
-    while not monitor.idle:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: monitor.idle, "the monitor is idle")
 
 
-def a_monitor(folder: Path, disk: Files) -> LogMonitor:
-    """A monitor of two tasks."""
-    plan = make_plan(loads(CLUSTER, "two.toml", folder), "two-1", {}, None)
+def a_monitor(folder: Path, disk: Files, text: str = CLUSTER) -> LogMonitor:
+    """A monitor of a cluster's tasks."""
+    plan = make_plan(loads(text, "two.toml", folder), "two-1", {}, None)
 
     def failed(error: BaseException) -> None:
         raise error
@@ -97,4 +94,30 @@ def test_no_bytes_pass_a_line_that_is_awaited(tmp_path: Path) -> None:
     disk.go.set()
     drained(monitor)
     assert monitor.take().ready == [(FIRST, 2)]
+    monitor.close()
+
+
+def test_the_lines_of_all_that_end_are_found_in_one_look(tmp_path: Path) -> None:
+    """The disk hangs while a thousand tasks end: each job is looked at once, not once a task."""
+    disk = SlowDisk()
+    places = ", ".join(f'"localhost:{3000 + number}"' for number in range(1000))
+    text = CLUSTER.replace('"localhost:2222", "localhost:2223"', places)
+    monitor = a_monitor(tmp_path, disk, text)
+    tasks = [TaskId("worker", number) for number in range(1000)]
+    for task in tasks:
+        monitor.store(task, 0, b"x" * 40_000 + f"\nlast of {task}\n".encode(), print)
+    monitor.store(tasks[7], monitor.size(tasks[7]), b"more", lambda _: None)
+    looks = 0
+    jobs = monitor._worker.jobs
+
+    def counted() -> list[Job]:
+        nonlocal looks
+        looks += 1
+        return jobs()
+
+    monitor._worker.jobs = counted  # type: ignore[method-assign]
+    lines = monitor.waiting_lines(tasks)
+    assert looks == 1
+    assert all(f"last of {task}" in lines[task] for task in tasks) and lines[tasks[7]][-1] == "more"
+    disk.go.set()
     monitor.close()

@@ -6,11 +6,13 @@ import os
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.ids import TaskId
-from launcher.store.logs import MARK_BYTES, LogFile, LogStore
+from launcher.store.disk_writer import Files
+from launcher.store.logs import MARK_BYTES, MARK_SECONDS, LogFile, LogStore
 from tests.patience import PATIENCE
 
 
@@ -127,3 +129,51 @@ def test_reading_keeps_nothing_open_and_a_removed_log_reads_as_empty(tmp_path: P
     assert len(os.listdir("/proc/self/fd")) == before
     (tmp_path / "worker-7.log").unlink()
     assert store.open(TaskId("worker", 7)).read(0, 100) == b""
+
+
+def test_who_only_writes_keeps_no_marks(tmp_path: Path) -> None:
+    """Of hours of output the writer holds next to nothing, also after another has taken the log up,
+    and a reader knows when each line came."""
+    path = tmp_path / "worker-0.log"
+    line, count, began = b"a line\n", 10_000, time.time()
+
+    def write(first: int) -> LogFile:
+        log = LogFile(path, keep_marks=False)
+        for number in range(first, first + count // 2):
+            log.append(number * len(line), line, began + MARK_SECONDS * number)
+            assert len(log.marks()) <= 2
+        log.close()
+        return log
+
+    write(0)
+    last = write(count // 2)
+    assert (last.size, last.newlines) == (count * len(line), count)
+    reader = LogFile(path, read_only=True)
+    assert len(reader.marks()) >= count
+    for number in range(0, count, 997):
+        when = reader.time_at(number * len(line))
+        assert when is not None and abs(when - began - MARK_SECONDS * number) <= MARK_SECONDS
+    check_marks(reader, line * count)
+
+
+def test_marks_that_are_not_in_the_index_are_not_forgotten(tmp_path: Path) -> None:
+    """A disk that takes the index later gets all of them."""
+
+    class FullDisk(Files):
+        full = True
+
+        def write(self, path: Any, data: bytes | memoryview, offset: int = -1) -> int:
+            if self.full and path.suffix == ".idx":
+                raise OSError(28, "No space left on device")
+            return super().write(path, data, offset)
+
+    disk = FullDisk()
+    log = LogFile(tmp_path / "worker-0.log", keep_marks=False, disk=disk)
+    for number in range(10):
+        log.append(number, b"\n", float(number))
+    disk.full = False
+    log.append(10, b"\n", 10.0)
+    assert len(log.marks()) == 1
+    reader = LogFile(log.path, read_only=True)
+    assert reader.marks()[:11] == [(number, float(number)) for number in range(11)]
+    disk.close()

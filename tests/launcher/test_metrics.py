@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
+import threading
+import time
+from pathlib import Path
 
 import pytest
 
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunPhase
+from launcher.session.client import RunClient
 from launcher.store.metrics import MAX_POINTS, Extractor, Point, Series
+from launcher.store.metrics_file import MOST_POINTS, MetricsFile
+from launcher.store.runs import RunFolder
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -94,7 +105,44 @@ def test_a_series_is_thinned_and_keeps_its_course() -> None:
     series = Series()
     for number in range(10 * MAX_POINTS):
         series.add(Point(float(number), {"loss": 1.0}))
-    times = [point.time for point in series.points]
+    times = list(series.points.times)
     assert MAX_POINTS // 2 <= len(times) <= MAX_POINTS
     assert times == sorted(times)
     assert times[-1] > 9.9 * MAX_POINTS
+
+
+def test_points_of_thousands_of_tasks_are_bounded_together(tmp_path: Path) -> None:
+    """Few tasks keep long curves; when many have metrics, all curves get shorter."""
+    metrics = MetricsFile(tmp_path / "metrics.jsonl")
+    tasks = [TaskId("worker", number) for number in range(2000)]
+    for task in tasks:
+        metrics.series(task)  # a screen asks for those that have none, too
+    for number in range(MAX_POINTS):
+        metrics.add(float(number), tasks[0], {"loss": 1.0}, None)
+    assert len(metrics.series(tasks[0])) == MAX_POINTS
+    for task in tasks:
+        for number in range(600):
+            metrics.add(float(number), task, {"loss": 1.0}, None)
+    lengths = [len(metrics.series(task)) for task in tasks]
+    assert sum(lengths) <= MOST_POINTS and min(lengths) >= MOST_POINTS // len(tasks) // 4
+
+
+def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
+    """Metrics are read when somebody asks for them, and then all that were written."""
+    rows = [json.dumps([1.0 + number, "worker:0", None, {"loss": 1.0}]) for number in range(100)]
+    folder = RunFolder(tmp_path)
+    folder.metrics.write_text("".join(f"{row}\n" for row in rows))
+    now = Snapshot(folder.run_id, "r", RunPhase.RUNNING, (), (), 0.0)
+    client = RunClient(folder, now, None)
+    seen = threading.Event()
+    client.subscribe(lambda _: seen.set())
+    assert seen.wait(PATIENCE)  # it finds no launcher, and goes on
+    assert not client._metrics.latest
+    deadline = time.monotonic() + PATIENCE
+    while len(client.series(TaskId("worker", 0))) < 100 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(client.series(TaskId("worker", 0))) == 100
+    client.close()
+    closed = RunClient(folder, now, None)
+    closed.close()
+    assert len(closed.series(TaskId("worker", 0))) == 100

@@ -389,13 +389,3 @@ def test_planning_imports_neither_the_trainer_nor_tensorflow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_five_hundred_tasks_are_planned() -> None:
-    """A cluster of 500 tasks on 500 hosts is no matter of minutes."""
-    hosts = "".join(f'[hosts.h{n}]\nssh = "h{n}"\n' for n in range(500))
-    tasks = ", ".join(f'"h{n}:2222"' for n in range(500))
-    text = f'{hosts}[jobs.worker]\ntasks = [{tasks}]\n[run]\ncommand = ["{{worker_hosts}}"]\n'
-    plan = plan_of(text)
-    assert len(plan.tasks) == len(plan.hosts) == 500
-    assert plan.tasks[499].argv[0].endswith("h499:2222")

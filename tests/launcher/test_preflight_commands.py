@@ -75,6 +75,7 @@ async def test_a_command_that_can_run_is_fine(tmp_path: Path, command: list[str]
     """Also what is part of the workdir, or comes with tfmux."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "single.py").touch()
+    (tmp_path / "train.py").touch()
     (tmp_path / "train.sh").write_text("#!/bin/sh\n")
     (tmp_path / "train.sh").chmod(0o755)
     report = await of(local(command, workdir="."), tmp_path)
@@ -91,6 +92,66 @@ async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> Non
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("workdir", ["", "."])
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["./absent.sh"], "absent.sh: no such file"),
+        (["~/bin/train.sh"], "~/bin/train.sh: no such file"),
+        (["{python}", "-u", "-W", "ignore", "absent.py", "--x"], "absent.py: no such file"),
+        (["{python}", "/no/such/train.py"], "/no/such/train.py: no such file"),
+        (["{python}", "-um", "no_such_module"], "has no module no_such_module"),
+    ],
+)
+async def test_what_is_started_from_the_workdir_must_be_there(
+    tmp_path: Path, command: list[str], why: str, workdir: str
+) -> None:
+    """Programs and scripts; with `workdir = ""` tasks of this machine start beside the file."""
+    report = await of(local(command, workdir=workdir), tmp_path)
+    assert problems(report)["localhost"].endswith(why)
+    settings = 'prepare = ["make"]'
+    report = await of(local(command, settings, workdir=workdir), tmp_path)
+    assert report.ok and problems(report)["localhost"].endswith("unless prepare brings it")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", [["./train.sh"], ["{python}", "train.py"]])
+async def test_what_cannot_be_known_is_no_error_and_not_called_found(
+    tmp_path: Path, command: list[str]
+) -> None:
+    """`setup` may change the directory."""
+    report = await of(local(command, 'setup = "cd /srv/code || true"'), tmp_path)
+    assert problems(report) == {}
+    (finding,) = [f for f in report.findings if f.check is Check.COMMAND]
+    assert finding.brief == "found in part" and "worker:0" in finding.sentence
+
+
+@pytest.mark.processes
+async def test_every_job_is_looked_at(tmp_path: Path) -> None:
+    """However many there are: the last one lacks its program."""
+    jobs = "".join(
+        f'[jobs.job{n}]\ntasks = ["localhost:auto"]\ncommand = ["/bin/{name}"]\n'
+        for n, name in enumerate(["sh", "true", "cat", "ls", "cp"] * 5 + ["no-such-program"])
+    )
+    for number in range(25):
+        (tmp_path / f"tool{number}").symlink_to("/bin/true")
+        jobs = jobs.replace("/bin/sh", f"{tmp_path}/tool{number}", 1)
+    report = await of(f'{jobs}[run]\nworkdir = ""\n', tmp_path)
+    assert problems(report)["localhost"].endswith("/bin/no-such-program: no such file")
+
+
+@pytest.mark.processes
+async def test_commands_that_are_too_many_to_try_are_named(tmp_path: Path) -> None:
+    """Behind `setup` each takes a shell; those that were left out are not called found."""
+    jobs = "".join(
+        f'[jobs.job{n}]\ntasks = ["localhost:auto"]\nsetup = "N={n}"\n' for n in range(21)
+    )
+    report = await of(f'{jobs}[run]\nworkdir = ""\ncommand = ["true"]\n', tmp_path)
+    (finding,) = [f for f in report.findings if f.check is Check.COMMAND]
+    assert finding.brief == "found in part" and finding.sentence.endswith("job20:0 will run")
+
+
+@pytest.mark.processes
 async def test_setup_and_variables_are_followed(tmp_path: Path) -> None:
     """A program that only `setup` or `env` brings is there; a `setup` that fails is told."""
     tool = tmp_path / "bin" / "my-trainer"
@@ -100,8 +161,9 @@ async def test_setup_and_variables_are_followed(tmp_path: Path) -> None:
     added = f"PATH={shlex.quote(str(tool.parent))}:$PATH"
     for settings in (f'setup = "{added}"', f'env = {{ PATH = "{tool.parent}:/usr/bin:/bin" }}'):
         assert problems(await of(local(["my-trainer"], settings), tmp_path)) == {}
-    report = await of(local(["my-trainer"], 'setup = "false"'), tmp_path)
-    assert "setup failed with exit status 1" in problems(report)["localhost"]
+    for program in ("my-trainer", "bin/my-trainer"):
+        report = await of(local([program], 'setup = "false"'), tmp_path)
+        assert "setup failed with exit status 1" in problems(report)["localhost"]
 
 
 @pytest.mark.processes
@@ -149,3 +211,40 @@ async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
         "tf3": "c:2 cannot run on tf3: /tmp/it/c is a directory",
         "tf4": f"d:3 cannot run on tf4: {testbed['tf4'].python} has no module special",
     }
+
+
+@pytest.mark.testbed
+@pytest.mark.parametrize("workdir", ["", "."])
+async def test_files_of_the_workdir_are_looked_for_where_they_are(
+    testbed: Testbed, tmp_path: Path, workdir: str
+) -> None:
+    """A directory that is copied is looked at here, the home there; `~` in `python` is the home
+    there."""
+    host = testbed["tf1"]
+    home = host.account.home
+    host.run(["ln", "-sf", host.python, f"{home}/python3"])
+    toml = testbed.hosts_toml().replace(f'python = "{host.python}"', 'python = "~/python3"', 1)
+    assert "~/python3" in toml
+    jobs = "".join(
+        f'[jobs.{name}]\ntasks = ["tf1:auto"]\nready = "started"\ncommand = {json.dumps(words)}\n'
+        for name, words in {
+            "script": ["{python}", "train.py"],
+            "whole": ["{python}", "{workdir}/train.py"],
+            "trainer": ["{python}", "{trainer}", "async"],
+            "tool": ["./tool"],
+        }.items()
+    )
+    text = f'{toml}{jobs}[run]\nworkdir = "{workdir}"\n'
+    assert problems(await of(text, tmp_path)).keys() == {"tf1"}
+    (tmp_path / "train.py").touch()
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").chmod(0o755)
+    if not workdir:
+        for name in ("train.py", "tool"):
+            host.write(f"{home}/{name}", "#!/bin/sh\n", 0o755)
+    report = await of(text, tmp_path)
+    assert problems(report) == {}
+    assert [f.brief for f in report.findings if f.check is Check.COMMAND] == ["found"]
+    report = await of(f'{text}setup = "false"\n', tmp_path)
+    assert problems(report)["tf1"].startswith("tool:0 ")
+    assert "setup failed with exit status 1" in problems(report)["tf1"]

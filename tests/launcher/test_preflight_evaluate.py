@@ -1,4 +1,4 @@
-"""What an agent's answers mean: each finding's severity, code, and a sentence to act on."""
+"""Findings from an agent's answers: each finding's severity, code, and a sentence to act on."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from launcher.preflight import (
 )
 from launcher.preflight.findings import Result
 from tests.command import run, write
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import faults, proc
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
@@ -215,7 +215,7 @@ async def test_login_shells_of_other_kinds_do(testbed: Testbed, shell: str) -> N
     if not faults.has_shell(host, shell):
         pytest.skip(f"this machine has no {shell}")
     faults.login_shell(host, shell)
-    jobs = '[jobs.worker]\ntasks = ["tf3:2222"]\n[run]\ncommand = ["{python}", "x.py"]\n'
+    jobs = '[jobs.worker]\ntasks = ["tf3:2222"]\n[run]\ncommand = ["{python}", "-V"]\n'
     report = await preflight(loads(testbed.hosts_toml() + jobs, "testbed.toml", Path("/")))
     assert report.ok, json.dumps(report.json(), indent=1)
     assert codes(report, "tf3") == (set() if shell == "/bin/dash" else {"shell-odd"})

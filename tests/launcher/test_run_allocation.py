@@ -20,7 +20,7 @@ from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import HostState, Outcome, RunPhase
 from launcher.run.timers import LeaseEnd
-from tests.launcher.test_run import RunDriver
+from tests.launcher.run_driver import RunDriver
 
 CLUSTER = """
 name = "t"
@@ -39,7 +39,7 @@ NODES = {
     "node1": ev.AllocatedNode("sl2", ("srun", "-w", "sl2")),
 }
 AGREES = ev.EngineWord(True, "Slurm agrees")
-SILENT = ev.EngineWord(False, "Slurm's word does not count: the node is down*")
+SILENT = ev.EngineWord(False, "Slurm cannot confirm it: the node is down*")
 
 
 class QueueDriver(RunDriver):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -23,7 +24,8 @@ from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import Run
 from launcher.run.snapshot import HostReceipt, Receipt, Survivor
-from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.run.tasks import AT_WORK
 from launcher.run.timers import (
     LeaseEnd,
     ReadyDelay,
@@ -37,18 +39,15 @@ from launcher.store.journal import Journal, as_stored, encode
 
 CLUSTER = """
 name = "t"
-[hosts.a]
-ssh = "a"
-[hosts.b]
-ssh = "b"
+{source}
 [jobs.ps]
-tasks = ["a:2222"]
+tasks = ["node0:2222"]
 [jobs.chief]
-tasks = ["a:2224"]
+tasks = ["node0:2224"]
 [jobs.worker]
-tasks = ["b:2222", "b:auto"]
+tasks = ["node1:2222", "node1:auto"]
 [jobs.board]
-tasks = ["b:6006"]
+tasks = ["node1:6006"]
 in_cluster = false
 command = ["y"]
 [start]
@@ -62,7 +61,8 @@ on_disconnect = "{on_disconnect}"
 success = "{success}"
 max_restarts = 2
 """
-HOSTS = st.sampled_from(["a", "b"])
+NODES = {name: ev.AllocatedNode(f"sl-{name}", ("srun", name)) for name in ("node0", "node1")}
+HOSTS = st.sampled_from(list(NODES))
 TASKS = st.sampled_from(
     [TaskId("ps", 0), TaskId("chief", 0), TaskId("worker", 0), TaskId("worker", 1)]
 )
@@ -90,6 +90,9 @@ TIMERS = st.one_of(
 class RunMachine(RuleBasedStateMachine):
     """A run whose hosts mostly do what they are told, and sometimes anything."""
 
+    source = "\n".join(f"[hosts.{name}]\nssh = '{name}'" for name in NODES)
+    """Tables of the cluster file that say which hosts there are."""
+
     @initialize(
         on_failure=st.sampled_from(["stop", "keep", "restart"]),
         on_disconnect=st.sampled_from(["stop", "keep"]),
@@ -101,7 +104,11 @@ class RunMachine(RuleBasedStateMachine):
         self, on_failure: str, on_disconnect: str, success: str, warm: str, running: bool
     ) -> None:
         text = CLUSTER.format(
-            on_failure=on_failure, on_disconnect=on_disconnect, success=success, warm=warm
+            source=self.source,
+            on_failure=on_failure,
+            on_disconnect=on_disconnect,
+            success=success,
+            warm=warm,
         )
         self.cluster = loads(text, "t.toml", Path("/srv"))
         self.now = 1000.0
@@ -112,17 +119,24 @@ class RunMachine(RuleBasedStateMachine):
         self.timers: list[Timer] = []
         self.tell(ev.Begin(self.now))
         if running:
-            for host in ("a", "b"):
-                self.comes_up(host)
-            while self.open:
-                self.answer(0, ok=True)
+            self.start_all()
+
+    def start_all(self) -> None:
+        """Brings the run so far that its tasks run."""
+        for host in NODES:
+            self.comes_up(host)
+        while self.open:
+            self.answer(0, ok=True)
 
     def tell(self, event: ev.Event) -> None:
+        if isinstance(event, ev.TimerFired) and event.timer in self.timers:
+            self.timers.remove(event.timer)
         stored = as_stored(event)
         self.lines.append(json.dumps({"launcher": "me", **encode(stored)}))
         for instruction in self.run.handle(stored):
             if isinstance(instruction, do.SetTimer):
-                self.timers.append(instruction.timer)
+                if instruction.timer not in self.timers:
+                    self.timers.append(instruction.timer)
             else:
                 self.open.append(instruction)
 
@@ -134,6 +148,16 @@ class RunMachine(RuleBasedStateMachine):
     def is_consistent(self) -> None:
         if hasattr(self, "run"):
             self.run.validate()
+
+    @invariant()
+    def waits_for_no_start_without_end(self) -> None:
+        """A task that is starting where it can be seen has a time limit."""
+        if not hasattr(self, "run") or self.run.phase not in AT_WORK:
+            return
+        for view in self.run.snapshot().tasks:
+            seen = self.run.host(view.host).state is HostState.UP
+            if seen and view.state is TaskState.STARTING:
+                assert ReadyTimeout(view.id, view.attempt) in self.timers, view
 
     def teardown(self) -> None:
         if hasattr(self, "run"):
@@ -153,6 +177,23 @@ class RunMachine(RuleBasedStateMachine):
         held = tuple(ev.HeldTask(v.id, v.attempt, v.state is warming) for v in views)
         self.tell(ev.HostUp(self.later(), host, held))
 
+    @precondition(lambda self: self.run.phase is RunPhase.CONNECTING)
+    @rule()
+    def begins(self) -> None:
+        """Its first tasks start, or those go on that an earlier launcher has started."""
+        for host in self.run.plan.hosts:
+            self.comes_up(host.name)
+        while self.open and self.run.phase in (RunPhase.CONNECTING, RunPhase.STAGING):
+            self.answer(0, ok=True)
+
+    @rule(host=HOSTS)
+    def is_cut_off_for_long(self, host: str) -> None:
+        """All that is starting had to be ready meanwhile."""
+        self.tell(ev.HostLost(self.later(), host, "no route", self.now + 600))
+        for timer in [timer for timer in self.timers if isinstance(timer, ReadyTimeout)]:
+            self.tell(ev.TimerFired(self.later(), timer))
+        self.comes_up(host)
+
     @precondition(lambda self: bool(getattr(self, "open", None)))
     @rule(data=st.data(), ok=st.integers(0, 9).map(lambda number: number > 0))
     def answers(self, data: st.DataObject, ok: bool) -> None:
@@ -163,7 +204,7 @@ class RunMachine(RuleBasedStateMachine):
         match self.open.pop(at):
             case do.CheckHosts():
                 port = {TaskId("worker", 1): 4711}
-                facts = {"a": HostFacts(home="/h"), "b": HostFacts(home="/h", ports=port)}
+                facts = {"node0": HostFacts(home="/h"), "node1": HostFacts(home="/h", ports=port)}
                 self.tell(ev.HostsChecked(now, facts))
             case do.StageHost(host):
                 self.tell(ev.Staged(now, host) if ok else ev.HostRefused(now, host, "disk full"))
@@ -183,10 +224,15 @@ class RunMachine(RuleBasedStateMachine):
                 self.tell(ev.ReceiptReceived(now, receipt, tasks))
             case do.WatchSilence(watched):
                 self.tell(ev.OutputStalled(now, watched, 60.0))
+            case do.ReleaseAllocation():
+                self.release({host: ev.EngineWord(ok, "Slurm's word") for host in NODES})
             case do.LookElsewhere(by):
                 self.tell(ev.LookedElsewhere(now, by, None if ok else Outcome.KILLED, 130))
             case _:
                 pass
+
+    def release(self, words: dict[str, ev.EngineWord]) -> None:
+        self.tell(ev.AllocationReleased(self.later(), "released", words, "TIMEOUT", "it is over"))
 
     @precondition(lambda self: bool(getattr(self, "timers", None)))
     @rule(data=st.data())
@@ -213,10 +259,10 @@ class RunMachine(RuleBasedStateMachine):
     def is_signalled(self, task: TaskId, name: str) -> None:
         self.tell(ev.SignalTask(self.later(), task, name))
 
-    @rule(rarely=RARELY, by_person=st.booleans())
-    def kill_all(self, rarely: bool, by_person: bool) -> None:
+    @rule(rarely=RARELY, by_person=st.booleans(), force=st.booleans())
+    def kill_all(self, rarely: bool, by_person: bool, force: bool) -> None:
         if rarely:
-            self.tell(ev.KillAll(self.later(), by_person))
+            self.tell(ev.KillAll(self.later(), by_person, force))
 
     @rule(rarely=RARELY, complete=st.booleans())
     def is_attached(self, rarely: bool, complete: bool) -> None:
@@ -228,9 +274,9 @@ class RunMachine(RuleBasedStateMachine):
 
     # --- anything -------------------------------------------------------------------------
 
-    @rule(host=HOSTS, reason=TEXT, lease=st.floats(0, 2000))
-    def is_lost(self, host: str, reason: str, lease: float) -> None:
-        self.tell(ev.HostLost(self.later(), host, reason, lease))
+    @rule(host=HOSTS, reason=TEXT, lease=st.floats(0, 2000), gone=st.booleans())
+    def is_lost(self, host: str, reason: str, lease: float, gone: bool) -> None:
+        self.tell(ev.HostLost(self.later(), host, reason, lease, agent_gone=gone))
 
     @rule(host=HOSTS, held=HELD, text=TEXT)
     def comes_up_with(self, host: str, held: tuple[ev.HeldTask, ...], text: str) -> None:
@@ -288,10 +334,38 @@ class RunMachine(RuleBasedStateMachine):
             self.tell(ev.LauncherFailed(self.later(), "boom"))
 
 
-def test_any_sequence_of_events() -> None:
+class EngineMachine(RunMachine):
+    """A run whose hosts an engine gives, and takes away."""
+
+    source = '[slurm]\nnodes = 2\ntime = "10"'
+
+    def start_all(self) -> None:
+        self.tell(ev.Allocated(self.later(), NODES))
+        super().start_all()
+
+    @rule(state=st.sampled_from(["", "PENDING", "RUNNING"]), text=TEXT, at=st.none() | st.just(2e3))
+    def is_queued(self, state: str, text: str, at: float | None) -> None:
+        self.tell(ev.Queued(self.later(), "8123", state, text, at, text))
+
+    @rule()
+    def is_given(self) -> None:
+        self.tell(ev.Allocated(self.later(), NODES))
+
+    @rule(rarely=RARELY, reason=TEXT)
+    def is_taken_away(self, rarely: bool, reason: str) -> None:
+        if rarely:
+            self.tell(ev.AllocationEnded(self.later(), reason, "TIMEOUT"))
+
+    @rule(words=st.dictionaries(HOSTS, st.builds(ev.EngineWord, st.booleans(), TEXT)))
+    def is_released(self, words: dict[str, ev.EngineWord]) -> None:
+        self.release(words)
+
+
+@pytest.mark.parametrize("machine", [RunMachine, EngineMachine])
+def test_any_sequence_of_events(machine: type[RunMachine]) -> None:
     """After each event the state is consistent; the journal of all gives an equal run."""
     run_state_machine_as_test(
-        RunMachine,
+        machine,
         settings=settings(
             max_examples=150,
             stateful_step_count=40,

@@ -92,6 +92,55 @@ def test_a_login_shell_passes_every_word_on(home: Path, shell: str, setup: str) 
         assert env["FROM_CSHRC"] == "yes"
 
 
+LEAVING = ["exit 0", "exit 3", "exec bash", "exec zsh", "exec true"]
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("shell", "line"),
+    [
+        (shell, line)
+        for shell in SHELLS
+        for line in LEAVING
+        # In csh and fish `exit` leaves the file, not the shell.
+        if line.startswith("exec") or not shell.endswith(("csh", "fish"))
+    ],
+)
+def test_a_start_up_file_that_ends_the_shell_is_a_failure(
+    home: Path, shell: str, line: str
+) -> None:
+    """The program cannot run: a status that is not 0, and the reason in the log, below what the
+    shell itself says."""
+    needs(shell)
+    if line.startswith("exec"):
+        needs(f"/bin/{line.split()[1]}")
+    for name in (".profile", ".zprofile", ".login", ".config/fish/config.fish"):
+        (home / name).write_text(f"echo from the file\n{line}\n")
+    done = started(home, "", Shell.LOGIN, login_shell=shell, env={})
+    assert (done.returncode, done.stdout) == (1, "")
+    status = 3 if line == "exit 3" else 0
+    assert done.stderr == (
+        f"from the file\ntfmux: the login shell {shell} ended with exit status {status} before "
+        "the command (exec or exit in a start-up file?): the task was not started\n"
+    )
+
+
+@pytest.mark.processes
+def test_what_start_up_files_print_is_told_once(home: Path) -> None:
+    """The first time, which shows that the shell comes to its command, is silent; the task is
+    the process that has been started, without a child."""
+    (home / ".profile").write_text("echo $$ >>~/shells; echo hello; echo there >&2\n")
+    argv = [*shell_prefix("", Shell.LOGIN), "sh", "-c", "echo $$; cat /proc/$$/task/$$/children"]
+    env = {"HOME": str(home), "SHELL": "/bin/sh", "PATH": os.environ["PATH"]}
+    process = subprocess.Popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=-1)
+    out, err = process.communicate()
+    lines = out.split()
+    assert lines[:2] == ["hello", str(process.pid)] and len(lines) <= 3  # its own cat
+    assert err == "there\n"
+    tried, shell = (home / "shells").read_text().split()
+    assert tried != shell == str(process.pid)
+
+
 @pytest.mark.processes
 def test_without_a_login_shell_no_file_is_read(home: Path) -> None:
     """`setup` alone runs in /bin/sh; nothing at all needs no shell."""
@@ -155,6 +204,78 @@ def test_a_file_that_setup_sources_does_not_see_the_command(home: Path) -> None:
     (home / "activate").write_text('export SEEN="$#:$*"\n')
     done = started(home, f". {home}/activate", Shell.NONE, env={})
     assert json.loads(done.stdout)["env"]["SEEN"] == "0:"
+
+
+CONDA = """
+conda_program() (
+    [ "$2" != absent ] || { echo "EnvironmentNameNotFound: $2" >&2; exit 1; }
+    printf 'export CONDA_DEFAULT_ENV=%s\\nPATH=/envs/%s/bin:$PATH\\n' "$2" "$2"
+)
+conda() {
+    \\local cmd="${1-__missing__}" ask_conda
+    case "$cmd" in
+        activate)
+            ask_conda="$(PS1="${PS1:-}" conda_program "$@")" || \\return
+            \\eval "$ask_conda"
+            if [ -n "${ZSH_VERSION:+x}" ]; then \\rehash; else \\hash -r; fi ;;
+        *) conda_program "$@" ;;
+    esac
+}
+if [ -z "${CONDA_SHLVL+x}" ]; then
+    \\export CONDA_SHLVL=0
+    if [ -z "${PS1+x}" ]; then PS1=; fi
+fi
+"""
+"""In the manner of conda's own file: a function that evaluates what a program prints."""
+MODULES = """
+module() {
+    _module_code=$(sh -c 'test "$2" != absent && echo "export LOADED=$2"' sh "$@") || {
+        echo "ERROR: Unable to locate a modulefile for '$2'" >&2; return 1; }
+    eval "$_module_code"
+}
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", ["none", *SHELLS])
+def test_conda_is_activated(home: Path, shell: str) -> None:
+    """By its function, from the file that `setup` sources as the manual says; an environment that
+    is not there ends the task."""
+    if shell != "none":
+        needs(shell)
+    kind = Shell.NONE if shell == "none" else Shell.LOGIN
+    (home / "conda.sh").write_text(CONDA)
+    for joint in (" && ", "\n"):
+        setup = f". ~/conda.sh{joint}conda activate "
+        done = started(home, f"{setup}tf", kind, login_shell=shell, env={})
+        assert done.returncode == 0, done.stderr
+        env = json.loads(done.stdout.splitlines()[-1])["env"]
+        assert env["CONDA_DEFAULT_ENV"] == "tf" and env["PATH"].startswith("/envs/tf/bin:")
+        done = started(home, f"{setup}absent", kind, login_shell=shell, env={})
+        assert done.returncode == 1 and "words" not in done.stdout
+        first, last = done.stderr.splitlines()
+        assert first == "EnvironmentNameNotFound: absent"
+        assert last == "tfmux: setup failed with exit status 1: the task was not started"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("shell", SHELLS[:4])
+def test_modules_of_a_start_up_file_are_loaded(home: Path, shell: str) -> None:
+    """`module` is a function of the login shell, as on clusters; `setup` calls it."""
+    needs(shell)
+    for name in (".profile", ".zprofile"):
+        (home / name).write_text(MODULES)
+    setup = "module load cuda/12.4\nmodule load {0} && export ALSO={0}"
+    done = started(home, setup.format("python"), Shell.LOGIN, login_shell=shell, env={})
+    assert done.returncode == 0, done.stderr
+    env = json.loads(done.stdout)["env"]
+    assert (env["LOADED"], env["ALSO"]) == ("python", "python")
+    setup = "module load {0}\nexport ALSO={0}"
+    done = started(home, setup.format("absent"), Shell.LOGIN, login_shell=shell, env={})
+    assert (done.returncode, done.stdout) == (1, "")
+    first, last = done.stderr.splitlines()
+    assert first == "ERROR: Unable to locate a modulefile for 'absent'"
+    assert last == "tfmux: setup failed with exit status 1: the task was not started"
 
 
 @pytest.mark.processes
@@ -255,6 +376,32 @@ command = ["{python}", "-c", "print('started')"]
     assert "conda-that-is-not-there" in done.stderr
     assert "setup failed with exit status 127: the task was not started" in done.stderr
     assert "started" not in done.stdout.replace("not started", "")
+
+
+def test_a_login_shell_that_never_runs_the_task_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run fails with the reason, and `check` has said so before."""
+    (tmp_path / "home" / ".profile").write_text("exec sh\n")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    text = """
+[jobs.worker]
+tasks = ["localhost:auto"]
+ready = "started"
+[run]
+workdir = ""
+shell = "login"
+command = ["{python}", "-c", "print('ran')"]
+"""
+    file = str(write(tmp_path, text))
+    reason = "the login shell /bin/sh ended with exit status 0 before the command"
+    done = run("up", file, "--headless")
+    assert done.returncode == 1 and "ran" not in done.stdout
+    assert "first failure: worker:0 on localhost: exit 1" in done.stderr
+    assert reason in done.stderr
+    done = run("check", file)
+    assert done.returncode == 3 and "[command-missing]" in done.stdout
+    assert reason in " ".join(done.stdout.split())
 
 
 @pytest.mark.testbed

@@ -85,7 +85,7 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
     [
         (Output(1, "", "sbatch: error: invalid partition specified: x\nsbatch: error: no\n"), "x"),
         (Output(1, "", "\x1b]0;evil\x07sbatch: no\n"), "sbatch: no"),
-        (Output(0, "", ""), "sbatch ended with 0 and said nothing"),
+        (Output(0, "", ""), "sbatch ended with 0 and printed nothing"),
         (Output(1, "", ""), "sbatch ended with 1 and said nothing"),
         (Output(0, "not a number", ""), "not a number"),
         (Output(0, "9" * 400, ""), "999"),
@@ -127,7 +127,7 @@ async def test_a_running_job_has_nodes() -> None:
 async def test_names_that_are_none_are_refused(names: str) -> None:
     """They become arguments of srun."""
     commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames=names)
-    with pytest.raises(EngineError, match="not names of nodes"):
+    with pytest.raises(EngineError, match="did not print names of nodes"):
         await engine(commands).look("7")
 
 
@@ -238,8 +238,8 @@ async def test_slurms_word_counts_under_three_conditions() -> None:
     said = await engine(commands).words("7", ["sl1", "sl2", "sl3", "sl4", "sl5"])
     assert said["sl1"] == EngineWord(True, "Slurm agrees")
     assert said["sl2"] == EngineWord(False, "Slurm has not seen the end there yet", final=False)
-    assert said["sl3"].text == "Slurm's word does not count: the node is down*"
-    assert said["sl4"].text == "Slurm's word does not count: the node is idle*"
+    assert said["sl3"].text == "Slurm cannot confirm it: the node is down*"
+    assert said["sl4"].text == "Slurm cannot confirm it: the node is idle*"
     assert said["sl5"].text == "Slurm does not know the node"
     gone = Scripted(squeue=INVALID, sinfo="sl1|idle\n", config=config.replace("cgroup", "pgid"))
     word = (await engine(gone).words("7", ["sl1"]))["sl1"]
@@ -257,6 +257,10 @@ async def test_a_job_that_runs_has_left_no_node() -> None:
 async def test_cancelling_what_has_ended_is_no_error() -> None:
     """It is always cancelled."""
     await engine(Scripted(scancel=INVALID)).release("7")
+    completing = Output(
+        1, "", "scancel: error: Kill job error: Job/step already completing or completed"
+    )
+    await engine(Scripted(scancel=completing)).release("7")
     with pytest.raises(EngineError, match="not permitted"):
         await engine(Scripted(scancel=Output(1, "", "not permitted"))).release("7")
 
@@ -375,7 +379,7 @@ def test_bad_values_are_named(line: str, said: str) -> None:
         text = text.replace('time = "10"\n' if key == "time" else "nodes = 2\n", "", 1)
     with pytest.raises(ClusterFileError) as caught:
         loads(text, "c.toml", Path("/srv"))
-    assert said in str(caught.value)
+    assert said in str(caught.value) and len(caught.value.problems) == 1
 
 
 def test_what_is_required_is_named() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +19,7 @@ from launcher.run import events as ev
 from launcher.session.live_data import Transfers
 from launcher.session.teardown import COLLECT_STALL, Teardown
 from tests.launcher.test_launch_preparation import CLUSTER
+from tests.patience import PATIENCE
 
 WORKER = TaskId("worker", 0)
 
@@ -44,44 +48,110 @@ def whole() -> list[bool]:
     return [False]
 
 
-async def release(link: Any, whole: list[bool], tmp_path: Any, **run: Any) -> list[ev.Event]:
-    """Releases the host; returns what was told."""
-    plan = make_plan(loads(CLUSTER, "c.toml", tmp_path), "run-1")
+class Disk:
+    """A disk that takes everything, and counts how often it is looked at."""
+
+    looks = 0
+
+    @property
+    def stalled(self) -> bool:
+        self.looks += 1
+        return False
+
+
+class Logs:
+    """Logs of hosts, of which something may be missing."""
+
+    def __init__(self, whole: list[bool]) -> None:
+        self._whole = whole
+        self.looks = 0
+        self.news: dict[str, Callable[[], None] | None] = {}
+        self.monitor = SimpleNamespace(size=lambda _: 10)
+
+    def is_whole(self, view: Any) -> bool:
+        self.looks += 1
+        return self._whole[0]
+
+    def listen(self, host: str, news: Callable[[], None] | None) -> None:
+        """Notes who wants to hear of a host's logs."""
+        self.news[host] = news
+
+    def tell(self) -> None:
+        """Tells all of them that there is more."""
+        for news in self.news.values():
+            if news is not None:
+                news()
+
+
+def releasing(
+    links: dict[str, Any], logs: Logs, disk: Disk, folder: Path
+) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
+    """Begins to release all hosts; returns what is told."""
+    plan = make_plan(loads(CLUSTER, "c.toml", folder), "run-1")
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
-    snapshot = SimpleNamespace(tasks=[view], receipt=None)
-    given: Any = SimpleNamespace(forced=False, snapshot=lambda: snapshot, **run)
-    monitor = SimpleNamespace(size=lambda _: 10, stalled=False)
-    outputs: Any = SimpleNamespace(is_whole=lambda _: whole[0], monitor=monitor)
-    disk: Any = SimpleNamespace(stalled=False)
+    given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])
+    given.survivors_on = lambda _: ()
     told: list[ev.Event] = []
-    transfers = Transfers(lambda: None)
-    teardown = Teardown(given, tmp_path, {"far": link}, outputs, transfers, told.append, disk)
+    transfers = Transfers(lambda host: None)
+    outputs: Any = logs
+    watch: Any = disk
+    teardown = Teardown(given, folder, links, outputs, transfers, told.append, watch)
     gone = asyncio.create_task(asyncio.sleep(0))
-    await teardown.release(plan.host("far"), gone)
+    hosts = [replace(plan.host("far"), name=name) for name in links]
+    return told, [asyncio.create_task(teardown.release(host, gone)) for host in hosts]
+
+
+async def release(link: Any, logs: Logs, tmp_path: Path) -> list[ev.Event]:
+    """Releases the host; returns what was told."""
+    told, work = releasing({"far": link}, logs, Disk(), tmp_path)
+    await asyncio.gather(*work)
     return told
 
 
 async def test_a_host_that_is_lost_before_its_last_bytes_came_is_waited_for(
-    link: Any, whole: list[bool], tmp_path: Any
+    link: Any, whole: list[bool], tmp_path: Path
 ) -> None:
     """A busy host, or a bad network: it confirmed the kill, and is back a moment later."""
+    logs = Logs(whole)
 
     def back() -> None:
         link.connected = whole[0] = True
+        logs.tell()
 
     asyncio.get_running_loop().call_later(0.5, back)
-    assert await release(link, whole, tmp_path) == []
+    assert await release(link, logs, tmp_path) == []
     assert link.left is True
 
 
 @pytest.mark.parametrize("how", ["closed", "agent_gone"])
 async def test_a_host_that_does_not_come_back_is_not_waited_for(
-    link: Any, whole: list[bool], tmp_path: Any, how: str
+    link: Any, whole: list[bool], tmp_path: Path, how: str
 ) -> None:
     """What it has of the logs stays there, and that is said."""
     setattr(link, how, True)
     began = time.monotonic()
-    (told,) = await release(link, whole, tmp_path)
+    (told,) = await release(link, Logs(whole), tmp_path)
     assert isinstance(told, ev.NoteAdded) and "the last log bytes of far did not come" in told.text
     assert link.left is False
     assert time.monotonic() - began < COLLECT_STALL
+
+
+async def test_hosts_that_wait_for_bytes_leave_the_loop_alone(
+    whole: list[bool], tmp_path: Path
+) -> None:
+    """A hundred of them cost no more looks at the disk than one, and none at logs of which nothing
+    new has come: beats and a second kill go on beside them."""
+    logs, disk = Logs(whole), Disk()
+    links = {f"h{number}": LostLink() for number in range(100)}
+    told, work = releasing(links, logs, disk, tmp_path)
+    began = time.monotonic()
+    await asyncio.wait(work, timeout=1.0)
+    assert not any(task.done() for task in work)
+    assert disk.looks < 200 * (time.monotonic() - began)
+    assert logs.looks == 100
+    whole[0] = True
+    logs.tell()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*work)
+    assert told == [] and all(link.left for link in links.values())
+    assert not any(logs.news.values())

@@ -25,7 +25,7 @@ from launcher.hosts.transport_factory import transport_factory
 from launcher.plan.model import HostPlan
 from launcher.plan.plan import make_plan
 from launcher.preflight import Check, Report, Severity, preflight
-from tests.launcher.agent_client import wait_until
+from tests.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.proc import Process
 

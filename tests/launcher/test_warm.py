@@ -15,8 +15,7 @@ import pytest
 from launcher.paths import installed_scripts
 from launcher.plan.model import HostFacts
 from launcher.plan.warm import warm_start
-from tests.launcher.agent_client import wait_until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.processes
 
@@ -192,6 +191,22 @@ def test_modules_are_imported_before_the_gate_and_the_program_behind_it(folder: 
     assert waiting.open() == (0, "new True\n", "")
 
 
+def test_the_garbage_collector_rests_while_modules_are_imported(folder: Path) -> None:
+    """Afterwards it is as it was, or as a module wants it."""
+    (folder / "large.py").write_text(
+        "import gc\nlists = [[] for _ in range(100_000)]\nruns = gc.get_stats()[0]['collections']\n"
+    )
+    shows = "import gc, large; print(large.runs, gc.get_threshold(), gc.isenabled())"
+    argv = [sys.executable, "-c", shows]
+    often, settings = cold(argv, folder).out.split(maxsplit=1)
+    seldom, later = Waiting(warm(argv, "large"), folder).open().out.split(maxsplit=1)
+    assert int(seldom) < 20 < 100 < int(often)
+    assert later == settings
+    (folder / "choosy.py").write_text("import gc\ngc.set_threshold(5, 6, 7)\ngc.disable()\n")
+    waiting = Waiting(warm(argv, "choosy"), folder)
+    assert waiting.open().out.endswith(" (5, 6, 7) False\n")
+
+
 def test_a_missing_module_ends_a_task_that_lists_it(folder: Path) -> None:
     """The reason names the module and the key; nothing of the program runs."""
     waiting = Waiting(warm([sys.executable, "script.py"], "json", "nowhere.at.all"), folder)
@@ -214,6 +229,19 @@ def test_a_module_that_fails_shows_where(folder: Path) -> None:
         f'  File "{folder}/raises.py", line 3, in <module>',
     ]
     assert "warm.py" not in err
+
+
+@pytest.mark.parametrize("status", ["0", "3", "'no licence'"])
+def test_a_module_that_ends_the_process_is_no_success(folder: Path, status: str) -> None:
+    """Some exit when they find no device or licence."""
+    (folder / "leaves.py").write_text(f"import sys\nsys.exit({status})\n")
+    end = Waiting(warm([sys.executable, "script.py"], "leaves"), folder).open()
+    assert (end.status, end.out) == (1, "")
+    assert f"SystemExit: {status}".replace("'", "") in end.err
+    assert "tfmux: warm start: cannot import leaves, which is listed in warm in" in end.err
+    argv = warm([sys.executable, "-c", "print('here')"], "leaves")
+    argv[argv.index("required")] = "optional"
+    assert Waiting(argv, folder).open() == (0, "here\n", "")
 
 
 def test_the_trainer_complains_itself_of_a_missing_module(folder: Path) -> None:

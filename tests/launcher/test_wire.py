@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from launcher.agent import wire
 from launcher.agent.wire import Decoder, Frame, WireError
-from tests.launcher.agent_client import Client, hello, raw_channel
+from tests.launcher.agent_client import Client, hello, raw_channel, unattended_run
 
 KINDS = sorted(wire.NAMES)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -93,7 +93,7 @@ def test_deep_json_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
-def tended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def supervised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A run with one task, whose launcher's channel must survive whatever the others say."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
@@ -141,7 +141,7 @@ def answer_to(client: Client, *said: bytes) -> Frame:
 
 
 def asked(client: Client) -> bytes:
-    """A query's greeting."""
+    """A query's HELLO."""
     return wire.encode(wire.HELLO, hello("", rules=None))
 
 
@@ -154,23 +154,23 @@ live = settings(
 
 @given(st.binary(max_size=400))
 @live
-def test_rubbish_does_not_hurt_an_agent(tended: Client, rubbish: bytes) -> None:
+def test_rubbish_does_not_hurt_an_agent(supervised: Client, rubbish: bytes) -> None:
     """Random bytes on one channel end that channel, at most; the run goes on."""
-    for frame in talk(tended, rubbish):
+    for frame in talk(supervised, rubbish):
         assert frame.type == wire.ERROR and frame.json()["text"]
-    goes_on(tended)
+    goes_on(supervised)
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), BODIES), max_size=4))
 @live
-def test_frames_before_a_greeting_are_refused(
-    tended: Client, frames: list[tuple[int, dict[str, Any]]]
+def test_frames_before_hello_are_refused(
+    supervised: Client, frames: list[tuple[int, dict[str, Any]]]
 ) -> None:
-    """Whoever has not greeted gets nothing done, whatever stands in the frames."""
+    """Whoever has not said HELLO gets nothing done, whatever stands in the frames."""
     frames = [(kind, body) for kind, body in frames if kind != wire.HELLO]
-    answers = talk(tended, *(wire.encode(kind, body) for kind, body in frames))
+    answers = talk(supervised, *(wire.encode(kind, body) for kind, body in frames))
     assert [frame.type for frame in answers] == [wire.ERROR] * bool(frames)
-    goes_on(tended)
+    goes_on(supervised)
 
 
 HARMLESS = [kind for kind in KINDS if kind not in (wire.KILL, wire.LEAVE, wire.PROBE)]
@@ -179,14 +179,8 @@ HARMLESS = [kind for kind in KINDS if kind not in (wire.KILL, wire.LEAVE, wire.P
 @pytest.fixture
 def client() -> Iterator[Client]:
     """A run with one task that has lost its launcher."""
-    with Client(f"t-{os.urandom(4).hex()}") as channel:
-        channel.hello()
-        channel.start("w:0", ["sleep", "1000"])
-    yield channel
-    with Client(channel.run_id) as last:
-        last.hello()
-        last.kill()
-        last.leave()
+    with unattended_run() as channel:
+        yield channel
 
 
 @given(frames=st.lists(st.tuples(st.sampled_from(HARMLESS), BODIES), min_size=1, max_size=5))
@@ -197,8 +191,8 @@ def test_any_frames_of_a_launcher_are_answered_or_refused(
     """A launcher that has lost its mind: every frame with fields of any type is carried out or
     refused with a reason, and the agent goes on."""
     said = [(kind, {**body, "task": "junk:0"} if "task" in body else body) for kind, body in frames]
-    greeting = wire.encode(wire.HELLO, hello(client.token))
-    talk(client, greeting, *(wire.encode(k, b) for k, b in said))
+    first = wire.encode(wire.HELLO, hello(client.token))
+    talk(client, first, *(wire.encode(k, b) for k, b in said))
     welcome = answer_to(client, asked(client)).json()
     assert any(task["task"] == "w:0" and not task["ended"] for task in welcome["tasks"])
 
@@ -206,35 +200,35 @@ def test_any_frames_of_a_launcher_are_answered_or_refused(
 @pytest.mark.parametrize(
     "version", [0, wire.VERSION - 1, wire.VERSION + 1, str(wire.VERSION), None, []]
 )
-def test_another_version_is_refused_by_both_numbers(tended: Client, version: Any) -> None:
+def test_another_version_is_refused_by_both_numbers(supervised: Client, version: Any) -> None:
     """The error names the agent's version and the launcher's."""
-    answer = answer_to(tended, wire.encode(wire.HELLO, hello("t", version=version)))
+    answer = answer_to(supervised, wire.encode(wire.HELLO, hello("t", version=version)))
     assert answer.type == wire.ERROR
     assert f"version {wire.VERSION}" in answer.json()["text"]
     assert str(version) in answer.json()["text"]
-    goes_on(tended)
+    goes_on(supervised)
 
 
-def test_a_greeting_with_wrong_rules_changes_none(tended: Client) -> None:
+def test_a_hello_with_wrong_rules_changes_none(supervised: Client) -> None:
     """A lease that is no number is refused before the launcher that is there is sent away."""
     for lease in ("soon", None, [1]):
         body = hello("t", rules={"lease": lease, "grace": 1.0, "on_disconnect": "stop"})
-        answer = answer_to(tended, wire.encode(wire.HELLO, body))
+        answer = answer_to(supervised, wire.encode(wire.HELLO, body))
         assert answer.type == wire.ERROR
-    goes_on(tended)
+    goes_on(supervised)
 
 
-def test_a_frame_that_never_ends_disturbs_nobody(tended: Client) -> None:
+def test_a_frame_that_never_ends_disturbs_nobody(supervised: Client) -> None:
     """Half a frame, and silence, on one channel; the others go on, and its end is its end."""
-    with raw_channel(tended.run_id) as channel:
-        channel.sendall(asked(tended)[:-5])
-        goes_on(tended)
+    with raw_channel(supervised.run_id) as channel:
+        channel.sendall(asked(supervised)[:-5])
+        goes_on(supervised)
         channel.shutdown(socket.SHUT_WR)
         assert channel.recv(1) == b""
-    goes_on(tended)
+    goes_on(supervised)
 
 
-def test_a_stranger_at_the_socket_gets_no_channel(tended: Client) -> None:
+def test_a_stranger_at_the_socket_gets_no_channel(supervised: Client) -> None:
     """Bytes without descriptors, too many, a file that cannot be watched, or nothing at all:
     the agent hangs up or waits, and goes on."""
     from tests.launcher.agent_client import socket_path
@@ -242,7 +236,7 @@ def test_a_stranger_at_the_socket_gets_no_channel(tended: Client) -> None:
     sockets = []
     for number in range(4):
         link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        link.connect(socket_path(tended.run_id))
+        link.connect(socket_path(supervised.run_id))
         with open(__file__) as file:
             handed = [[], [file.fileno()] * 2, [0, 1, 2], []][number]
             rights = struct.pack(f"{len(handed)}i", *handed)
@@ -250,13 +244,13 @@ def test_a_stranger_at_the_socket_gets_no_channel(tended: Client) -> None:
             if number < 3:
                 link.sendmsg([b"c"], ancillary)
         sockets.append(link)
-    goes_on(tended)
+    goes_on(supervised)
     for link in sockets[:3]:
         link.settimeout(10)
         assert link.recv(1) in (b"", b"k")
     for link in sockets:
         link.close()
-    goes_on(tended)
+    goes_on(supervised)
 
 
 def test_what_an_agent_sends_is_what_the_encoder_says() -> None:

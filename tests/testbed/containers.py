@@ -62,6 +62,9 @@ class Container:
         trace: TracebackType | None,
     ) -> None:
         subprocess.run([*self._podman, "rm", "-f", "-t", "0", self.name], capture_output=True)
+        for process in proc.scan():  # what podman started in the background writes there, too
+            if any(str(self._folder) in word for word in process.argv):
+                proc.wait_gone(process, PATIENCE)
         disk.wipe(self._folder)
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What goes wrong on a host of the namespace testbed, and what users keep in their accounts.
+"""Faults of a host of the namespace testbed, and odd files in users' accounts.
 
 Each is a function of a host. They last until the host is installed anew (mounts: until it
 crashes), and a testbed is new for each test, so nothing needs to be undone.

@@ -257,6 +257,11 @@ class Host:
             stdin=data,
         )
 
+    def banner(self, other: str, port: int = 22) -> subprocess.CompletedProcess[bytes]:
+        """Connect to another host's port and read four bytes, within two seconds."""
+        script = f"exec 3<>/dev/tcp/{other}/{port}; head -c 4 <&3"
+        return self.run(["timeout", "2", "bash", "-c", script], check=False)
+
     # --- set-up ---------------------------------------------------------------------------
 
     @property

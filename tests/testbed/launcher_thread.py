@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ class LauncherThread(LauncherProcess):
     def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
         self.launcher = launcher = launcher_for(order)
         self._theirs.setblocking(False)
+        run = partial(launcher.run, on_close=order.get("on_close", "nothing"))
         threading.Thread(
-            target=launcher.run, args=(self._theirs, lock), name="launcher", daemon=True
+            target=run, args=(self._theirs, lock), name="launcher", daemon=True
         ).start()
         return self.link
 

@@ -1,4 +1,4 @@
-"""Who listens on which port of a host, asked of the kernel itself.
+"""Listeners on the ports of a host, as its kernel reports them.
 
 `/proc/net/tcp` tells the same but takes 4 to 30 ms a look, too slow to be an eyewitness of the
 order of things; a `sock_diag` question takes a fraction of one.

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from tests.ports import free_ports
 from tests.trainer.forked import Forked
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
@@ -71,6 +72,12 @@ class Task:
     def steps(self) -> list[int]:
         """The global steps of all progress lines so far."""
         return [int(match["step"]) for match in PROGRESS.finditer(self.text)]
+
+    @property
+    def complaint(self) -> str:
+        """The last line of the trainer's own that says why it ended. TensorFlow's threads may
+        write behind it until the process has gone, and in the midst of a line."""
+        return [line for line in self.text.splitlines() if line.startswith("trainer: ")][-1]
 
     @property
     def accuracy(self) -> float:
@@ -172,15 +179,6 @@ class Cluster:
         config = json.dumps({"cluster": self.spec, "task": {"type": job, "index": index}})
         environment = {"TFMUX_RUN_ID": self._run_id, "TF_CONFIG": config, **(env or {})}
         return self._tasks.run(*self._mode, *self._flags, *flags, env=environment)
-
-
-def free_ports(count: int) -> list[int]:
-    """`count` loopback ports that nobody listens on."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
 
 
 def listens(address: str) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.trainer.tasks import Cluster, Tasks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def test_one_client_trains_on_all_workers(
@@ -44,5 +44,5 @@ def test_one_client_trains_on_all_workers(
     other = tasks.run("evaluate", f"--logdir={logdir}", env={"TFMUX_RUN_ID": "other-run"})
     by_hand = tasks.run("evaluate", f"--logdir={logdir}", "--steps=700")
     assert other.wait() == 1
-    assert re.search("trainer: .*written by run test-run", other.text.splitlines()[-1])
+    assert re.search("trainer: .*written by run test-run", other.complaint)
     assert by_hand.wait() == 0

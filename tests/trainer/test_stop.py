@@ -1,4 +1,4 @@
-"""How a task's work is waited for."""
+"""Waiting for a task's work."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from tests.trainer.tasks import STARTED, Cluster, Tasks, listens
 from trainer.checkpoint import read
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +71,7 @@ def test_all_reduce_saves_on_term_and_goes_on(
     assert not list(tmp_path.glob("__autograph*"))
     for worker in workers:
         worker.signal(signal.SIGTERM)
-    assert [worker.wait(12) for worker in workers] == [143, 143]
+    assert [worker.wait() for worker in workers] == [143, 143]
     saved = max(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("logdir/*.index"))
     assert saved >= workers[0].steps[-1] >= 40
     assert read(str(tmp_path / f"logdir/model.ckpt-{saved}")) == ("test-run", saved)

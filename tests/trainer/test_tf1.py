@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ import pytest
 
 from tests.command import Up, write
 from tests.conftest import REPOSITORY
-from trainer import flags
-from trainer.data import digits, idx
-from trainer.errors import UsageError
+from trainer import data, flags
+from trainer.data import digits, idx, tutorial
+from trainer.errors import DataError, UsageError
 
 EXAMPLES = REPOSITORY / "docs" / "examples" / "tf1"
 CLUSTER = """
@@ -30,6 +31,16 @@ command = ["{{python}}", "{{trainer}}", "tf1", "{script}", "--job_name={{job}}",
            "--data_dir={data}", {flags}]
 workdir = "{folder}"
 finish_timeout = 15
+"""
+TOWERS = """
+name = "towers"
+[jobs.worker]
+tasks = ["localhost:auto"]
+ready = "started"
+[run]
+command = ["{{python}}", "{{trainer}}", "tf1", "mnist_towers.py", "--num_gpus=2",
+           "--data_dir={data}", "--log_dir={log}", "--training_steps=20"]
+workdir = "{folder}"
 """
 
 
@@ -90,12 +101,13 @@ def test_other_programs_of_the_time_train_in_a_cluster(
 
 
 def test_towers_with_queues_train(tmp_path: Path, idx_files: Path) -> None:
-    """Devices that are not there are replaced, queue runners feed, the saver writes."""
-    script = str(EXAMPLES / "mnist_towers.py")
-    words = [f"--data_dir={idx_files}", f"--log_dir={tmp_path}/log", "--training_steps=20"]
-    done = tf1(script, "--num_gpus=2", *words)
-    assert done.returncode == 0, done.stderr
-    assert "step 20, loss = " in done.stdout
+    """Devices that are not there are replaced, queue runners feed, the saver writes; the run ends
+    with the program."""
+    text = TOWERS.format(data=idx_files, log=tmp_path / "log", folder=EXAMPLES)
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.log("worker:0", "step 20, loss = ")
+        assert up.wait() == 0, up.told()
+    assert max(e["step"] for e in up.of("metric")) == 20
     assert (tmp_path / "log" / "model-20.index").exists()
 
 
@@ -137,10 +149,22 @@ for name in ("tf.contrib.slim", "tf.contrib.layers.fully_connected", "tf.contrib
         assert str(error).startswith(f"{name} is not part of tf1: "), error
     else:
         raise AssertionError(name)
+for line in (
+    "import tensorflow.contrib.slim",
+    "from tensorflow.contrib import slim",
+    "from tensorflow.contrib.layers import fully_connected",
+    "from tensorflow import estimator",
+):
+    try:
+        exec(line)
+    except ImportError as error:
+        print(str(error).partition(";")[0])
 try:
-    import tensorflow.contrib.slim
-except ModuleNotFoundError as error:
+    tf.estimator.Estimator
+except AttributeError as error:
     print(error)
+for module, name in ((tf, "estimator"), (tf.train, "nothing_such"), (tf.contrib, "slim")):
+    assert not hasattr(module, name) and getattr(module, name, 1) == 1
 
 mnist = input_data.read_data_sets("MNIST_data", one_hot=True, validation_size=40)
 train = mnist.train
@@ -178,12 +202,36 @@ def test_a_program_finds_what_it_knows(tmp_path: Path, idx_files: Path) -> None:
     script = f"import sys; sys.path.append({str(library)!r})\n{CHECKS}"
     (tmp_path / "check.py").write_text(script)
     done = tf1("./check.py", "--x", "1", folder=tmp_path)
+    slim = "tf.contrib.slim is not part of tf1: TensorFlow 2 has removed it"
+    missing = f"is not part of tf1: TensorFlow {version('tensorflow')} has no such name"
     assert done.stdout.splitlines() == [
-        "tf.contrib.slim is not part of tf1: TensorFlow 2 has removed it; the package tf-slim has "
-        "it (`import tf_slim as slim`)",
+        *(slim, slim),
+        "tf.contrib.layers.fully_connected is not part of tf1: TensorFlow 2 has removed it",
+        *(f"tf.estimator {missing}", f"tf.estimator {missing}"),
+        "tf1: 60 of 600 training examples are for validation",
         "all of it",
     ], done
     assert done.returncode == 1 and done.stderr.endswith("with words\n")
+
+
+PLACES = [
+    ("/", "/train.py", True),
+    ("/", "/usr/lib/site-packages/library.py", False),
+    ("/work", "/work/train.py", True),
+    ("/work", "/workshop/train.py", False),
+]
+
+
+def test_a_script_anywhere_gets_version_1(tmp_path: Path) -> None:
+    """In the root of a container, too."""
+    (tmp_path / "check.py").write_text(
+        "from trainer import tf1\n"
+        f"for folder, file, _ in {PLACES}:\n"
+        "    module = tf1._import_for(folder, __import__)('tensorflow', {'__file__': file})\n"
+        "    print(module is tf1.v1, module is tf1.tensorflow)\n"
+    )
+    done = tf1("check.py", folder=tmp_path)
+    assert done.stdout.splitlines() == [f"{own} {not own}" for _, _, own in PLACES], done.stderr
 
 
 def test_a_failure_is_the_scripts_own(tmp_path: Path) -> None:
@@ -208,7 +256,7 @@ def test_a_failure_is_the_scripts_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "give a script: python -m trainer tf1 SCRIPT ARGUMENTS…"),
+        ((), "give a script: python -P -m trainer tf1 SCRIPT ARGUMENTS…"),
         (("--steps=3",), "give a script"),
         (("absent.py",), "absent.py: no such file"),
     ],
@@ -228,3 +276,36 @@ def test_batches_without_numpy_types_are_arrays(idx_files: Path) -> None:
     assert images.shape == (7, 784) and labels.dtype == np.uint8
     again = read_data_sets(str(idx_files), seed=1).train.next_batch(7)
     assert (again[0] == images).all() and (again[1] == labels).all()
+
+
+@pytest.mark.parametrize(
+    ("examples", "asked", "held"),
+    [(60_000, 10_000, 10_000), (60_000, 55_000, 55_000), (600, 0, 0), (600, 300, 300)],
+)
+def test_validation_has_the_size_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, examples: int, asked: int, held: int
+) -> None:
+    """The full set's as TensorFlow 1 gave it."""
+    sets = sets_of(monkeypatch, examples, validation_size=asked)
+    assert (sets.validation.num_examples, sets.train.num_examples) == (held, examples - held)
+
+
+def test_validation_leaves_most_of_a_small_set_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Programs ask for 5,000 of 60,000 examples; the embedded digits have fewer."""
+    assert sets_of(monkeypatch, 1400).validation.num_examples == 140
+    assert "tf1: 140 of 1400 training examples are for validation\n" in capsys.readouterr().out
+    for wrong in (-1, 60_001):
+        with pytest.raises(DataError, match=f"is {wrong}: it must be between 0 and"):
+            sets_of(monkeypatch, 1400, validation_size=wrong)
+
+
+def sets_of(
+    monkeypatch: pytest.MonkeyPatch, examples: int, validation_size: int = tutorial.VALIDATION
+) -> tutorial.Datasets:
+    """The sets that a program reads where there are so many examples to train on."""
+    images = np.zeros((examples, 784), np.uint8)
+    split = data.Split(images, np.zeros(examples, np.uint8))
+    monkeypatch.setattr(data, "load", lambda *_, **__: data.Dataset("zeros", split, split))
+    return tutorial.read_data_sets("absent", validation_size=validation_size)

@@ -7,9 +7,10 @@ import signal
 
 import pytest
 
-from tests.trainer.tasks import Cluster, Task, Tasks, free_ports
+from tests.ports import free_ports
+from tests.trainer.tasks import Cluster, Task, Tasks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def stops(ps: Task) -> bool:

@@ -17,7 +17,7 @@ from trainer.convolution import CNN
 from trainer.model import MLP
 from trainer.parameters import mean as tensor_mean
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 def test_mean_of_gradients() -> None:
@@ -94,7 +94,7 @@ def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> No
     training = tasks.run("towers", *flags, env={"TFMUX_RUN_ID": "a"})
     training.says(r"\([2-9]\d\d global steps\)")
     training.signal(signal.SIGTERM)
-    assert training.wait(10) == 143
+    assert training.wait() == 143
     newest = tf.train.latest_checkpoint(str(tmp_path / "l"))
     _, saved = read(newest)
     assert saved >= 200

@@ -1,11 +1,13 @@
-"""What the tests of the app share."""
+"""Fixtures of the app's tests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual.app import App
 from textual.pilot import Pilot
 
 from tests.tui.fakes import ScriptedRun
@@ -20,7 +22,7 @@ def run(tmp_path: Path) -> Iterator[ScriptedRun]:
     scripted.logs.close()
 
 
-def screen_text(app: TfmuxApp) -> list[str]:
+def screen_text(app: App[Any]) -> list[str]:
     """The rows of the screen as a person reads them."""
     width, height = app.size
     return [strip.text for strip in app.screen._compositor.render_strips()][:height] or [

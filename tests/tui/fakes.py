@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ class ScriptedRun:
 
     def __init__(self, folder: Path, ps: int = 1, workers: int = 2, hosts: int = 0) -> None:
         self._logs = LogStore(folder)
-        self._listeners: list[Callable[[Snapshot], None]] = []
         self._lock = threading.RLock()
         self._series: dict[TaskId, Series] = {}
         self._extract: dict[TaskId, Extractor] = {}
@@ -59,9 +57,6 @@ class ScriptedRun:
     def snapshot(self) -> Snapshot:
         return self._snapshot
 
-    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        self._listeners.append(listener)
-
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
 
@@ -73,9 +68,13 @@ class ScriptedRun:
         self.asked.append("resume")
         self.lost = False
 
-    def kill_all(self, *, by_person: bool = True) -> None:
-        self.asked.append("kill_all")
-        self.change(state=RunPhase.KILLING, kill_deadline=time.time() + 10)
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        self.asked.append("kill_all force" if force else "kill_all")
+        deadline = time.time() + 10
+        self.change(state=RunPhase.KILLING, kill_deadline=deadline, kill_asked=by_person)
+
+    def press_kill(self) -> None:
+        self.kill_all(force=self.snapshot().kill_asked)
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
         self.asked.append(f"restart {task}{' hard' if hard else ''}")
@@ -95,8 +94,6 @@ class ScriptedRun:
         """A new snapshot with other fields."""
         with self._lock:
             self._snapshot = replace(self._snapshot, **fields)
-            for listener in self._listeners:
-                listener(self._snapshot)
 
     def task(self, name: str, **fields: Any) -> None:
         """A new snapshot in which one task has other fields."""

@@ -20,6 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from textual import events
+from textual.errors import NoWidget
 from textual.keys import _character_to_key
 from textual.pilot import OutOfBounds, Pilot
 
@@ -96,7 +97,7 @@ workdir = ""
 Event = tuple[str, ...]
 
 
-class MonkeySessions(RunClients):
+class MonkeyClients(RunClients):
     """Opens scripted runs instead of launching anything."""
 
     def __init__(self, make: Callable[[], ScriptedRun]) -> None:
@@ -207,8 +208,8 @@ class Monkey:
         """A new app on the screen where this monkey begins."""
         if self.start not in ("home", "editor", "preflight"):
             return TfmuxApp(self.new_run(), config=Config())
-        sessions = MonkeySessions(self.new_run)
-        return TfmuxApp(pages=[HomeScreen(sessions)], config=Config())
+        clients = MonkeyClients(self.new_run)
+        return TfmuxApp(pages=[HomeScreen(clients)], config=Config())
 
     async def run(self, count: int = KEYS) -> None:
         """Presses the keys; an app that is left is opened again. Raises what the app raises."""
@@ -236,10 +237,10 @@ class Monkey:
             assert isinstance(home, HomeScreen)
             path = library.saved()[-1]
             if self.start == "editor":
-                app.push_screen(EditorScreen(path, home.sessions, home.prompts))
+                app.push_screen(EditorScreen(path, home.clients, home.prompts))
             else:
                 cluster = loads(path.read_text(), path.name, path.parent)
-                app.push_screen(PreflightScreen(cluster, path, home.sessions, home.prompts))
+                app.push_screen(PreflightScreen(cluster, path, home.clients, home.prompts))
             await pilot.pause()
         await pilot.press(*keys.get(self.start, ()))
 
@@ -247,7 +248,7 @@ class Monkey:
         """Plays on; False when there is nothing left to play."""
         for event in todo:
             self.done.append(event)
-            with suppress(OutOfBounds):  # the screen has become smaller meanwhile
+            with suppress(OutOfBounds, NoWidget):  # the screen has become smaller meanwhile
                 await self._act(pilot, event)
             if self._runs and self.rng.random() < 0.4:
                 self.chat(self._runs[-1])

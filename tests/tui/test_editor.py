@@ -28,10 +28,10 @@ async def editor(
     path: Path | None = None, size: tuple[int, int] = (100, 30)
 ) -> AsyncIterator[Pilot[int]]:
     """The app with the editor open on a saved cluster of three hosts, or on another file."""
-    sessions = RunClients()
+    clients = RunClients()
     if path is None:
         path = library.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
-    home = HomeScreen(sessions)
+    home = HomeScreen(clients)
     app = TfmuxApp(pages=[home, home.editor(path)])
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
@@ -39,7 +39,7 @@ async def editor(
             await shows(pilot, "5 Plan")
             yield pilot
     finally:
-        sessions.close()
+        clients.close()
 
 
 def screen_of(pilot: Pilot[int]) -> EditorScreen:

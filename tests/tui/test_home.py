@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,11 +19,9 @@ from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
-from tui import demos, extras
 from tui.app import TfmuxApp
-from tui.catalog import Catalog, ClusterEntry
+from tui.catalog import ClusterEntry
 from tui.config import Config
-from tui.extras import Extra
 from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
@@ -45,14 +42,14 @@ workdir = ""
 @asynccontextmanager
 async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
     """The app on its home screen; every run that it opened is ended afterwards."""
-    sessions = RunClients()
-    app = TfmuxApp(pages=[HomeScreen(sessions, files)])
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients, files)])
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
             await shows(pilot, "Demos")
             yield pilot
     finally:
-        sessions.close()
+        clients.close()
 
 
 def past_run(name: str, *records: dict[str, object]) -> RunFolder:
@@ -280,8 +277,8 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
 
 @pytest.mark.processes
 async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
-    """F9 and F9 again: the question is answered, the launcher that tends the run gives way, and
-    the receipt says that nothing is left."""
+    """F9 and F9 again: the question is answered, the run's launcher gives way, and the receipt says
+    that nothing is left."""
     file = tmp_path / "sleeper.toml"
     file.write_text(
         TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]')
@@ -327,36 +324,6 @@ async def test_everything_fits_80_by_24() -> None:
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")
-
-
-def test_two_lookups_at_once_find_each_demo_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lookup that was cancelled goes on in its thread beside the next one."""
-    real, both = demos.about, threading.Barrier(2, timeout=60)
-
-    def slowly(file: Path) -> str:
-        if not both.broken and both.n_waiting < 2 and file.stem == demos.names()[0]:
-            both.wait()
-        return real(file)
-
-    monkeypatch.setattr(demos, "about", slowly)
-    found = Catalog()
-    threads = [threading.Thread(target=found.demos) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert [entry.name for entry in found.demos()] == list(demos.names())
-
-
-async def test_a_demo_without_the_trainer_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The sentence of the command line; nothing is launched."""
-    monkeypatch.setitem(extras.MODULES, Extra.TRAINER, ("tfmux_no_such_module",))
-    async with home() as pilot:
-        await pilot.press("end", "enter")
-        await shows(pilot, "pip install 'tfmux[trainer]'")
-        assert isinstance(pilot.app.screen, HomeScreen) and not RunFolder.all()
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
@@ -414,6 +381,6 @@ async def test_dialogs_name_the_keys_that_are_bound() -> None:
             await shows(pilot, "Enter chooses, F2 cancels")
             await pilot.press("f2", "question_mark")
             await shows(pilot, "F2 back")
-            assert missing(pilot, "is no command")
+            assert missing(pilot, "no such command")
     finally:
         os.close(lock)

@@ -1,4 +1,4 @@
-"""What folds of remarks show and hide, and what it costs to find them."""
+"""Folds of remarks: the lines that they show and hide, and the cost of finding them."""
 
 from __future__ import annotations
 

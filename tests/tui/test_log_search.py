@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from launcher.ids import TaskId
-from launcher.store.logs import LogFile
-from tests.launcher.agent_client import wait_until
+from launcher.store.logs import LogFile, LogStore
+from tests.patience import wait_until
 from tui.log.document import Document
 from tui.log.filter import Filtered
-from tui.log.merged import Merged
+from tui.log.merged import Merged, Source, _Sections
 from tui.log.multi_search import MultiSearch
+from tui.log.scan import Scanner
 from tui.log.search import Query, Search
 
 W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
@@ -48,6 +53,7 @@ def test_search_finds_what_a_reading_finds(tmp_path: Path, text: str) -> None:
     hits = [i for i, line in enumerate(texts) if plain.search(line)]
     near = 3000
     search = Search(file, query, near)
+    scanner = Scanner("search", [search.scan()], 0.01)
     try:
         wait_until(lambda: search.done, "all is counted")
         assert list(search.lines) == hits
@@ -57,8 +63,103 @@ def test_search_finds_what_a_reading_finds(tmp_path: Path, text: str) -> None:
             assert search.after(hits[-1]) == hits[0]
             assert search.before(hits[0]) == hits[-1]
     finally:
-        search.cancel()
+        scanner.close()
         file.close()
+
+
+def test_a_thousand_logs_are_searched_by_one_thread(tmp_path: Path) -> None:
+    """Search and filter of the merged log of many tasks: a thread for each log, and for each hit a
+    look through the list of all tasks, stopped the screen with 8,000."""
+    store = LogStore(tmp_path)
+    tasks = [TaskId("worker", number) for number in range(1000)]
+    for number, task in enumerate(tasks):
+        store.open(task).append(0, b"hay\nneedle %d\nhay\n" % number, 1000.0 + number)
+    lines = Merged({task: Document(task, store.open(task)) for task in tasks})
+    lines.refresh()
+    before = threading.active_count()
+    search = MultiSearch(lines, Query("needle"), lines.count)
+    assert threading.active_count() <= before + 1
+    try:
+        wait_until(lambda: search.done, "all is counted")
+        assert (search.count, search.share) == (1000, 1.0)
+        assert search.nearest() == 2998
+        assert search.step(2998, forward=False) == 2995
+        assert search.step(2998, forward=True) == 1
+        assert search.place(2995) == (999, 1000)
+    finally:
+        search.cancel()
+        store.close()
+
+
+class Stamped:
+    """A log of one line in each quarter of a second."""
+
+    def __init__(self, task: TaskId, times: list[float]) -> None:
+        self.task, self.times, self.grown = task, times, True
+
+    @property
+    def count(self) -> int:
+        return len(self.times)
+
+    def refresh(self) -> bool:
+        grown, self.grown = self.grown, False
+        return grown
+
+    def stamps(self, first: int) -> list[tuple[int, float]]:
+        return list(enumerate(self.times))[first:]
+
+    def origin(self, number: int) -> tuple[TaskId, int]:
+        return self.task, number
+
+    def locate(self, task: TaskId, line: int) -> int | None:
+        return line if task == self.task and line < self.count else None
+
+
+def test_long_logs_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A night's marks are sorted, not put in one by one; a line of a log that has been silent for
+    long does not count all lines since."""
+    old = Stamped(PS, [0.0])
+    logs = [Stamped(task, [i / 4 + task.index / 8 for i in range(5000)]) for task in (W0, W1)]
+    looked = Counter[str]()
+
+    def counted(name: str) -> Callable[..., Any]:
+        function = getattr(_Sections, name)
+
+        def call(*args: Any) -> Any:
+            looked[name] += 1
+            return function(*args)
+
+        return call
+
+    for name in ("key", "last"):
+        monkeypatch.setattr(_Sections, name, counted(name))
+    merged = Merged({log.task: cast(Source, log) for log in (old, *logs)})
+    merged.refresh()
+    assert merged.count == 10_001 and max(looked.values()) < 10_100
+    assert merged.origin(0) == (PS, 0) and merged.origin(10_000) == (W1, 4999)
+    looked.clear()
+    old.times.append(2000.0)
+    old.grown = True
+    merged.refresh()
+    assert merged.origin(10_001) == (PS, 1) and max(looked.values()) < 10
+    assert merged.locate(PS, 0) == 0 and merged.locate(PS, 1) == 10_001
+
+
+def test_scans_rest_at_the_ends_of_their_logs() -> None:
+    """While one log is read, those that are through are not asked each time: with thousands that
+    grow now and then, the thread that searches would take a whole core. They are not forgotten
+    either."""
+    asked = {"read": 0, "through": 0}
+
+    def scan(name: str, advances: bool) -> Iterator[bool]:
+        while True:
+            asked[name] += 1
+            yield advances
+
+    scanner = Scanner("scan", [scan("read", True), scan("through", False)], 1000.0)
+    wait_until(lambda: asked["through"] >= 10, "it is asked again")
+    scanner.close()
+    assert asked["read"] > 50 * asked["through"]
 
 
 def test_search_goes_on_as_the_log_grows(tmp_path: Path) -> None:
@@ -67,13 +168,15 @@ def test_search_goes_on_as_the_log_grows(tmp_path: Path) -> None:
     file = LogFile(tmp_path / "a.log")
     file.append(0, b"needle\nhay\n", 1.0)
     search = Search(file, Query("needle"), 0)
+    scanner = Scanner("search", [search.scan()], 0.01)
     wait_until(lambda: search.done, "all is counted")
     file.append(file.size, b"hay\nnee\x1b[31mdle\n", 2.0)
     wait_until(lambda: list(search.lines) == [0, 3], "the new line is found")
-    search.cancel()
+    scanner.close()
     search = Search(file, Query("ne+dle$"), 0)
+    scanner = Scanner("search", [search.scan()], 0.01)
     wait_until(lambda: list(search.lines) == [0, 3], "the new line is found")
-    search.cancel()
+    scanner.close()
     file.close()
 
 
@@ -86,6 +189,7 @@ def test_filter_shows_what_passes(tmp_path: Path, text: str) -> None:
     if "nothing" in text:
         passing = []
     filtered = Filtered(Document(W0, file), text)
+    scanner = Scanner("filter", [filtered.scan()], 0.01)
     try:
         through = "all lines are through"
         wait_until(lambda: filtered.refresh() or filtered.count == len(passing), through)
@@ -96,7 +200,7 @@ def test_filter_shows_what_passes(tmp_path: Path, text: str) -> None:
             assert line.data.decode() == texts[passing[at]]
             assert filtered.locate(W0, passing[at]) == at
     finally:
-        filtered.close()
+        scanner.close()
         file.close()
 
 
@@ -177,6 +281,7 @@ def test_a_far_hit_is_shown_before_all_is_counted(
     hay = b"hay\n" * 100_000
     file.append(0, b"needle one\n" + hay * 10 + b"needle two\n" + hay * 10, 1.0)
     search = Search(file, Query("needle"), file.newlines - 1)
+    scanner = Scanner("search", [search.scan()], 0.01)
     try:
         wait_until(lambda: search.near_hit is not None, "a hit is found")
         assert search.near_hit == 0
@@ -184,7 +289,7 @@ def test_a_far_hit_is_shown_before_all_is_counted(
         assert list(search.lines) == [0, 1_000_001]
         assert search.scanned == search.size
     finally:
-        search.cancel()
+        scanner.close()
         file.close()
 
 
@@ -195,9 +300,10 @@ def test_no_expression_holds_up_the_screen(tmp_path: Path, text: str) -> None:
     file = LogFile(tmp_path / "a.log")
     file.append(0, b"x" * 100_000 + b"\n" + b"a" * 100_000 + b"\nhas x(?=y) in it\n", 1.0)
     search = Search(file, Query(text), 0)
+    scanner = Scanner("search", [search.scan()], 0.01)
     try:
         wait_until(lambda: search.done, "all is counted")
         assert list(search.lines) == ([2] if text == "x(?=y)" else [])
     finally:
-        search.cancel()
+        scanner.close()
         file.close()

@@ -1,4 +1,4 @@
-"""What is seen and typed before the home screen is there."""
+"""Keys and pictures before the home screen is there."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ async def test_what_is_typed_during_the_import_is_handed_on() -> None:
 
 
 def test_the_first_frame_imports_nothing_heavy() -> None:
-    """Neither the launcher's engine nor what it stands on, nor plots, nor the screens."""
+    """Neither the run loop nor what it stands on, nor plots, nor the screens."""
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
-        "launcher.run.snapshot", "launcher.session.engine", "launcher.cluster.spec",
+        "launcher.run.snapshot", "launcher.session.run_loop", "launcher.cluster.spec",
         "tui.screens.run.screen", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"

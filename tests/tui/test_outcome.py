@@ -19,6 +19,9 @@ from launcher.run.snapshot import (
     TaskView,
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.session.history import RunSummary
+from launcher.store.runs import RunFolder
+from tui.catalog import RunEntry
 from tui.outcome import (
     TERMINAL,
     failure_text,
@@ -29,6 +32,7 @@ from tui.outcome import (
     rendered,
     report,
 )
+from tui.screens.home_rows import Rows
 from tui.widgets.header import header_parts
 
 ENDED = Snapshot(
@@ -76,16 +80,19 @@ def test_a_receipt_has_a_line_for_each_host() -> None:
     assert "none left, confirmed in" in first and "1 left, confirmed in" in second
     assert survivor.endswith(": pid 4121 (D) python")
     assert ": unreachable" in third
+    many = replace(ENDED.receipt.hosts[1], unlisted=2900)
+    _, host, _, more = receipt_lines(Receipt((many,)), ENDED.run_id)
+    assert "2 901 left, confirmed in" in host and more.endswith(": and 2 900 more")
     clean = replace(ENDED, receipt=Receipt(ENDED.receipt.hosts[:1]))
     assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
 
 
 def test_a_receipt_names_the_engine_beside_the_agent() -> None:
-    """Whoever confirmed it, and why the other's word does not count."""
+    """Whoever confirmed it, and why the other one cannot."""
     hosts = (
         HostReceipt("node0", signalled=4, confirmed=True, seconds=0.03, engine="Slurm agrees"),
         HostReceipt("node1", confirmed=True, by_engine=True, engine="Slurm agrees"),
-        HostReceipt("node2", engine="Slurm's word does not count: the node is down*"),
+        HostReceipt("node2", engine="Slurm cannot confirm it: the node is down*"),
     )
     allocation = Allocation(
         "Slurm", "8123", ended="Slurm 8123 has ended: TIMEOUT", released="Slurm 8123 is released"
@@ -95,7 +102,7 @@ def test_a_receipt_names_the_engine_beside_the_agent() -> None:
         "node0: 4 processes signalled, none left, confirmed in 0.03 s (agent; Slurm agrees)" in said
     )
     assert "node1: none left, confirmed (no agent; Slurm agrees)" in said
-    assert "node2: unreachable; Slurm's word does not count: the node is down*" in said
+    assert "node2: unreachable; Slurm cannot confirm it: the node is down*" in said
     assert "Slurm 8123 has ended: TIMEOUT" in said and "Slurm 8123 is released" in said
 
 
@@ -168,3 +175,54 @@ def test_what_a_failure_means_stands_before_its_last_lines() -> None:
     said = failure_text(replace(ENDED, first_failure=failure), TERMINAL, 2).plain.splitlines()
     assert said[1].startswith("  ◂ out of memory")
     assert said[2:] == ["  | step 1", "  | MemoryError"]
+
+
+def test_a_thousand_receipts_are_summed_up() -> None:
+    """Hosts that differ come first and in full; the others are one line. The same for tasks."""
+    hosts = [HostReceipt(f"h{n}", 8, confirmed=True, seconds=n / 1000) for n in range(1000)]
+    lines = receipt_lines(Receipt(tuple(hosts)), "r")
+    assert lines[1:] == [
+        "1 000 hosts: 8 000 processes signalled, none left, confirmed in 1.00 s at most"
+    ]
+    hosts[700] = HostReceipt("h700", 8, (Survivor(4121, "python", "D"),), confirmed=True)
+    hosts[900] = HostReceipt("h900", unreachable_until=1200.0)
+    _, survived, survivor, unreachable, rest = receipt_lines(Receipt(tuple(hosts)), "r")
+    assert survived.startswith("h700: 8 processes signalled, 1 left")
+    assert "pid 4121" in survivor and unreachable.startswith("h900: unreachable")
+    assert rest.startswith("998 other hosts: 7 984 processes signalled, none left")
+
+    tasks = [
+        TaskView(TaskId("worker", n), f"h{n // 8}", "a:1", TaskState.KILLED, attempt=1)
+        for n in range(8000)
+    ]
+    tasks[4321] = replace(tasks[4321], state=TaskState.FAILED, exit_code=1)
+    said = report(replace(ENDED, tasks=tuple(tasks)), Path("/runs/x"))
+    assert "  worker:4321 on h540: failed 1\n  worker: 7 999 tasks killed\n" in said
+    assert said.count("\n") < 20
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_outcome_looks_the_same_everywhere(
+    tmp_path: Path, outcome: Outcome, clean: bool
+) -> None:
+    """Mark, word and colour in Home's list, in the header and above the receipt; and the header
+    says what the receipt says."""
+    assert ENDED.receipt is not None
+    receipt = Receipt(ENDED.receipt.hosts[:1]) if clean else ENDED.receipt
+    ended = replace(ENDED, outcome=outcome, receipt=receipt, first_failure=None)
+    title = headline(ended, TERMINAL)
+    first = title.spans[0]
+    words = (title.plain[first.start : first.end], first.style)
+    parts = header_parts(ended, 1100.0, dict(TERMINAL), lambda name: name)
+    assert words in [(part.text, part.style) for part in parts]
+    said = receipt_text(ended, TERMINAL).plain.partition("\n")[0].partition(";")[0]
+    assert said in [part.text for part in parts]
+
+    summary = RunSummary(
+        ENDED.run_id, RunFolder(tmp_path), 1000.0, 1083.0, outcome, clean=clean, proven=True
+    )
+    rows = Rows(120, 1100.0, dict(TERMINAL), "cyan")
+    line = rows._line(RunEntry(summary, None))
+    assert (line.fields[0].text, f"bold {line.fields[0].style}") == words
+    assert clean or line.note.text == said

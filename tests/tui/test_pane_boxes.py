@@ -1,4 +1,4 @@
-"""Where panes stand, at the sizes that the design names."""
+"""Positions of panes at the sizes that the design names."""
 
 from __future__ import annotations
 

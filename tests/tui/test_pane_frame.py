@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from rich.style import Style
+from textual.app import App, ComposeResult
 from textual.geometry import Region
+from textual.strip import Strip
 
 from launcher.run.states import RunPhase, TaskState
 from tests.tui.conftest import screen_text, shows, until
@@ -56,9 +58,17 @@ def test_the_focus_is_seen_without_colours() -> None:
     assert pen(whole).bottom(title, 40).text == "╰─ ━━━━━━╌╌╌╌╌╌ 50 % ──────────── ▁▂▃ ─╯"
 
 
-def test_nothing_is_drawn_before_there_are_panes() -> None:
+async def test_nothing_is_drawn_before_there_are_panes() -> None:
     """Textual would draw the name of the class."""
-    assert str(PaneGrid().render()) == ""
+
+    class Empty(App[None]):
+        def compose(self) -> ComposeResult:
+            yield PaneGrid()
+
+    app = Empty()
+    async with app.run_test(size=(80, 24)):
+        assert app.screen.query_one(PaneGrid).size.height
+        assert not "".join(screen_text(app)).strip()
 
 
 def test_a_sparkline_needs_a_few_values() -> None:
@@ -140,3 +150,30 @@ async def test_unchanged_lines_are_not_drawn_again(
         await shows(pilot, "step 120")
         await shows(pilot, "12 %")
         assert {(region.y, region.height) for region in drawn} == {(0, 1), (18, 1)}
+
+
+async def test_a_pane_is_not_drawn_because_another_one_is(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual paints all panes when one has changed: the lines of the others are kept."""
+    run.change(state=RunPhase.RUNNING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "▸ps:0")
+        drawn: set[str] = set()
+        painted: set[str] = set()
+        rows, lines = LogPane._rows_below_title, LogPane.render_lines
+
+        def spy(self: LogPane) -> list[Strip]:
+            drawn.add(f"{self.view and self.view.task}")
+            return rows(self)
+
+        def spy_on_all(self: LogPane, crop: Region) -> list[Strip]:
+            painted.add(f"{self.view and self.view.task}")
+            return lines(self, crop)
+
+        monkeypatch.setattr(LogPane, "_rows_below_title", spy)
+        monkeypatch.setattr(LogPane, "render_lines", spy_on_all)
+        run.write("worker:1", b"a line of worker 1\n")
+        await shows(pilot, "a line of worker 1")
+        assert drawn == {"worker:1"} and painted >= {"ps:0", "worker:0", "worker:1"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from launcher.store.metrics import Point
+from launcher.store.metrics import Columns
 from tui.curves import Curve, curve, rates, resampled, tick_texts, ticks, time_ticks
 from tui.widgets.plot import Drawn, marker, plot
 
@@ -74,8 +76,8 @@ def test_a_curve_is_drawn_to_its_end(count: int) -> None:
 
 def test_the_newest_rate_is_that_of_the_newest_point() -> None:
     """Although less than a whole span has passed since the rate before."""
-    points = [Point(1000.0 + i, {"step": 10.0 * i}) for i in range(10)]
-    xs, ys = rates(points, 1000.0)
+    times, steps = array("d", range(1000, 1010)), array("d", range(0, 100, 10))
+    xs, ys = rates(Columns(times, steps), 1000.0)
     assert xs == [2, 4, 6, 8, 9] and ys == [10] * 5
 
 
@@ -107,8 +109,7 @@ def test_any_values_are_drawn_in_the_room_there_is(
     """NaN, infinite, huge, constant, none: no row is wider than the plot."""
     drawn = []
     for number, of in enumerate(values):
-        points = [Point(float(i), {"loss": value}) for i, value in enumerate(of)]
-        drawn.append(Drawn(number, curve(points, "loss", 0.0)))
+        drawn.append(Drawn(number, curve(map(float, range(len(of))), of, 0.0)))
     text = plot(drawn, width, height, (0.0, 40.0), 7.0, colourless)
     if any(one.curve[0] for one in drawn) and height > 2 and width > 20:
         assert len(text.plain.split("\n")) == height

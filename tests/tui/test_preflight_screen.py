@@ -30,6 +30,7 @@ from launcher.preflight import (
     reachability,
 )
 from launcher.preflight.findings import Result, passed
+from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.test_home import home
@@ -193,15 +194,24 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.processes
-async def test_leaving_early_ends_the_look() -> None:
-    """Escape while it goes on: home again at once, and no agent stays (the watch for left-over
-    processes of all tests would find it)."""
-    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
+async def test_leaving_early_ends_the_look(tmp_path: Path) -> None:
+    """Escape while it goes on: home again at once, and neither an agent nor what it asks stays."""
+    asked = tmp_path / "asked"
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho $$ >> {asked}\nexec sleep 1000\n")
+    python.chmod(0o755)
+    text = render(ONE_MACHINE, "mine", {}, Path("/srv"))
+    library.create("mine", text.replace("{python}", str(python)))
     async with home() as pilot:
         await pilot.press("t")
+        await until(pilot, lambda: asked.exists() and asked.read_text().endswith("\n"))
         await shows(pilot, "checking")
+        looks = [proc.look(int(pid)) for pid in asked.read_text().split()]
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert any(looks)
+        for process in filter(None, looks):
+            await until(pilot, lambda gone=process: proc.look(gone.pid) != gone)  # type: ignore[misc]
 
 
 async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched_it() -> None:

@@ -21,6 +21,7 @@ from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
 from tui.screens.host_keys import HostKeyDialog, OpenPrompt
 from tui.screens.prompts import PromptDialog
+from tui.widgets.footer import KeyFooter
 
 PASSWORD = AuthPrompt("tf1", "Password", True, PromptKind.PASSWORD)
 FINGERPRINT = "SHA256:nThbg6kXUpJWGl7E1IGOCspRomTxdCARLviKw6E5SY8"
@@ -208,7 +209,7 @@ async def test_all_means_those_that_were_on_the_screen(launcher: Launcher) -> No
         seen = [*dialog.prompts, unseen]
         await until(pilot, lambda: seen[0].drawn)
         dialog.show(seen)
-        dialog.action_decide("a")
+        dialog.action_trust_shown()
         assert not unseen.answer.done()
         await until(pilot, asked.done)
         assert asked.result() == "yes"
@@ -222,7 +223,7 @@ async def test_what_is_chosen_with_the_mouse(launcher: Launcher) -> None:
         await pilot.click("HostKeyList", offset=(4, 2))
         await shows(pilot, "y trust tf2")
         assert not any(one.done() for one in asked)
-        choices = pilot.app.screen.query_one("#choices")
+        choices = pilot.app.screen.query_one(KeyFooter)
         assert isinstance(pilot.app, TfmuxApp)
         row = screen_text(pilot.app)[choices.region.y]
         await pilot.click(offset=(row.index("y trust tf2") + 3, choices.region.y))

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from launcher.ids import TaskId
 from launcher.run.states import TaskState
+from launcher.store.logs import LogFile
 from tests.tui.fakes import ScriptedRun
 from tui.log.log_views import LogViews
 from tui.pane_boxes import Arrangement
@@ -274,6 +275,10 @@ async def test_the_clock_slows_down_and_rests(monkeypatch: pytest.MonkeyPatch) -
     now += 0.16
     states.append(clock.resting)
     assert states == [False, True, False]
+    clock.rest_after(now)
+    assert clock.resting, "lines that scroll by are painted at most ten times a second"
+    now += 0.11
+    assert not clock.resting
 
 
 def test_the_monitor_finds_stalls_and_alerts(run: ScriptedRun) -> None:
@@ -291,6 +296,36 @@ def test_the_monitor_finds_stalls_and_alerts(run: ScriptedRun) -> None:
     assert monitor.stalled == {TaskId("worker", 1): 91.0}
     assert monitor.alert == "! worker:0: port in use"
     assert monitor.sparklines.keys() == {TaskId("worker", 1)}
+
+
+def test_alerts_of_a_thousand_logs_come_little_by_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each second a few logs are read, in turn: the screen has its keys to answer meanwhile."""
+    run = ScriptedRun(tmp_path, workers=300)
+    read: list[str] = []
+    for task in run.snapshot().tasks:
+        run.task(str(task.id), state=TaskState.RUNNING, last_output=1099.0)
+        run.write(str(task.id), b"working\n", now=1099.0)
+    run.write("worker:299", b"UnknownError: Could not start gRPC server\n", now=1099.0)
+    reading = LogFile.read
+
+    def counted(file: LogFile, *where: int) -> bytes:
+        read.append(file.path.stem)
+        return reading(file, *where)
+
+    monkeypatch.setattr(LogFile, "read", counted)
+    monitor = TaskMonitor(run)
+    counts = []
+    while not monitor.alert:
+        before = len(read)
+        monitor.update(run.snapshot(), [], {}, 1100.0)
+        counts.append(len(read) - before)
+    assert counts == [64, 64, 64, 64, 45] and len(set(read)) == 301
+    assert monitor.alert == "! worker:299: port in use"
+    for _ in range(5):
+        monitor.update(run.snapshot(), [], {}, 1100.0)
+    assert len(read) == 301, "a log that has not grown is not read again"
 
 
 class ChromeApp(AreaApp):

@@ -15,6 +15,7 @@ from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
+from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run.screen import RunScreen
 from tui.widgets.log_pane import LogPane
@@ -138,7 +139,7 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
         assert run.asked == ["kill_all"]
         await shows(pilot, "killing all: TERM sent, KILL in")
         await pilot.press("f9")
-        assert run.asked == ["kill_all", "kill_all"]
+        assert run.asked == ["kill_all", "kill_all force"]
         run.end(Outcome.KILLED, 130)
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
         await shows(pilot, "nothing is left on any host")
@@ -146,6 +147,25 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("q")
     assert app.return_value == 130
+
+
+async def test_the_first_press_while_the_rule_ends_a_run_is_no_second_one(
+    run: ScriptedRun,
+) -> None:
+    """The grace goes on; then the header offers KILL."""
+    run.change(state=RunPhase.KILLING, kill_deadline=time.time() + 1000)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await shows(pilot, "killing all: TERM sent, KILL in")
+        assert not any("again: KILL now" in row for row in screen_text(app))
+        await pilot.press("q")
+        told = [note.message for note in app._notifications]
+        assert told == ["leaves when the receipt is there; F9 twice: KILL now"]
+        await pilot.press("f9")
+        assert run.asked == ["kill_all"]
+        await shows(pilot, "again: KILL now")
+        await pilot.press("f9")
+        assert run.asked == ["kill_all", "kill_all force"]
 
 
 async def test_a_run_that_is_killed_as_soon_as_it_is_shown(run: ScriptedRun) -> None:
@@ -242,7 +262,7 @@ async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
         run.end(Outcome.FAILED, 1, failure=failure)
         await shows(pilot, "first: worker:1 @tf3 failed 1, 4.1 s before worker:0")
         await shows(pilot, "ValueError: the loss is NaN")
-        await shows(pilot, "nothing left alive")
+        await shows(pilot, "nothing is left on any host")
         await pilot.press("q")
     assert app.return_value == 1
 
@@ -279,3 +299,14 @@ async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.focused, LogPane))
         assert focused(app) == "worker:0"
+
+
+async def test_a_run_that_ends_before_its_screen_is_open(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its screen was made while it began."""
+    app, screen = TfmuxApp(run, config=Config()), RunScreen(run)
+    monkeypatch.setattr(app, "get_default_screen", lambda: screen)
+    run.end(Outcome.SUCCESS, 0)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await shows(pilot, "✓ success")

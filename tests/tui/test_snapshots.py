@@ -182,10 +182,10 @@ def pages() -> Iterator[TfmuxApp]:
     records += [ended | {"time": NOON - 3890, "exit_code": 0}]
     records += [{"time": NOON - 3890, "event": "receipt", "hosts": [], "clean": True}]
     folder.public_events.write_text("".join(json.dumps(record) + "\n" for record in records))
-    sessions = RunClients()
-    home = HomeScreen(sessions)
+    clients = RunClients()
+    home = HomeScreen(clients)
     yield TfmuxApp(pages=[home, home.editor(path)], config=Config())
-    sessions.close()
+    clients.close()
 
 
 @pytest.mark.parametrize(

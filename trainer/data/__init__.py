@@ -39,7 +39,7 @@ class Records:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """What a run trains on and is tested on. `name` is for people."""
+    """Examples that a run trains on and is tested on. `name` is for people."""
 
     name: str
     train: Any  # Split or Records

@@ -116,7 +116,7 @@ def _example(image: NDArray[np.uint8], label: int) -> bytes:
 
 
 def _batches(path: pathlib.Path) -> Iterator[Any]:
-    """Batches of serialised examples."""
+    """Batches of serialised `tf.train.Example`s: string tensors of shape [at most _BATCH]."""
     with _naming(path):
         yield from tf.data.TFRecordDataset(str(path)).batch(_BATCH)
 

@@ -14,6 +14,8 @@ from trainer.data import idx
 from trainer.errors import DataError
 
 VALIDATION = 5000
+MNIST = 60_000
+"""Training examples of the whole set, for which programs choose the size of their validation."""
 
 
 class DataSet:
@@ -82,10 +84,11 @@ def read_data_sets(
     source_url: str = "",
 ) -> Datasets:
     """Reads MNIST's four IDX files; where TensorFlow 1 would download them, the embedded digits
-    take their place. Of a small training set at most a tenth is for validation.
+    take their place. Where validation would take more than half of a small training set, it gets a
+    tenth.
 
     Raises:
-        DataError: There are files, but not these four, or they are broken.
+        DataError: There are files, but not these four, or they are broken; or the size is wrong.
     """
     if fake_data:
         raise DataError("input_data: fake_data is not part of tf1")
@@ -95,7 +98,12 @@ def read_data_sets(
         print(f"tf1: no files in {train_dir}, and nothing is downloaded: the embedded digits")
     dataset = data.load(str(directory) if found else None, in_memory=True)
     train = dataset.train
-    held = min(validation_size, len(train) // 10)
+    held, most = validation_size, max(MNIST, len(train))
+    if not 0 <= held <= most:
+        raise DataError(f"input_data: validation_size is {held}: it must be between 0 and {most}")
+    if len(train) < MNIST and held > len(train) // 2:
+        held = len(train) // 10
+        print(f"tf1: {held} of {len(train)} training examples are for validation")
     splits = (
         data.Split(train.images[held:], train.labels[held:]),
         data.Split(train.images[:held], train.labels[:held]),

@@ -61,7 +61,7 @@ def _batches(examples: data.Split, size: int) -> Any:
 
 
 def _fit(strategy: Any, model: Any, loss: Any, batches: Any) -> None:
-    """What `fit` would do: in each step, every worker's gradients are added up in all of them."""
+    """Trains as `fit` would: in each step, every worker's gradients are added up in all of them."""
     weights = model.trainable_variables
     with strategy.scope():
         model.optimizer.build(weights)

@@ -124,13 +124,13 @@ class _Progress:
         self._draw()
 
     def show(self, result: Finding | Reachability) -> None:
-        """Shows a result."""
+        """Redraws the line with the latest check of each host."""
         if isinstance(result, Finding):
             self._last[result.host] = f"{result.check} {MARKS[result.severity][0]}"
         self._draw()
 
     def clear(self) -> None:
-        """Removes the line."""
+        """Erases the line from the terminal."""
         if not self._silent:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 

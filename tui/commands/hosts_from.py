@@ -6,15 +6,14 @@ import argparse
 import os
 from pathlib import Path
 
+from launcher.cluster.choices import HostSource
 from launcher.cluster.file import loads, read_text
-from launcher.cluster.host_list import HostSource, read, with_hosts
+from launcher.cluster.host_list import read, with_hosts
 from launcher.cluster.spec import Cluster
 from launcher.engines.inside import has_slurm, job_of, with_job_nodes
 from launcher.errors import TfmuxError
 from launcher.printable import printable
 from tui.stderr import message
-
-SLURM = "slurm"
 
 
 def read_cluster(arguments: argparse.Namespace, *, for_launch: bool = False) -> tuple[Cluster, str]:
@@ -31,7 +30,7 @@ def read_cluster(arguments: argparse.Namespace, *, for_launch: bool = False) -> 
         return loads(text, source, base, for_launch=for_launch)
 
     text = read_text(path)
-    if chosen not in (None, SLURM):
+    if chosen not in (None, HostSource.SLURM):
         listed = read(HostSource(chosen), hostfile, os.environ)
         text = with_hosts(text, source, listed)
         return parse(text), text

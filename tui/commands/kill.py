@@ -14,6 +14,7 @@ from launcher.run.states import Outcome, RunPhase
 from launcher.session.attach import StoredRun, stored
 from launcher.session.client import RunClient
 from launcher.session.discovery import active_runs
+from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tui.commands.ps import tell_unreadable
 from tui.exits import Exit
@@ -37,9 +38,9 @@ def kill(arguments: argparse.Namespace) -> int:
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
             message("no active runs")
-        kills = [_begin_listed(run.run_id) for run in found.runs]
+        kills = [_begin_listed(run.run_id, arguments.force) for run in found.runs]
     elif arguments.run:
-        kills = [_begin(arguments.run, arguments.file)]
+        kills = [_begin(arguments.run, arguments.force, arguments.file, arguments.process)]
     else:
         raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
     code = max([code, *(_end(kill) for kill in kills)])
@@ -49,8 +50,14 @@ def kill(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _begin(run_id: str, file: Path | None) -> RunClient | int:
-    """Begins to end a run; the exit code where there is nothing to wait for."""
+def _begin(
+    run_id: str,
+    force: bool,
+    file: Path | None = None,
+    process: LauncherProcess | None = None,
+) -> RunClient | int:
+    """Begins to end a run, with a launcher process that was started beforehand if it needs one;
+    the exit code where there is nothing to wait for."""
     folder = RunFolder.find(run_id) if file is None else stored(run_id, file).folder
     if folder.launcher_pid() is None:
         run = StoredRun(folder)
@@ -59,15 +66,15 @@ def _begin(run_id: str, file: Path | None) -> RunClient | int:
         if run.over:
             message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
-    client = RunClient.attach(folder)
-    client.kill_all()
+    client = RunClient.attach(folder, process=process)
+    client.kill_all(force=force)
     return client
 
 
-def _begin_listed(run_id: str) -> RunClient | int:
+def _begin_listed(run_id: str, force: bool) -> RunClient | int:
     """Begins to end one run among many: an error of it must not hold up the others."""
     try:
-        return _begin(run_id, None)
+        return _begin(run_id, force)
     except Exception as error:
         message(f"{run_id} could not be killed from here: {error!r}")
         return Exit.UNCONFIRMED

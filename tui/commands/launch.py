@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING
 
 from launcher import api
 from launcher.cluster.spec import Cluster
-from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
-from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
 from tui.outcome import report
-from tui.stderr import message
+from tui.stderr import message, write_line
 
 if TYPE_CHECKING:
+    from launcher.session.launcher_process import LauncherProcess
     from tui.screens.prompts import PromptDialogs
 
 
@@ -30,12 +29,8 @@ def up(arguments: argparse.Namespace) -> int:
 
 def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespace) -> int:
     """Launches the cluster, with its text, that `read` returns; returns the run's exit code."""
-    process = LauncherProcess()  # imports while we read the file
-    try:
-        cluster, text = read()
-    except BaseException:
-        process.cancel()
-        raise
+    cluster, text = read()
+    process: LauncherProcess | None = getattr(arguments, "process", None)
     resume = getattr(arguments, "resume", None)
     as_json = getattr(arguments, "json", False)
     headless = as_json or getattr(arguments, "headless", False)
@@ -72,10 +67,6 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     from tui import crash
     from tui.app import TfmuxApp
 
-    def is_ending() -> bool:
-        ending = client.snapshot().state in (RunPhase.KILLING, RunPhase.ENDED)
-        return ending or not client.living
-
     error: BaseException | None = None
     try:
         error = crash.run_app_twice(
@@ -83,17 +74,17 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
             lambda: client.folder.path,
             terminate=lambda: client.kill_all(by_person=False),
             hang_up=client.hang_up,
-            is_ending=is_ending,
+            is_ending=lambda: client.ending,
         )
     finally:
-        # However the screen ended, the run must not go on unwatched: no second press is needed.
+        # However the screen ended, the run must not go on unwatched.
         if error is not None:
             client.detach()
         elif client.living and not client.closed:
-            if not is_ending():
+            if not client.ending:
                 client.kill_all()
             client.wait()
-    print(report(client.snapshot(), client.folder.path, detached=client.detached), file=sys.stderr)
+    write_line(report(client.snapshot(), client.folder.path, detached=client.detached))
     if error is not None:
         return Exit.CRASHED
     return exit_code(client.snapshot().exit_code, detached=client.detached)

@@ -42,16 +42,16 @@ def home(files: Sequence[Path] = ()) -> int:
     opened: list[RunClients] = []
 
     def folder() -> Path:
-        alive = [run for sessions in opened for run in sessions.launched() if run.living]
+        alive = [run for clients in opened for run in clients.launched() if run.living]
         return alive[-1].folder.path if alive else runs_home().parent
 
     def terminate() -> None:
-        for sessions in opened:
-            sessions.terminate()
+        for clients in opened:
+            clients.terminate()
 
     def hang_up() -> None:
-        for sessions in opened:
-            sessions.hang_up()
+        for clients in opened:
+            clients.hang_up()
 
     error: BaseException | None = None
     try:
@@ -59,11 +59,11 @@ def home(files: Sequence[Path] = ()) -> int:
             lambda: _app(files, opened), folder, terminate=terminate, hang_up=hang_up
         )
         if error is not None:
-            for sessions in opened:
-                sessions.detach_all()
+            for clients in opened:
+                clients.detach_all()
     finally:
         # However the screen ended, no run may go on unwatched.
-        ended = [run for sessions in opened for run in sessions.close()]
+        ended = [run for clients in opened for run in clients.close()]
     from tui.outcome import report
 
     for run in ended:
@@ -88,9 +88,9 @@ def _app(files: Sequence[Path], opened: list[RunClients]) -> TfmuxApp:
         from tui.screens.home import HomeScreen
 
         def pages() -> list[Page]:
-            sessions = opened[0] if opened else RunClients()
-            opened[:] = [sessions]
-            first = HomeScreen(sessions, files)
+            clients = opened[0] if opened else RunClients()
+            opened[:] = [clients]
+            first = HomeScreen(clients, files)
             return [first, first.editor(files[0])] if len(files) == 1 else [first]
 
         return pages

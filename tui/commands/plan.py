@@ -6,6 +6,8 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from launcher.engines.slurm_script import request_of
 from launcher.ids import new_run_id
@@ -16,11 +18,69 @@ from tui.exits import Exit
 from tui.format import request_text
 
 
+def _object(required: Mapping[str, Any], **optional: Any) -> dict[str, Any]:
+    """The schema of an object with these properties and no others."""
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": {**required, **optional},
+    }
+
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_READY = {
+    "anyOf": [
+        {"enum": ["listening", "started", "auto", "finished"]},
+        {"type": "object", "required": ["log"], "properties": {"log": _TEXT}},
+        {"type": "object", "required": ["after"], "properties": {"after": {"type": "number"}}},
+    ],
+    "description": "when it counts as ready; `finished`: a prepare line, which must have ended",
+}
+_TASK = {
+    "task": _TEXT | {"description": "job and index, such as worker:0"},
+    "host": _TEXT,
+    "address": _TEXT | {"description": "for other tasks; a port picked at launch reads `auto`"},
+    "argv": _TEXTS,
+    "env": {"type": "object", "additionalProperties": _TEXT},
+    "ready": _READY,
+    "cwd": _TEXT | {"description": "working directory on the host"},
+    "warm": _TEXTS | {"description": "modules imported before its stage"},
+}
+_REQUEST = {"login": _TEXT, "argv": _TEXTS, "script": _TEXT}
+_PLAN = {
+    "name": _TEXT,
+    "stages": {
+        "type": "array",
+        "items": _TEXTS,
+        "description": "names of tasks; one stage begins when the one before is ready",
+    },
+    "tasks": {
+        "type": "array",
+        "items": _object(_TASK),
+        "description": "in the order of their starts",
+    },
+}
+SCHEMA = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "title": "tfmux plan --json",
+    **_object(
+        _PLAN,
+        slurm=_object(_REQUEST)
+        | {
+            "description": "with [slurm]: the command that asks for the nodes, the machine where "
+            "it runs (empty: this one), and the script that it reads"
+        },
+    ),
+}
+"""Of what `--json` prints."""
+
+
 def plan(arguments: argparse.Namespace) -> int:
     """Prints the plan of a cluster file; starts nothing.
 
-    ``--json``: see `plan_json`; with `[slurm]` also ``"slurm": {"login", "argv", "script"}``, the
-    command that asks for the nodes, where it runs (empty: here), and the script that it reads.
+    ``--json``: one object, as `SCHEMA` says.
     """
     cluster, _ = read_cluster(arguments)
     planned = make_plan(cluster, new_run_id(cluster.name))

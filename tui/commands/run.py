@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from launcher.cluster import generated, library
-from launcher.cluster.addresses import LOCALHOST, SshDestination
+from launcher.cluster.addresses import LOCALHOST, SshDestination, is_loopback
+from launcher.cluster.choices import Framework, HostSource
 from launcher.cluster.fields import nearest
 from launcher.cluster.file import loads
 from launcher.cluster.generated import WORKER, Request
-from launcher.cluster.host_list import HostSource, ListedHost, parse_option, read
-from launcher.cluster.rules import Framework
+from launcher.cluster.host_list import ListedHost, parse_option, read
+from launcher.cluster.placeholders import literal
+from launcher.cluster.saved_file import write
 from launcher.cluster.spec import Cluster
 from launcher.errors import TfmuxError
-from launcher.hosts.ssh_config import read_config
+from launcher.hosts.own_address import own_address
+from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
 from launcher.printable import printable
 from tui.commands.launch import launch
+from tui.stderr import message
 
 MOST_TASKS = 4096
 
@@ -42,24 +47,20 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[Cluster, str]:
     if not command:
         raise TfmuxError("there is no command: write such as tfmux run -n 4 -- python train.py")
     save: Path | None = arguments.save
-    if save is not None and save.exists():
+    if save is not None and os.path.exists(save):
         raise TfmuxError(f"{printable(str(save))} exists: name another file")
     jobs = _jobs(arguments)
-    here = Path.cwd()
+    here = _working_directory()
     base = here if save is None else save.absolute().parent
-    workdir = arguments.workdir
-    if workdir is None:
-        workdir = "." if base == here else str(here)
-    elif workdir:
-        workdir = str(here / Path(workdir).expanduser())
+    logins = dict.fromkeys(host.login for hosts in jobs.values() for host in hosts)
     text = generated.render(
         Request(
             command=command,
             jobs=jobs,
             name=arguments.name or generated.default_name(command),
-            workdir=workdir,
+            workdir=_workdir(arguments.workdir, here, base),
             framework=_framework(arguments.framework),
-            addresses=asyncio.run(_addresses([h for hosts in jobs.values() for h in hosts])),
+            addresses=asyncio.run(_addresses(logins, arguments.address)),
         )
     )
     if save is not None:
@@ -67,8 +68,30 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[Cluster, str]:
     source = "tfmux run" if save is None else printable(str(save))
     cluster = loads(text, source, base, for_launch=True)
     if save is not None:
-        library.write(save, text)
+        write(save, text)
     return cluster, text
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise TfmuxError("the working directory does not exist any more: change it") from None
+
+
+def _workdir(given: str | None, here: Path, base: Path) -> str:
+    """The `workdir` of a file in `base`, in which placeholders hold.
+
+    Raises:
+        TfmuxError: there is no such user as it names.
+    """
+    if given is None:
+        return "." if base == here else literal(str(here))
+    try:
+        return str(Path(literal(str(here)), Path(given).expanduser())) if given else ""
+    except RuntimeError:
+        shown = printable(given, 200)
+        raise TfmuxError(f"--workdir {shown}: there is no such user") from None
 
 
 def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:
@@ -127,17 +150,32 @@ def _framework(word: str | None) -> Framework:
         raise TfmuxError(f"--framework {printable(word, 60)}: {hint}") from None
 
 
-async def _addresses(hosts: Sequence[ListedHost]) -> dict[str, str]:
-    """What an alias of `ssh_config` stands for: the other hosts do not know the alias."""
-    names = {host.login.host for host in hosts} - {LOCALHOST}
+async def _addresses(logins: Collection[SshDestination], own: str | None) -> dict[str, str]:
+    """Addresses of hosts for the other hosts, which do not know aliases of `ssh_config`, and to
+    which `localhost` is another machine. `own` is this machine's, where it is given.
 
-    async def address(name: str) -> str:
+    Raises:
+        TfmuxError: `own` is given, and no host is this machine.
+    """
+    here = [login for login in logins if is_loopback(login.host) and login.port is None]
+    others = [login for login in logins if login not in here]
+    gate = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def address(login: SshDestination) -> str:
         try:
-            config = await read_config(name, name, None, None)
+            async with gate:
+                config = await read_config(login.host, login.host, login.user, login.port)
         except TfmuxError:
             return ""  # the launch says it
         return config.get("hostname")
 
-    found = await asyncio.gather(*map(address, sorted(names)))
-    pairs = zip(sorted(names), found, strict=True)
-    return {name: address for name, address in pairs if address and address != name.lower()}
+    found = await asyncio.gather(*map(address, others))
+    pairs = zip(others, found, strict=True)
+    addresses = {str(login): name for login, name in pairs if name and name != login.host.lower()}
+    if own is not None and not here:
+        raise TfmuxError("--address is for localhost, which is not among the hosts: remove it")
+    if own is None and here and len(logins) > 1:
+        names = [addresses.get(str(login), login.host) for login in others]
+        own = await asyncio.to_thread(own_address, names)
+        message(f"localhost is {own} to the other hosts (another address: --address)")
+    return addresses | ({} if own is None else dict.fromkeys(map(str, here), own))

@@ -9,7 +9,7 @@ import time
 from launcher.errors import TaskNotFoundError
 from launcher.ids import TaskId
 from launcher.session.attach import stored
-from launcher.session.log_lines import LogLines
+from launcher.session.log_lines import LogLines, RunLogs
 from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import shown
@@ -39,29 +39,27 @@ def logs(arguments: argparse.Namespace) -> int:
         TaskNotFoundError: the run has no such task.
     """
     run = stored(arguments.run)
-    tasks = [view.id for view in run.snapshot().tasks]
+    tasks = {view.id: view.host for view in run.snapshot().tasks}
     if arguments.task:
         wanted = TaskId.parse(arguments.task) if ":" in arguments.task else None
-        if wanted not in tasks:
-            raise TaskNotFoundError(arguments.task, tasks)
-        tasks = [task for task in tasks if task == wanted]
-    followers = [LogLines(run.folder.path / f"{task.stem}.log") for task in tasks]
+        if wanted is None or wanted not in tasks:
+            raise TaskNotFoundError(arguments.task, list(tasks))
+        tasks = {wanted: tasks[wanted]}
     pictures, out = sys.stdout.isatty() and not arguments.raw, sys.stdout.buffer
+    follower: LogLines | RunLogs = RunLogs(run.folder.path, tasks, from_end=False)
+    if arguments.task and not pictures:
+        (task,) = tasks
+        follower = LogLines(run.folder.path / f"{task.stem}.log")
     while True:
-        more = False
-        for task, follower in zip(tasks, followers, strict=True):
-            if arguments.task and not pictures:
-                data = follower.read()
-                out.write(data)
-                more = more or bool(data)
-                continue
-            name = b"" if arguments.task else f"{task} | ".encode()
-            for line in follower.lines(last=not arguments.follow):
+        if isinstance(follower, LogLines):
+            out.write(follower.read())
+        else:
+            for task, line in follower.read(last=not arguments.follow):
+                name = b"" if arguments.task else f"{task} | ".encode()
                 text = line if arguments.raw else shown(line, pictures=pictures).encode()
                 out.write(name + text + b"\n")
-            more = more or follower.behind
         out.flush()
-        if not more and not arguments.follow:
+        if not follower.behind and not arguments.follow:
             return Exit.SUCCESS
-        if not more:
+        if not follower.behind:
             time.sleep(_PACE)

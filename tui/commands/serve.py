@@ -22,8 +22,8 @@ from tui.exits import Exit
 from tui.extras import Extra
 from tui.stderr import message
 from tui.web import peers
+from tui.web.clients import FOLDER_VARIABLE, ServedRuns
 from tui.web.peers import is_loopback
-from tui.web.sessions import FOLDER_VARIABLE, ServedRuns
 
 
 def serve(arguments: argparse.Namespace) -> int:

@@ -151,7 +151,7 @@ class Document:
         return {self.task: self}
 
     def origin(self, number: int) -> tuple[TaskId, int]:
-        """The line itself."""
+        """The task and the line number that a line has in its log: here its own."""
         return self.task, number
 
     def locate(self, task: TaskId, line: int) -> int | None:
@@ -159,7 +159,7 @@ class Document:
         return line if line < self.count else None
 
     def last_at(self, task: TaskId, number: int) -> int:
-        """The line itself."""
+        """The last line up to that one, whether or not the log is so long."""
         return min(number, self.count - 1)
 
     def number_at(self, offset: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left
+from collections.abc import Iterator
 
 from launcher.ids import TaskId
 
 from .document import Document, Line
-from .scan import follow
+from .scan import chunks
 from .search import Query
 
 GROWTH_SECONDS = 0.1
@@ -18,8 +18,8 @@ GROWTH_SECONDS = 0.1
 class Filtered:
     """Lines that hit a query, or with a leading `!` those that do not.
 
-    A thread reads the log through and keeps up with it; what has passed so far is shown at
-    once. `Lines` for a pane.
+    A `Scanner` takes `scan` through the log and keeps up with it; what has passed so far is shown
+    at once. `Lines` for a pane.
     """
 
     order = 0
@@ -34,8 +34,6 @@ class Filtered:
         self._count = 0
         self._scanned = self._taken = 0
         """Lines of the log that the thread has looked at, and as of the last `refresh`."""
-        self._stop = threading.Event()
-        threading.Thread(target=self._run, name="filter", daemon=True).start()
 
     @property
     def count(self) -> int:
@@ -78,17 +76,14 @@ class Filtered:
             if line <= self._taken
         ]
 
-    def close(self) -> None:
-        """Ends the thread."""
-        self._stop.set()
-
-    def _run(self) -> None:
-        for chunk in follow(self.document.file, self._stop, GROWTH_SECONDS):
-            if chunk is None:
-                continue
-            hits, _ = self._query.lines(chunk)
-            if self._exclude:
-                out = set(hits)
-                hits = [n for n in range(chunk.first, chunk.after) if n not in out]
-            self._passed.extend(hits)
-            self._scanned = chunk.after
+    def scan(self) -> Iterator[bool]:
+        """Filters chunk by chunk; yields False at the log's end."""
+        for chunk in chunks(self.document.file):
+            if chunk is not None:
+                hits, _ = self._query.lines(chunk)
+                if self._exclude:
+                    out = set(hits)
+                    hits = [n for n in range(chunk.first, chunk.after) if n not in out]
+                self._passed.extend(hits)
+                self._scanned = chunk.after
+            yield chunk is not None

@@ -12,9 +12,10 @@ from tui.task_context import task_contexts
 
 from .attempts import AttemptStarts
 from .document import Document
-from .filter import Filtered
-from .merged import Merged
+from .filter import GROWTH_SECONDS, Filtered
+from .merged import Merged, Source
 from .rows import RowOptions
+from .scan import Scanner
 from .view import Lines, LogView
 
 
@@ -30,7 +31,8 @@ class LogViews:
         self._tasks = [task.id for task in snapshot.tasks]
         self._views: dict[TaskId | None, LogView] = {}
         self._filters: dict[TaskId | None, str] = {}
-        self._filtered: dict[tuple[TaskId | None, TaskId], Filtered] = {}
+        self._scanners: dict[TaskId | None, Scanner] = {}
+        """The threads that filter, by view."""
         self._attempts = AttemptStarts(logs)
         self.update(snapshot)
 
@@ -66,8 +68,8 @@ class LogViews:
 
     def close(self) -> None:
         """Ends the threads that filter."""
-        for filtered in self._filtered.values():
-            filtered.close()
+        for scanner in self._scanners.values():
+            scanner.close()
 
     # the merged log
 
@@ -89,10 +91,8 @@ class LogViews:
 
     def set_filter(self, view: LogView, text: str) -> None:
         """Shows only the lines that hit; no text shows all."""
-        for task in view.lines.documents():
-            old = self._filtered.pop((view.task, task), None)
-            if old:
-                old.close()
+        if view.task in self._scanners:
+            self._scanners.pop(view.task).close()
         self._filters[view.task] = text
         view.replace_lines(self._lines(view.task), filtered=bool(text))
 
@@ -104,13 +104,12 @@ class LogViews:
     def _lines(self, task: TaskId | None) -> Lines:
         text = self.filter_of(task)
 
-        def source(name: TaskId) -> Document | Filtered:
-            document = Document(name, self._logs.open(name))
-            if not text:
-                return document
-            filtered = self._filtered[task, name] = Filtered(document, text)
-            return filtered
-
-        if task is not None:
-            return source(task)
-        return Merged({name: source(name) for name in self.merged})
+        tasks = [task] if task is not None else self.merged
+        documents = {name: Document(name, self._logs.open(name)) for name in tasks}
+        sources: dict[TaskId, Source] = {**documents}
+        if text:
+            filtered = {name: Filtered(document, text) for name, document in documents.items()}
+            scans = (one.scan() for one in filtered.values())
+            self._scanners[task] = Scanner("filter", scans, GROWTH_SECONDS)
+            sources = {**filtered}
+        return Merged(sources) if task is None else sources[task]

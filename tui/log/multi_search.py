@@ -6,15 +6,18 @@ from bisect import bisect_right
 
 from launcher.ids import TaskId
 
+from .scan import Scanner
 from .search import Query, Search
 from .view import Lines
 
+GROWTH_SECONDS = 0.3
 _TRIES = 10_000
 """Hits of one log that are skipped because a filter hides them, before giving up."""
 
 
 class MultiSearch:
-    """One search in each log behind some lines. `step` goes from a place to the next hit."""
+    """One search in each log behind some lines, all in one thread. `step` goes from a place to
+    the next hit."""
 
     def __init__(self, lines: Lines, query: Query, near: int) -> None:
         self.query = query
@@ -23,11 +26,14 @@ class MultiSearch:
             task: Search(document.file, query, max(0, lines.last_at(task, near)))
             for task, document in lines.documents().items()
         }
+        scans = (search.scan() for search in self._searches.values())
+        self._scanner = Scanner("search", scans, GROWTH_SECONDS)
+        self._placed: tuple[object, tuple[int, int]] | None = None
 
     @property
     def done(self) -> bool:
         """All logs have been counted through, or the search was cancelled."""
-        return all(search.done or search.cancelled for search in self._searches.values())
+        return self._scanner.closed or all(search.done for search in self._searches.values())
 
     @property
     def share(self) -> float:
@@ -37,13 +43,12 @@ class MultiSearch:
 
     @property
     def count(self) -> int:
-        """Hits so far."""
+        """Number of hits found so far in all logs."""
         return sum(search.count for search in self._searches.values())
 
     def cancel(self) -> None:
         """Ends it; what was found remains."""
-        for search in self._searches.values():
-            search.cancel()
+        self._scanner.close()
 
     def nearest(self) -> int | None:
         """The first hit to show: the last one at or before where the search began, known long
@@ -57,12 +62,18 @@ class MultiSearch:
 
     def place(self, number: int) -> tuple[int, int]:
         """Number of lines with hits at or before a place, and of all of them."""
-        before = total = 0
-        for task, search in self._searches.items():
-            total += len(search.lines)
-            if number >= 0:
-                before += bisect_right(search.lines, self._lines.last_at(task, number))
-        return before, total
+        found = {task: search.lines for task, search in self._searches.items() if search.lines}
+        total = sum(map(len, found.values()))
+        if number < 0:
+            return 0, total
+        asked = (number, total, self._lines.order)
+        if self._placed is None or self._placed[0] != asked:
+            before = (
+                bisect_right(lines, self._lines.last_at(task, number))
+                for task, lines in found.items()
+            )
+            self._placed = asked, (sum(before), total)
+        return self._placed[1]
 
     def step(self, number: int, *, forward: bool) -> int | None:
         """The next or previous line with a hit, around the end; None when there is none yet."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from .scan import ESCAPE
+from launcher.printable import CSI
 
 _TOKEN = re.compile(
     r"(?P<edge>[\^$]|\\[bBAz])"
@@ -28,7 +28,7 @@ def prefilter(pattern: str) -> str | None:
             return None
         at = token.end()
         if token["char"]:
-            parts.append(f"(?:{token['char']}(?:{ESCAPE})*)")
+            parts.append(f"(?:{token['char']}(?:{CSI})*)")
         elif token["frame"]:
             parts.append(token["frame"])
     # What is left of "(?i)" and its like would be an expression, but another one.

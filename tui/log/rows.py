@@ -38,7 +38,7 @@ _PREFIXES = re2.compile(
 
 
 class Stamps(StrEnum):
-    """Times before lines."""
+    """Time that is shown before each line of a log."""
 
     OFF = "off"
     CLOCK = "time of day"

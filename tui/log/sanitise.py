@@ -14,6 +14,8 @@ from typing import NamedTuple
 import re2
 from rich.cells import cell_len
 
+from launcher.printable import CONTROL_STRING, CSI, JOINER, OTHER_ESCAPE, PICTURES, STRING_END
+
 TAB_CELLS = 8
 TRUE_COLOUR = 1 << 24
 """Added to a 24-bit colour to tell it from an index of the 256-colour palette."""
@@ -41,7 +43,7 @@ class TextStyle(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Text of one style."""
+    """Printable text that is drawn in one style."""
 
     text: str
     style: TextStyle
@@ -58,36 +60,13 @@ _PRINTABLE_ASCII = re.compile(rb"[\x20-\x7e]*")
 # beyond the next escape character, where the next one begins.
 _ESCAPE = re.compile(
     r"\x1b\[([0-9;:]*)m"  # SGR, the one sequence that is obeyed
-    r"|\x1b\[[0-?]*[ -/]*[@-~]?"  # any other CSI: cursor, erase, modes
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"  # OSC (title, clipboard), DCS, SOS, PM, APC
-    r"|\x1b[ -/]*[0-~]?"  # character sets, save/restore, reset
+    rf"|{CSI}?|{CONTROL_STRING}(?:{STRING_END}|$)|{OTHER_ESCAPE}?"  # unfinished ones, too
 )
 _MARKS = re2.compile(rf"\p{{M}}{{{MOST_MARKS + 1},}}")
 # Joiners and variation selectors are as wide as each terminal likes, which would tear the columns
 # apart: emoji are drawn in their parts.
-_DROPPED = dict.fromkeys([0x200D, 0xFE0E, 0xFE0F])
-# Direction overrides can make a line read differently from what it says, and what is invisible
-# can hide in a word, so both are shown.
-_UNSEEN = (
-    *(0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x3164, 0xFEFF, 0xFFA0),
-    *range(0x180B, 0x1810),
-    *range(0x200B, 0x2010),
-    *range(0x2028, 0x202F),
-    *range(0x2060, 0x2070),
-    *range(0xFFF0, 0xFFFC),
-    *range(0x1BCA0, 0x1BCA4),
-    *range(0x1D173, 0x1D17B),
-    *range(0xE0000, 0xE0200),
-)
-_PICTURES = {
-    **{code: 0x2400 + code for code in range(0x20) if code != 0x09},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0x2426),
-    **dict.fromkeys(_UNSEEN, 0x2426),
-}
-_STAND_INS: dict[int, int | None] = {**_PICTURES, **_DROPPED}
-HARMFUL = (0x09, *_PICTURES)
-"""Characters that are never drawn as they are."""
+_STAND_INS: dict[int, int | None] = {**PICTURES, **dict.fromkeys([JOINER, 0xFE0E, 0xFE0F])}
+del _STAND_INS[0x09]  # a tab becomes blanks
 _ATTRIBUTES = {
     1: Attr.BOLD,
     2: Attr.DIM,

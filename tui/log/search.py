@@ -1,8 +1,7 @@
-"""Search of a whole log in a thread: the first hit soon, all of them counted."""
+"""Search of a whole log, chunk by chunk: the first hit soon, all of them counted."""
 
 from __future__ import annotations
 
-import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -12,14 +11,14 @@ from typing import Any
 
 import re2
 
+from launcher.printable import CSI
 from launcher.store.logs import LogFile
 
 from .prefilter import prefilter
-from .scan import ESCAPE, ESCAPES, Chunk, backwards, follow
+from .scan import ESCAPES, Chunk, backwards, chunks
 
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
-GROWTH_SECONDS = 0.3
 NEAR_BYTES = 1 << 30
 """Bytes searched backwards before counting begins at the beginning; about a second's worth."""
 MAX_PER_LINE = 1000
@@ -54,7 +53,7 @@ class Query:
             self._pattern = re2.compile(re2.escape(text), options)
             coarse = None
         if not _SPECIAL.intersection(text):
-            self._coloured = re2.compile(f"(?:{ESCAPE})*".join(text), options)
+            self._coloured = re2.compile(f"(?:{CSI})*".join(text), options)
         elif coarse is not None:
             with suppress(re2.error):  # too large with all the colours in it
                 self._prefilter = re2.compile(coarse, options)
@@ -113,11 +112,10 @@ def _between_escapes(pattern: Any, data: bytes, at: int) -> Iterator[Any]:
 
 
 class Search:
-    """Looks through one log and keeps up with its growth until it is cancelled.
+    """Search of one log: looks back from `near` first, so that there is something to show, but
+    not through gigabytes; then it counts from the beginning, and keeps up with the log's growth.
 
-    The thread looks back from `near` first, so that there is something to show, but not through
-    gigabytes; then it counts from the beginning. `near_hit` and `lines` are read by the screen's
-    clock.
+    A `Scanner` takes `scan` on; what it has found is read by the screen's clock.
     """
 
     def __init__(self, file: LogFile, query: Query, near: int) -> None:
@@ -133,22 +131,11 @@ class Search:
         """Bytes that have been counted."""
         self._file = file
         self._near = near
-        self._stop = threading.Event()
-        threading.Thread(target=self._run, name="search", daemon=True).start()
-
-    def cancel(self) -> None:
-        """Ends the search; what was found remains."""
-        self._stop.set()
 
     @property
     def size(self) -> int:
-        """Bytes there are."""
+        """Bytes that the log has now; `scanned` of them have been searched."""
         return self._file.size
-
-    @property
-    def cancelled(self) -> bool:
-        """The search was ended by hand."""
-        return self._stop.is_set()
 
     def after(self, line: int) -> int | None:
         """The next line that hits, around the end to the first one."""
@@ -163,11 +150,13 @@ class Search:
             return None
         return self.lines[bisect_left(self.lines, line) - 1]
 
-    def _run(self) -> None:
-        self._look_near()
-        for chunk in follow(self._file, self._stop, GROWTH_SECONDS):
+    def scan(self) -> Iterator[bool]:
+        """Searches chunk by chunk; yields False at the log's end."""
+        yield from self._look_near()
+        for chunk in chunks(self._file):
             if chunk is None:
                 self.done = True
+                yield False
                 continue
             hits, count = self.query.lines(chunk)
             self.count += count
@@ -176,10 +165,11 @@ class Search:
                 self.near_hit = hits[0]
             if len(self.lines) < MAX_KEPT:
                 self.lines.extend(hits)
+            yield True
 
-    def _look_near(self) -> None:
+    def _look_near(self) -> Iterator[bool]:
         begin = None
-        for chunk in backwards(self._file, self._near + 1, self._stop):
+        for chunk in backwards(self._file, self._near + 1):
             begin = begin or chunk.end
             if begin - chunk.end > NEAR_BYTES:
                 return
@@ -188,3 +178,4 @@ class Search:
             if hits:
                 self.near_hit = hits[-1]
                 return
+            yield True

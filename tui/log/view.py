@@ -25,7 +25,7 @@ class Lines(Protocol):
 
     @property
     def count(self) -> int:
-        """Lines there are."""
+        """Number of lines, as of the last `refresh`."""
 
     @property
     def order(self) -> int:

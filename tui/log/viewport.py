@@ -57,7 +57,9 @@ class Viewport:
         """For each row from the top: its line, and the row of that line. May be shorter than the
         pane."""
         if self.following:
-            self.top, self.sub = self._last_page()
+            rows = self._last_rows()
+            self.top, self.sub = rows[0] if rows else (0, 0)
+            return rows
         result: list[tuple[int, int]] = []
         for row in self._from(self.top, self.sub):
             result.append(row)
@@ -134,7 +136,7 @@ class Viewport:
         return min(max(0, line), self.count - 1)
 
     def pause(self) -> None:
-        """Stays where it is."""
+        """Stops following the end of the log: the rows shown stay, and new lines are counted."""
         if self.following:
             self.top, self.sub = self._last_page()
         self.following = False
@@ -156,11 +158,14 @@ class Viewport:
 
     def _last_page(self) -> tuple[int, int]:
         """The top of the view that has the last row in its last row."""
-        line, rows = self.count, self.height
-        while line > 0:
+        rows = self._last_rows()
+        return rows[0] if rows else (0, 0)
+
+    def _last_rows(self) -> list[tuple[int, int]]:
+        """The rows of that view."""
+        line, upwards = self.count, list[tuple[int, int]]()
+        while line > 0 and len(upwards) < self.height:
             item = self.item_at(line - 1)
             line = item.first
-            if item.rows >= rows:
-                return line, item.rows - rows
-            rows -= item.rows
-        return 0, 0
+            upwards += [(line, sub) for sub in reversed(range(item.rows))]
+        return upwards[: self.height][::-1]

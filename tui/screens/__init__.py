@@ -1,1 +1,1 @@
-"""Screens and dialogs."""
+"""Screens of the app, and the dialogs that they open."""

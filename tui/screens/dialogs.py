@@ -21,6 +21,7 @@ from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
+from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
@@ -55,10 +56,9 @@ class Dialog(ModalScreen[Answer | None]):
         Binding("escape", "dismiss(None)", "Back", id="dialog.back", show=False),
     ]
 
-    def __init__(self, title: str, note: str = "") -> None:
+    def __init__(self, title: str) -> None:
         super().__init__()
         self._title = title
-        self._note = note
         self._withdrawn = False
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class Dialog(ModalScreen[Answer | None]):
 
     def note(self) -> str:
         """Text of the last line."""
-        return self._note or f"{key_of(self, 'dialog.back')} cancels"
+        return f"{key_of(self, 'dialog.back')} cancels"
 
 
 class AskText(Dialog[str]):
@@ -126,11 +126,9 @@ class AskText(Dialog[str]):
 class Choose(Dialog[Choice]):
     """Asks for one of a few choices; each is a key of its own."""
 
-    def __init__(
-        self, title: str, choices: Mapping[Choice, str], text: str = "", note: str = ""
-    ) -> None:
+    def __init__(self, title: str, choices: Mapping[Choice, str], text: str = "") -> None:
         """`choices` maps each key, which is the answer, to what it does."""
-        super().__init__(title, note)
+        super().__init__(title)
         self._choices = choices
         self._text = text
 
@@ -194,11 +192,14 @@ class LeaveDialog(Choose[Leave]):
             Leave.DETACH: "Detach: the run goes on without a screen",
             Leave.STAY: "Stay",
         }
-        tasks = "1 task is" if alive == 1 else f"{alive} tasks are"
+        tasks = f"{counted(alive, 'task')} {'is' if alive == 1 else 'are'}"
         title = f"The run is active: {tasks} up"
         if queued:
             title = "The run is in the queue: nothing has started"
-        super().__init__(title, choices, note="Ctrl-C again: kill all and leave")
+        super().__init__(title, choices)
+
+    def note(self) -> str:
+        return f"{key_of(self, 'interrupt')} again: kill all and leave"
 
 
 class ReceiptScreen(Dialog[None]):

@@ -14,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Label, Static
 
 from tui.config import config_path
-from tui.format import LETTERS, STATE_COLORS
+from tui.format import STATE_MARKS
 from tui.keys import key_of
 from tui.palette import Command
 from tui.screens.dialogs import Dialog
@@ -70,8 +70,8 @@ class HelpScreen(Dialog[None]):
     def _letters(self) -> Text:
         colours = status_colours(self.app)
         text = Text("\nLetters of the status strip:\n")
-        for i, (state, letter) in enumerate(LETTERS.items()):
+        for i, (state, (letter, color)) in enumerate(STATE_MARKS.items()):
             text.append("\n" if i == _LETTERS_A_ROW else "")
-            text.append(letter, f"bold {colours[STATE_COLORS[state]]}")
+            text.append(letter, f"bold {colours[color]}")
             text.append(f" {state}   ")
         return text

@@ -16,8 +16,10 @@ from textual.containers import Container, VerticalScroll
 from textual.widgets import OptionList, Static
 
 from launcher.cluster import library
+from launcher.cluster.fields import name_problem
 from launcher.cluster.file import load
-from launcher.cluster.library import Deleted, SaveError
+from launcher.cluster.library import Deleted
+from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun
@@ -62,9 +64,9 @@ class HomeScreen(Page):
         Binding("f5", "again", "Refresh, and ask the hosts", id="home.again"),
     ]
 
-    def __init__(self, sessions: RunClients, files: Sequence[Path] = ()) -> None:
+    def __init__(self, clients: RunClients, files: Sequence[Path] = ()) -> None:
         super().__init__()
-        self.sessions = sessions
+        self.clients = clients
         self.prompts = PromptDialogs()
         self._catalog = Catalog(files)
         self._entries = Entries([], [], [], [])
@@ -220,14 +222,14 @@ class HomeScreen(Page):
         run_id, folder = entry.summary.run_id, entry.summary.folder
         try:
             if entry.active:
-                self.post_message(OpenRun(self.sessions.attach(run_id, self.prompts)))
+                self.post_message(OpenRun(self.clients.attach(run_id, self.prompts)))
             else:
                 self.post_message(OpenRun(FinishedRun(StoredRun(folder))))
         except (TfmuxError, OSError) as error:
             self.app.call_from_thread(self._complain, error)
 
     def editor(self, path: Path) -> EditorScreen:
-        return EditorScreen(path, self.sessions, self.prompts)
+        return EditorScreen(path, self.clients, self.prompts)
 
     def action_edit(self) -> None:
         """Opens the editor; a demo's file can only be saved under another name there."""
@@ -243,7 +245,7 @@ class HomeScreen(Page):
                 demos.check_machine()
             cluster = load(entry.path, for_launch=True)
             text = entry.path.read_text(encoding="utf-8")
-            self.post_message(OpenRun(self.sessions.launch(cluster, text, self.prompts)))
+            self.post_message(OpenRun(self.clients.launch(cluster, text, self.prompts)))
         except (TfmuxError, OSError) as error:
             self._complain(error)
 
@@ -252,7 +254,7 @@ class HomeScreen(Page):
         entry = self.entry
         if isinstance(entry, ClusterEntry) and entry.cluster is not None:
             self.app.push_screen(
-                PreflightScreen(entry.cluster, entry.path, self.sessions, self.prompts)
+                PreflightScreen(entry.cluster, entry.path, self.clients, self.prompts)
             )
 
     def action_new(self) -> None:
@@ -284,7 +286,7 @@ class HomeScreen(Page):
             if answer is not None:
                 self._change(lambda: change(answer))
 
-        dialog = AskText(title, name, library.name_problem, "the name of the new file")
+        dialog = AskText(title, name, name_problem, "the name of the new file")
         self.app.push_screen(dialog, named)
 
     def _change(self, change: Callable[[], Path]) -> None:
@@ -327,7 +329,7 @@ class HomeScreen(Page):
 
     def _kill(self, runs: list[RunEntry]) -> None:
         if runs:
-            self.app.push_screen(KillRunsDialog(runs, self.sessions, self.prompts))
+            self.app.push_screen(KillRunsDialog(runs, self.clients, self.prompts))
         elif count := len(self._catalog.unreadable):
             self.notify(f"no active runs found; {count} could not be read, tfmux ps names them")
         else:

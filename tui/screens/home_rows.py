@@ -11,25 +11,16 @@ from textual.widgets.option_list import Option
 
 from launcher.cluster.spec import Cluster
 from launcher.quantities import age, counted, thousands
-from launcher.run.states import Outcome, RunPhase
+from launcher.run.states import RunPhase
 from launcher.session.history import RunSummary
 from tui.catalog import ClusterEntry, DemoEntry, Entries, Entry, RunEntry
-from tui.format import StatusColor, clock, figure
+from tui.format import UNCONFIRMED, StatusColor, clock, figure, outcome_mark
 from tui.widgets.columns import Column, Columns, Field, Line, indented
 
 Colours = dict[StatusColor, str]
 NARROW = 90
 """Cells of width below which step and loss matter more than the whole of a run's id."""
 _INDENT = 2
-_MARKS = {
-    Outcome.SUCCESS: ("✓", StatusColor.GOOD),
-    Outcome.FAILED: ("✗", StatusColor.BAD),
-    Outcome.PREFLIGHT: ("✗", StatusColor.BAD),
-    Outcome.KILLED: ("■", StatusColor.OFF),
-    Outcome.TERMINATED: ("■", StatusColor.OFF),
-}
-
-
 _NAME = 40
 """Cells of the longest name of a cluster that is shown whole in its row."""
 _RUN = (Column(), Column())
@@ -132,22 +123,16 @@ class Rows:
 
     def _past(self, entry: RunEntry) -> Line:
         run = entry.summary
-        mark, color = "?", StatusColor.OFF
-        if not run.clean:
-            mark, word, color = "!", "unconfirmed", StatusColor.BAD
-        elif run.outcome is None:
-            word = "unknown"
-        else:
-            word = str(run.outcome)
-            mark, color = _MARKS.get(run.outcome, (mark, color))
+        mark, color = outcome_mark(run.outcome, clean=run.clean)
         fields = [
-            Field(f"{mark} {word}", self.colours[color]),
+            Field(f"{mark} {run.outcome or 'unknown'}", self.colours[color]),
             Field(self._id(run.run_id)),
             Field(clock((run.ended or run.last) - run.started) if run.started else ""),
             *_figures(run),
             Field(f"{age(self.now - run.started)} ago" if run.started else "", "dim"),
         ]
         told = [f"! {run.problem}"] if run.problem else []
+        told += [] if run.clean else [UNCONFIRMED]
         told += [run.first_failure] if run.first_failure else []
         return Line(fields, Field("  ".join(told), self.colours[StatusColor.BAD]))
 

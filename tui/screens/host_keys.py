@@ -13,7 +13,6 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
 from textual.widgets import Label, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -22,7 +21,7 @@ from launcher.quantities import counted
 from tui.cells import cut
 from tui.keys import key_of
 from tui.screens.dialogs import Dialog
-from tui.widgets.colours import theme_colour
+from tui.widgets.footer import KeyFooter
 
 NO = "no"
 _WIDEST = 16
@@ -53,30 +52,13 @@ class HostKeyList(OptionList):
     """The keys, two lines each. Enter refuses: nothing is trusted by a slip."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "screen.decide('n')", "Refuse the key under the cursor", show=False),
+        Binding("enter", "screen.refuse", "Refuse the key under the cursor", show=False),
         Binding("j", "cursor_down", "Next key", show=False),
         Binding("k", "cursor_up", "Previous key", show=False),
     ]
 
     def action_select(self) -> None:
         """Does nothing: a click only moves the cursor."""
-
-
-class Choice(Static):
-    """Key and what it does; a click on it does the same."""
-
-    def __init__(self, key: str) -> None:
-        super().__init__(markup=False)
-        self.key = key
-
-    def show(self, does: str) -> None:
-        """Sets what the key does."""
-        name = "Esc" if self.key == "escape" else self.key
-        colour = theme_colour(self.app, "accent-text")
-        self.update(Text.assemble((name, f"bold {colour}"), f" {does}"))
-
-    async def on_click(self) -> None:
-        await self.run_action(f"screen.decide('{self.key}')")
 
 
 class HostKeyDialog(Dialog[None]):
@@ -86,10 +68,10 @@ class HostKeyDialog(Dialog[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "decide('a')", "Trust all keys that are shown", show=False),
-        Binding("y", "decide('y')", "Trust the key under the cursor", show=False),
-        Binding("n", "decide('n')", "Refuse the key under the cursor", show=False),
-        Binding("escape", "decide('escape')", "Refuse all keys", show=False),
+        Binding("a", "trust_shown", "Trust all keys that are shown", id="host_keys.trust_all"),
+        Binding("y", "trust", "Trust the key under the cursor", id="host_keys.trust"),
+        Binding("n", "refuse", "Refuse the key under the cursor", id="host_keys.refuse"),
+        Binding("escape", "refuse_all", "Refuse all keys", id="dialog.back"),
     ]
 
     def __init__(self, prompts: list[OpenPrompt]) -> None:
@@ -100,8 +82,7 @@ class HostKeyDialog(Dialog[None]):
     def body(self) -> ComposeResult:
         yield HostKeyList(markup=False)
         yield Static(id="compare", markup=False, classes="dialog-note")
-        with Horizontal(id="choices"):
-            yield from map(Choice, ("a", "y", "n", "escape"))
+        yield KeyFooter(clickable=True)
 
     def on_mount(self) -> None:
         self.show(self.prompts)
@@ -116,7 +97,7 @@ class HostKeyDialog(Dialog[None]):
         keys.clear_options()
         keys.add_options([Option(self._key_text(each)) for each in prompts])
         if prompts:
-            keys.highlighted = prompts.index(current) if current in prompts else 0
+            keys.highlighted = next((prompts.index(one) for one in current if one in prompts), 0)
         title = self.query_one(".dialog-title", Label)
         one = len(prompts) == 1
         who = prompts[0].prompt.host if one else counted(len(prompts), "host")
@@ -135,16 +116,25 @@ class HostKeyDialog(Dialog[None]):
     def note(self) -> str:
         return f"{key_of(self, 'kill_all')} kills all"
 
-    def action_decide(self, choice: str) -> None:
-        """Answers for the keys that a choice is about."""
-        if choice == "escape":
-            self.refuse_all()
-        elif choice == "a":
-            for each in self.prompts:
-                if each.drawn:  # not one that came while the finger was on its way
-                    each.set(YES)
-        elif (current := self._current) is not None:
-            current.set(YES if choice == "y" else NO)
+    def action_trust_shown(self) -> None:
+        """Trusts the keys on the screen, not one that came while the finger was on its way."""
+        self._answer([each for each in self.prompts if each.drawn], YES)
+
+    def action_trust(self) -> None:
+        """Trusts the key under the cursor."""
+        self._answer(self._current, YES)
+
+    def action_refuse(self) -> None:
+        """Refuses the key under the cursor."""
+        self._answer(self._current, NO)
+
+    def action_refuse_all(self) -> None:
+        """Refuses all keys."""
+        self._answer(self.prompts, NO)
+
+    def _answer(self, prompts: list[OpenPrompt], answer: str) -> None:
+        for each in prompts:
+            each.set(answer)
         if all(each.answer.done() for each in self.prompts):
             self.dismiss(None)
 
@@ -154,9 +144,10 @@ class HostKeyDialog(Dialog[None]):
             each.set(NO)
 
     @property
-    def _current(self) -> OpenPrompt | None:
+    def _current(self) -> list[OpenPrompt]:
+        """The key under the cursor, if there is any."""
         at = self.query_one(HostKeyList).highlighted
-        return self.prompts[at] if at is not None and at < len(self.prompts) else None
+        return [] if at is None else self.prompts[at : at + 1]
 
     def _key_text(self, each: OpenPrompt) -> Text:
         key = each.key
@@ -169,17 +160,17 @@ class HostKeyDialog(Dialog[None]):
         return text
 
     def _show_choices(self) -> None:
-        current = self._current
-        if current is None:
+        if not self._current:
             return
+        [current] = self._current
         host, count = cut(current.prompt.host, _WIDEST).rstrip(), len(self.prompts)
         own = current.key.kind.removeprefix("ssh-").partition("-")[0] or "ed25519"
         command = f"ssh-keygen -lf /etc/ssh/ssh_host_{own}_key.pub"
         self.query_one("#compare", Static).update(f"Compare on {host}: {command}")
-        choices = {"y": "trust it from now on", "n": "refuse"}
+        trust, refuse = "host_keys.trust", "host_keys.refuse"
+        hints = [(trust, "trust it from now on"), (refuse, "refuse")]
         if count > 1:
-            choices = {"a": f"trust all {count} shown", "y": f"trust {host}", "n": f"refuse {host}"}
-            choices |= {"escape": "refuse all"}
-        for choice in self.query(Choice):
-            choice.display = choice.key in choices
-            choice.show(choices.get(choice.key, ""))
+            hints = [("host_keys.trust_all", f"trust all {count} shown")]
+            hints += [(trust, f"trust {host}"), (refuse, f"refuse {host}")]
+            hints.append(("dialog.back", "refuse all"))
+        self.query_one(KeyFooter).show(hints)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterable
 from typing import ClassVar
 
 from rich.text import Text
@@ -13,11 +15,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from launcher.printable import printable
-from launcher.quantities import age, size
+from launcher.quantities import age, counted, size, thousands
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
-from tui.format import LETTERS, StatusColor, bar, status_color
+from tui.format import STATE_MARKS, StatusColor, bar, status_color
 from tui.outcome import queue_status
 from tui.widgets.colours import status_colours
 from tui.widgets.columns import Column, Columns, Field, Line, indented, wrapped
@@ -34,6 +36,8 @@ _COLORS = {
 }
 _TASK = (Column(), Column(), Column(), Column(), Column(), Column(rank=1))
 _INDENT = 2
+_MOST_HOSTS = 64
+"""Hosts that are shown; ten thousand rows once a second take a whole core."""
 
 
 class HostsScreen(Screen[None]):
@@ -68,19 +72,38 @@ class HostsScreen(Screen[None]):
 
 
 def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str], width: int) -> Text:
-    """A block a host: its link, its load, and a row for each of its tasks; in `width` cells."""
+    """A block a host: its link, its load, and a row for each of its tasks; in `width` cells. Of
+    many hosts, those in trouble come first, and the last ones are counted."""
     text = _allocation(snapshot, now, colours)
-    usage = {name: of for host in snapshot.hosts for name, of in host.usage.items()}
-    lines = {task.id: _task(task, usage.get(task.id), colours) for task in snapshot.tasks}
+    tasks: dict[str, list[TaskView]] = {}
+    for task in snapshot.tasks:
+        tasks.setdefault(task.host, []).append(task)
+    hosts = list(snapshot.hosts)
+    if len(hosts) > _MOST_HOSTS:
+        hosts.sort(key=lambda host: not _in_trouble(host, tasks.get(host.name, ())))
+    shown, rest = hosts[:_MOST_HOSTS], hosts[_MOST_HOSTS:]
+    lines = {
+        task.id: _task(task, host.usage.get(task.id), colours)
+        for host in shown
+        for task in tasks.get(host.name, ())
+    }
     table = Columns(_TASK, list(lines.values()), width - _INDENT)
-    for host in snapshot.hosts:
+    for host in shown:
         text.append_text(_link(host, snapshot.state, now, colours, width)).append("\n")
         text.append_text(_load(host))
-        for task in snapshot.tasks:
-            if task.host == host.name:
-                text.append_text(indented(table.row(lines[task.id]), _INDENT)).append("\n")
+        for task in tasks.get(host.name, ()):
+            text.append_text(indented(table.row(lines[task.id]), _INDENT)).append("\n")
         text.append("\n")
+    if rest:
+        states = Counter(_state(host, snapshot.state)[0] for host in rest)
+        counts = ", ".join(f"{thousands(count)} {state}" for state, count in states.items())
+        text.append(f"{counted(len(rest), 'more host')}: {counts}\n", "dim")
     return text
+
+
+def _in_trouble(host: HostView, tasks: Iterable[TaskView]) -> bool:
+    bad = any(status_color(task) is StatusColor.BAD for task in tasks)
+    return bad or _COLORS[host.state] is StatusColor.BAD
 
 
 def _link(
@@ -113,7 +136,7 @@ def _link(
 def _task(task: TaskView, usage: tuple[float, int] | None, colours: dict[StatusColor, str]) -> Line:
     cpu, memory = ("", "") if usage is None else (f"{usage[0] * 100:.0f} %", size(usage[1]))
     fields = [
-        Field(LETTERS[task.state], f"bold {colours[status_color(task)]}"),
+        Field(STATE_MARKS[task.state].letter, f"bold {colours[status_color(task)]}"),
         Field(str(task.id)),
         Field(task.exit_text),
         Field(f"cpu {cpu:>6}" if cpu else ""),

@@ -37,11 +37,11 @@ class KillRunsDialog(Dialog[None]):
     ]
 
     def __init__(
-        self, runs: Sequence[RunEntry], sessions: RunClients, prompts: PromptDialogs
+        self, runs: Sequence[RunEntry], clients: RunClients, prompts: PromptDialogs
     ) -> None:
         super().__init__("")
         self._runs = list(runs)
-        self._sessions = sessions
+        self._clients = clients
         self._prompts = prompts
         self._killing = False
         self._started: dict[str, RunControl] = {}
@@ -62,20 +62,20 @@ class KillRunsDialog(Dialog[None]):
             for run in self._runs:
                 self._kill(run)
         else:
-            for session in self._started.values():
-                if session.snapshot().state is not RunPhase.ENDED:
-                    session.kill_all()
+            for client in self._started.values():
+                if client.snapshot().state is not RunPhase.ENDED:
+                    client.kill_all(force=True)
 
     @work(thread=True, group="kill", exit_on_error=False)
     def _kill(self, entry: RunEntry) -> None:
         name = entry.summary.run_id
         try:
-            session = self._sessions.attach(name, self._prompts)
+            client = self._clients.attach(name, self._prompts)
         except (TfmuxError, OSError, KeyError, ValueError) as error:
             self._failed[name] = str(error)
             return
-        session.kill_all()
-        self._started[name] = session
+        client.kill_all()
+        self._started[name] = client
 
     @property
     def _done(self) -> bool:
@@ -83,7 +83,8 @@ class KillRunsDialog(Dialog[None]):
         return self._killing and len(ended) + len(self._failed) == len(self._runs)
 
     def _show(self) -> None:
-        runs = "this run" if len(self._runs) == 1 else f"these {len(self._runs)} runs"
+        count = len(self._runs)
+        runs = "this run" if count == 1 else f"these {counted(count, 'run')}"
         key, yes, back = (key_of(self, each) for each in ("kill_all", "dialog.yes", "dialog.back"))
         title, hint = f"Kill {runs}, on all hosts?", f"{yes} or {key} kills   {back} cancels"
         if self._done:
@@ -101,10 +102,10 @@ class KillRunsDialog(Dialog[None]):
     def _append(self, text: Text, entry: RunEntry, colours: dict[StatusColor, str]) -> None:
         name = entry.summary.run_id
         text.append(f"{name}\n", "bold")
-        session = self._started.get(name)
+        client = self._started.get(name)
         if name in self._failed:
             text.append(f"  {self._failed[name]}\n", colours[StatusColor.BAD])
-        elif session is None and not self._killing:
+        elif client is None and not self._killing:
             hosts = entry.report.hosts if entry.report else ()
             for host in hosts:
                 tasks = " ".join(str(task) for task in host.tasks) or "no task"
@@ -112,10 +113,10 @@ class KillRunsDialog(Dialog[None]):
             if not hosts:
                 by = f"launcher process: pid {entry.launcher}" if entry.launcher else ""
                 text.append(f"  {by or 'its hosts have not answered yet'}\n", "dim")
-        elif session is None or session.snapshot().state is not RunPhase.ENDED:
-            alive = sum(t.state.live for t in session.snapshot().tasks) if session else 0
+        elif client is None or client.snapshot().state is not RunPhase.ENDED:
+            alive = sum(t.state.live for t in client.snapshot().tasks) if client else 0
             text.append(f"  killing, {counted(alive, 'task')} alive\n", colours[StatusColor.BUSY])
         else:
             text.append("  ")
-            text.append_text(receipt_text(session.snapshot(), colours))
+            text.append_text(receipt_text(client.snapshot(), colours))
             text.append("\n")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Vertical
 from textual.screen import Screen
-from textual.widgets import Label, Static
+from textual.widgets import Label
 
 from launcher.quantities import thousands
 from launcher.run.snapshot import TaskView
@@ -20,6 +19,7 @@ from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
+from tui.widgets.metric_table import MetricTable
 from tui.widgets.plot import Drawn, Plot, marker, style
 
 MAX_CURVES = 12
@@ -53,8 +53,7 @@ class MetricsScreen(Screen[None]):
             yield Plot(id="loss")
             yield Label(id="rate-title", markup=False)
             yield Plot(id="rate")
-            with VerticalScroll(id="values"):
-                yield Static(markup=False)
+            yield MetricTable(id="values")
         hints = [("kill_all", "kill all"), ("metrics.back", "back")]
         hints += [("metrics.smoother metrics.rougher", "smoothing")]
         hints += [("metrics.earlier metrics.later", "read values")]
@@ -82,36 +81,39 @@ class MetricsScreen(Screen[None]):
             return
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot)
-        points = {task.id: list(self._control.series(task.id).points) for task in snapshot.tasks}
-        tasks = [task for task in snapshot.tasks if points[task.id]]
+        series = {task.id: self._control.series(task.id).points for task in snapshot.tasks}
+        tasks = [task for task in snapshot.tasks if series[task.id].times]
         numbers = {task.id: number for number, task in enumerate(snapshot.tasks)}
         started = snapshot.started
-        end = max((points[task.id][-1].time for task in tasks), default=time.time()) - started
-        begin = min((points[task.id][0].time for task in tasks), default=started) - started
+        end = max((series[task.id].times[-1] for task in tasks), default=time.time()) - started
+        begin = min((series[task.id].times[0] for task in tasks), default=started) - started
         moment = end * self._cursor if self._cursor is not None else None
-        losses = [curve(points[task.id], "loss", started) for task in tasks]
-        speeds = [rates(points[task.id], started) for task in tasks]
+        drawn = tasks[:MAX_CURVES]
+        shown_points = [series[task.id] for task in drawn]
+        losses = [curve(points.times, points.losses, started) for points in shown_points]
+        speeds = [rates(points, started) for points in shown_points]
         weight = SMOOTHING[self._smoothing]
         shown = f", {MAX_CURVES} of {len(tasks)} tasks" if len(tasks) > MAX_CURVES else ""
         self.query_one("#loss-title", Label).update(f"loss  smoothing {weight:g}{shown}")
         self.query_one("#rate-title", Label).update(f"global steps a second{shown}")
         for name, curves in (("#loss", losses), ("#rate", speeds)):
-            drawn = [
+            lines = [
                 Drawn(numbers[task.id], smoothed(of, weight))
-                for task, of in list(zip(tasks, curves, strict=True))[:MAX_CURVES]
+                for task, of in zip(drawn, curves, strict=True)
             ]
-            self.query_one(name, Plot).show(drawn, (begin, end), moment)
+            self.query_one(name, Plot).show(lines, (begin, end), moment)
         at = moment if moment is not None else end
-        table = Table.grid(padding=(0, 3, 0, 0))
-        table.add_row(*(Text(w, "dim") for w in (f"at {clock(at)}", "step", "loss", "steps/s")))
-        for task, loss, speed in zip(tasks, losses, speeds, strict=True):
-            steps = curve(points[task.id], "step", started)
-            values = [value_at(of, at) for of in (steps, loss, speed)]
+
+        def row(task: TaskView) -> tuple[Text, list[str]]:
+            points = series[task.id]
+            of = [curve(points.times, values, started) for values in (points.steps, points.losses)]
+            values = [value_at(one, at) for one in (*of, rates(points, started))]
             number = numbers[task.id]
             sign = f"{marker(number)} " if self.app.no_color else ""
-            title = Text(f"{sign}{task.id}", f"bold {style(number)}")
-            table.add_row(title, *_words(task, values))
-        self.query_one("#values Static", Static).update(table)
+            return Text(f"{sign}{task.id}", f"bold {style(number)}"), _words(task, values)
+
+        titles = (f"at {clock(at)}", "step", "loss", "steps/s")
+        self.query_one(MetricTable).show(tasks, titles, row)
 
 
 def _words(task: TaskView, values: list[float | None]) -> list[str]:

@@ -71,12 +71,12 @@ class PreflightScreen(Page):
     ]
 
     def __init__(
-        self, cluster: Cluster, file: Path, sessions: RunClients, prompts: PromptDialogs
+        self, cluster: Cluster, file: Path, clients: RunClients, prompts: PromptDialogs
     ) -> None:
         super().__init__()
         self._cluster = cluster
         self._file = file
-        self._sessions = sessions
+        self._clients = clients
         self._prompts = prompts
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
         self._hosts = [cluster.engine.label] if cluster.engine else list(dict.fromkeys(tasks))
@@ -220,7 +220,7 @@ class PreflightScreen(Page):
         return self._results.about_pair(pair) if pair is not None else []
 
     def _nothing_here(self) -> str:
-        """Why the cell under the cursor has no finding."""
+        """Reason for which the cell under the cursor has no finding."""
         host, what = self._place()
         if isinstance(what, Check):
             if what in LOGIN_CHECKS and self._cluster.is_local(host):
@@ -298,5 +298,5 @@ class PreflightScreen(Page):
             except TfmuxError as error:
                 self.notify(str(error), severity="error")
         if entries:
-            dialog = KillRunsDialog(entries, self._sessions, self._prompts)
+            dialog = KillRunsDialog(entries, self._clients, self._prompts)
             self.app.push_screen(dialog, lambda _: self.action_again())

@@ -88,7 +88,7 @@ class RequestGuard:
         return response
 
     def _foreign(self, request: web.Request) -> str:
-        """Why a request is not of this user, or not of a page of ours; empty when it is."""
+        """Reason to refuse a request that is not of this user and one of our pages; else empty."""
         host = request.headers.get("Host", "")
         name = _host_name(host)
         if not name or not (name in self._names or _is_address(name)):
@@ -112,8 +112,8 @@ class RequestGuard:
 
 
 def _other_user(request: web.Request) -> str:
-    """Why a connection within this machine is not this user's; empty when it is, when it
-    comes from another machine, or where only the token tells."""
+    """Reason to refuse a connection of another user of this machine; empty if it is this user's, if
+    it comes from another machine, or where only the token tells."""
     if not peers.are_known():
         return ""
     transport = request.transport

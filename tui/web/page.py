@@ -12,7 +12,7 @@ from tui.crash import run_app, tell
 from tui.exits import Exit
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page
-from tui.web.sessions import FOLDER_VARIABLE, ServedRuns, ServedSessions
+from tui.web.clients import FOLDER_VARIABLE, ServedClients, ServedRuns
 
 _LOOK = 1.0
 _OF_PAGES = (
@@ -31,15 +31,15 @@ class PageApp(TfmuxApp):
     """The app of a page, which goes when its server has gone."""
 
     def __init__(self, files: Sequence[Path], served: ServedRuns) -> None:
-        sessions = ServedSessions(served, self.notify)
-        home = HomeScreen(sessions, files)
+        clients = ServedClients(served, self.notify)
+        home = HomeScreen(clients, files)
         pages: list[Page] = [home]
         if len(files) == 1:
             pages.append(home.editor(files[0]))
         living = served.living()
-        first = sessions.attach(living[0].run_id, home.prompts) if living else None
+        first = clients.attach(living[0].run_id, home.prompts) if living else None
         super().__init__(first, pages)
-        self.sessions = sessions
+        self.clients = clients
         self._server = os.getppid()
 
     def on_mount(self) -> None:
@@ -59,7 +59,7 @@ def main(words: Sequence[str]) -> int:
     try:
         error = run_app(app)
     finally:
-        app.sessions.close()
+        app.clients.close()
     if error is not None:
         tell(error, folder)
         return Exit.CRASHED

@@ -12,6 +12,8 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
+from launcher.printable import PICTURES
+
 
 class NoControls(LineFilter):
     """Takes control characters, direction overrides and what is invisible out of rows."""
@@ -29,6 +31,4 @@ class NoControls(LineFilter):
 @cache
 def _stand_ins() -> dict[int, str]:
     """Replacements. A row keeps its width, so characters without a cell are left out."""
-    from tui.log.sanitise import HARMFUL  # the first frame needs it not
-
-    return {code: "␦" * cell_len(chr(code)) for code in HARMFUL}
+    return {code: "␦" * cell_len(chr(code)) for code in PICTURES}

@@ -29,7 +29,7 @@ def fitting(parts: Sequence[Part], width: int, gap: str = "") -> list[Part]:
 
 
 def row_width(parts: Sequence[Part], gap: str) -> int:
-    """Cells of a row."""
+    """Width of a row in cells, gaps included."""
     gaps = sum(not part.joins for part in parts[1:])
     return cell_len("".join(part.text for part in parts)) + cell_len(gap) * gaps
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.text import Text
+from textual import events
 from textual.widget import Widget
 
-from tui.keys import key_hints
+from tui.keys import KeyHint, key_hints
 from tui.widgets.colours import theme_colour
 
 Hints = Sequence[tuple[str, str]]
@@ -16,8 +17,13 @@ Hints = Sequence[tuple[str, str]]
 class KeyFooter(Widget):
     """Keys and what they do, the most important first; those that do not fit are left out."""
 
-    def __init__(self, hints: Hints = ()) -> None:
+    def __init__(self, hints: Hints = (), *, clickable: bool = False) -> None:
+        """`clickable`: a click on a hint presses its key. Not on a row with the kill key, which
+        asks no question."""
         super().__init__()
+        self._clickable = clickable
+        self._ends: list[tuple[int, str]] = []
+        """Cells where the drawn hints end, and their keys."""
         self._shown: tuple[Hints, Hints, bool] = (hints, (), False)
 
     def show(self, hints: Hints, *, fixed: Hints = (), typing: bool = False) -> None:
@@ -30,12 +36,22 @@ class KeyFooter(Widget):
     def render(self) -> Text:
         """`F9 kill all  q leave …`."""
         hints, fixed, typing = self._shown
+        self._ends.clear()
         row = Text(no_wrap=True, end="")
         key_style = f"bold {theme_colour(self.app, 'accent-text')}"
-        for key, does in [*fixed, *key_hints(self, hints, typing=typing)]:
+        named = [KeyHint(key, does, "") for key, does in fixed]
+        for key, does, first in [*named, *key_hints(self, hints, typing=typing)]:
             if row.cell_len + len(key) + len(does) + 3 > self.size.width:
                 break
             row.append("  " if row else "")
             row.append(key, key_style)
             row.append(f" {does}")
+            self._ends.append((row.cell_len, first))
         return row
+
+    def on_click(self, event: events.Click) -> None:
+        """Presses the key of the hint that stands there."""
+        at = event.get_content_offset_capture(self).x
+        first = next((first for end, first in self._ends if at < end), "")
+        if self._clickable and first:
+            self.app.simulate_key(first)

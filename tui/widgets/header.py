@@ -11,10 +11,10 @@ from textual.widget import Widget
 
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import Outcome, RunPhase
+from launcher.run.states import RunPhase
 from tui.format import StatusColor, bar, clock, figure
 from tui.keys import key_of
-from tui.outcome import failure_hint, queue_status
+from tui.outcome import failure_hint, outcome_text, queue_status, receipt_verdict
 from tui.task_context import known_cause, task_contexts
 from tui.widgets.colours import status_colours
 
@@ -79,9 +79,7 @@ def header_parts(
 ) -> list[Part]:
     """The parts of the header, ranked by importance; `key` gives the displayed key of a command,
     `form` is that of the stage line."""
-    bad, busy, good = (
-        f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY, StatusColor.GOOD)
-    )
+    bad, busy = (f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY))
     parts = [Part(7, snapshot.name, "bold")]
     if snapshot.state is RunPhase.KILLING:
         left = max(0.0, (snapshot.kill_deadline or now) - now)
@@ -94,11 +92,11 @@ def header_parts(
             return [*parts, Part(0, text, busy)]
         parts.append(Part(0, f"killing all: TERM sent, {text}", bad))
         parts.append(Part(1, f"{alive} of {len(snapshot.tasks)} alive"))
-        if left > 0:
+        if left > 0 and snapshot.kill_asked:
             parts.append(Part(2, f"{key('kill_all')} again: KILL now"))
         return parts
     if snapshot.state is RunPhase.ENDED:
-        return [*parts, *_ended(snapshot, good, bad), Part(2, f"{key('leave')} leaves")]
+        return [*parts, *_ended(snapshot, bad, colours), Part(2, f"{key('leave')} leaves")]
     if queue := queue_status(snapshot, now):
         parts.append(Part(0, queue, busy))
         if snapshot.allocation is not None and snapshot.allocation.advice:
@@ -116,7 +114,7 @@ def header_parts(
 
 
 def _waiting(snapshot: Snapshot, now: float, form: Form) -> str:
-    """What is waited for, and how long where the stage line does not say that."""
+    """Text of what the run waits for, and for how long if the stage line does not say that."""
     if not snapshot.waiting:
         return f"{snapshot.state}"
     text = f"waiting for {snapshot.waiting}"
@@ -167,18 +165,13 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     return [Part(0, text, bad)]
 
 
-def _ended(snapshot: Snapshot, good: str, bad: str) -> list[Part]:
-    success = snapshot.outcome is Outcome.SUCCESS
-    word = f"{'✓' if success else '✗'} {snapshot.outcome or 'ended'}"
-    parts = [Part(0, word, good if success else bad)]
+def _ended(snapshot: Snapshot, bad: str, colours: dict[StatusColor, str]) -> list[Part]:
+    parts = [Part(0, *outcome_text(snapshot, colours))]
     if snapshot.ended is not None:
         parts.append(Part(3, f"after {clock(snapshot.ended - snapshot.started)}"))
     parts += _first_failure(snapshot, bad)
-    if snapshot.receipt is not None:
-        if snapshot.receipt.clean:
-            parts.append(Part(1, "nothing left alive"))
-        else:
-            parts.append(Part(0, "NOT ALL CONFIRMED DEAD", bad))
+    if (receipt := snapshot.receipt) is not None:
+        parts.append(Part(1 if receipt.clean else 0, *receipt_verdict(receipt, colours)))
     if snapshot.step is not None:
         parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
     return parts

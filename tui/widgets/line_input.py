@@ -1,5 +1,4 @@
-"""Line input: a text field that handles its keys in the order in which they were typed, and the
-line below it."""
+"""Line input: a text field for one line, and the line below it."""
 
 from __future__ import annotations
 
@@ -10,19 +9,7 @@ from launcher.printable import visible
 
 
 class LineInput(Input):
-    """An `Input` for lines that may be typed faster than the screen follows.
-
-    Textual runs a field's bindings only after the key has wandered up to the app, while letters
-    are taken at once: of "backspace, x" in one burst the x came first. A pasted text of several
-    lines stays one line, its line ends shown as ␊.
-    """
-
-    async def on_key(self, event: events.Key) -> None:
-        """Runs the field's own bindings here and now."""
-        for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            event.stop()
-            event.prevent_default()
-            await self.run_action(binding.action)
+    """An `Input` in which a pasted text of several lines stays one, its line ends shown as ␊."""
 
     def on_paste(self, event: events.Paste) -> None:
         """Pastes all lines as one."""

@@ -8,7 +8,7 @@ by unseen costs nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -70,6 +70,8 @@ class LogPane(Widget, can_focus=True):
         self._frame_pen: FramePen | None = None
         self._rows: dict[int, list[Strip]] = {}
         """The rows of lines in sight that are not folded."""
+        self._shown: list[Strip] | None = None
+        """What is below the title, as it was drawn last; None when that has changed."""
         self._drawn = 0
         """Rows of the log that were drawn last."""
         self._drag_from: int | None = None
@@ -152,6 +154,13 @@ class LogPane(Widget, can_focus=True):
 
     # drawing
 
+    def refresh(self, *regions: Region, **how: bool) -> Self:
+        """Draws the pane again; Textual asks for all of it whenever another pane has changed, too,
+        and then gets what was drawn before."""
+        if not regions:
+            self._shown = None
+        return super().refresh(*regions, **how)
+
     def notify_style_update(self) -> None:
         self._painter = None
         self._styled.clear()
@@ -167,18 +176,23 @@ class LogPane(Widget, can_focus=True):
         width = self.size.width
         rows = [self._pen().title(self._title, self._told(), width)]
         if crop.bottom > 1:
-            left, room = self._margins()
-            (blank,) = self._with_right_border(
-                [Strip([*left, Segment(" " * room, self._paint().base)])]
-            )
-            rows += self._log_rows(blank)
-            rows.extend([blank] * (1 + self._log_height - len(rows)))
+            if self._shown is None:
+                self._shown = self._rows_below_title()
+            rows += self._shown
         if self.frame.whole and crop.bottom >= self.size.height:
             rows.append(self._pen().bottom(self._title, width))
         rows = rows[crop.y : crop.bottom]
         if crop.x or crop.width != width:
             rows = [row.crop(crop.x, crop.right) for row in rows]
         return rows
+
+    def _rows_below_title(self) -> list[Strip]:
+        left, room = self._margins()
+        (blank,) = self._with_right_border(
+            [Strip([*left, Segment(" " * room, self._paint().base)])]
+        )
+        rows = self._log_rows(blank)
+        return rows + [blank] * (self._log_height - len(rows))
 
     def _log_rows(self, blank: Strip) -> list[Strip]:
         if self.view is None:
@@ -380,5 +394,4 @@ class LogPane(Widget, can_focus=True):
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
-        self._forget_styles()
-        self.refresh()
+        self.redraw()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.text import Text
 from textual import events
 from textual.geometry import NULL_SPACING, Offset, Region, Size
 from textual.layout import ArrangeResult, Layout, WidgetPlacement
@@ -40,6 +39,8 @@ class PaneGrid(Widget):
     """Holds as many panes as one page shows; more tasks cost no more widgets. The borders between
     panes can be dragged."""
 
+    BLANK = True  # covered by the panes, with each of whose lines Textual paints this widget too
+
     class Divided(Message):
         """A border was dragged: the lengths of the parts of a split. `done`: it was let go."""
 
@@ -57,10 +58,6 @@ class PaneGrid(Widget):
         self._whole = False
         self._dragged: tuple[PlacedSplit, int] | None = None
         self._moved = False
-
-    def render(self) -> Text:
-        """Nothing: Textual's own text of a widget would be seen until there are panes."""
-        return Text()
 
     @property
     def layout(self) -> Layout:

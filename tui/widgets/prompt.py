@@ -11,7 +11,7 @@ from textual.widgets import Input, Label
 
 
 class Prompt(Horizontal):
-    """Hidden until `ask`."""
+    """One-line question with an input; takes room on the screen only while `ask` waits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,12 +9,15 @@ from textual import events
 from textual.widget import Widget
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Snapshot
-from tui.format import LETTERS, status_color
+from launcher.quantities import thousands
+from launcher.run.snapshot import Snapshot, TaskView
+from launcher.run.states import TaskState
+from tui.format import STATE_MARKS, StatusColor, status_color
 from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.task_list import TaskClicked
 
 MAX_ROWS = 4
+SUMMARY_ROWS = 2
 
 
 class _StripCell(NamedTuple):
@@ -23,10 +26,13 @@ class _StripCell(NamedTuple):
     text: str
     task: TaskId | None
     """None: the name of a job."""
+    view: TaskView | None
+    """One that has its colour."""
 
 
 class StatusStrip(Widget):
     """Cells grouped by job: `ps R  worker RRF`, with each task's name while there is room.
+    Thousands of tasks are counted by state, and those that went wrong are named below.
 
     A click focuses the task.
     """
@@ -47,6 +53,8 @@ class StatusStrip(Widget):
         self._snapshot, self._focused = snapshot, focused
         self._cells = _cells(snapshot, self.size.width or self.app.size.width)
         rows = min(MAX_ROWS, 1 + max((cell.y for cell in self._cells), default=0))
+        if len(self._cells) < len(snapshot.tasks):
+            rows = SUMMARY_ROWS  # panes do not move when the first task goes wrong
         if self.styles.height is None or self.styles.height.value != rows:
             self.styles.height = rows
         self.refresh()
@@ -62,14 +70,12 @@ class StatusStrip(Widget):
             return row
         colours = status_colours(self.app)
         lit = theme_colour(self.app, "primary-muted")
-        styles: dict[TaskId | None, str] = {None: "dim"}
-        for task in self._snapshot.tasks:
-            style = f"bold {colours[status_color(task)]}"
-            styles[task.id] = f"{style} on {lit}" if task.id == self._focused else style
         x = y = 0
         for cell in self._cells:
             row.append("\n" * (cell.y - y) + " " * (cell.x - (x if cell.y == y else 0)))
-            row.append(cell.text, styles[cell.task])
+            style = f"bold {colours[status_color(cell.view)]}" if cell.view else "dim"
+            focused = cell.task is not None and cell.task == self._focused
+            row.append(cell.text, f"{style} on {lit}" if focused else style)
             x, y = cell.x + len(cell.text), cell.y
         return row
 
@@ -86,7 +92,8 @@ def _cells(snapshot: Snapshot, width: int) -> list[_StripCell]:
     x = y = 0
     if sum(len(str(task.id)) + 5 for task in snapshot.tasks) <= width:
         for task in snapshot.tasks:
-            cells.append(_StripCell(x, 0, f" {task.id} {LETTERS[task.state]} ", task.id))
+            text = f" {task.id} {STATE_MARKS[task.state].letter} "
+            cells.append(_StripCell(x, 0, text, task.id, task))
             x += len(cells[-1].text) + 1
         return cells
     job = ""
@@ -96,10 +103,44 @@ def _cells(snapshot: Snapshot, width: int) -> list[_StripCell]:
             x += 2 if x else 0
             if x + len(job) + 3 > width:
                 x, y = 0, y + 1
-            cells.append(_StripCell(x, y, f"{job} ", None))
+            cells.append(_StripCell(x, y, f"{job} ", None, None))
             x += len(job) + 1
         if x >= width:
             x, y = 0, y + 1
-        cells.append(_StripCell(x, y, LETTERS[task.state], task.id))
+        if y == MAX_ROWS:
+            return _summary(snapshot, width)
+        cells.append(_StripCell(x, y, STATE_MARKS[task.state].letter, task.id, task))
         x += 1
     return cells
+
+
+def _summary(snapshot: Snapshot, width: int) -> list[_StripCell]:
+    """The number of tasks in each state, the bad ones first, and names of those."""
+    groups: dict[str, dict[TaskState, list[TaskView]]] = {}
+    for task in snapshot.tasks:
+        groups.setdefault(task.id.job, {}).setdefault(task.state, []).append(task)
+    cells: list[_StripCell] = []
+    x = 0
+    for job, states in groups.items():
+        cells.append(_StripCell(x, 0, f"{job} ", None, None))
+        x += len(job) + 2
+        for tasks in sorted(states.values(), key=_is_calm):
+            text = f"{thousands(len(tasks))} {tasks[0].state}"
+            cells.append(_StripCell(x, 0, text, None, tasks[0]))
+            x += len(text) + 2
+        x += 1
+    cells = [cell for cell in cells if cell.x + len(cell.text) <= width]
+    x = 0
+    for task in snapshot.tasks:
+        if status_color(task) is StatusColor.BAD:
+            text = f"{STATE_MARKS[task.state].letter} {task.id}"
+            if x + len(text) + 2 > width:
+                cells.append(_StripCell(x, 1, "…", None, None))
+                break
+            cells.append(_StripCell(x, 1, text, task.id, task))
+            x += len(text) + 2
+    return cells
+
+
+def _is_calm(tasks: list[TaskView]) -> bool:
+    return status_color(tasks[0]) is not StatusColor.BAD

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from rich.text import Text
 from textual import events
@@ -11,8 +11,9 @@ from textual.widget import Widget
 
 from launcher.ids import TaskId
 from launcher.quantities import age, thousands
-from launcher.run.snapshot import Snapshot
-from tui.format import LETTERS, status_color
+from launcher.run.snapshot import Snapshot, TaskView
+from tui.format import STATE_MARKS, status_color
+from tui.pane_layout import listed
 from tui.widgets.colours import status_colours
 
 
@@ -30,6 +31,7 @@ class TaskList(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._snapshot: Snapshot | None = None
+        self._rows: Sequence[TaskView] = ()
         self._focused: TaskId | None = None
         self._hidden: Collection[TaskId] = ()
         self._first = 0
@@ -54,7 +56,7 @@ class TaskList(Widget):
         text = Text(no_wrap=True, end="")
         if self._snapshot is None:
             return text
-        tasks = self._snapshot.tasks
+        tasks = self._rows = listed(self._snapshot.tasks)
         at = next((i for i, task in enumerate(tasks) if task.id == self._focused), 0)
         height, width = max(1, self.size.height), self.size.width
         self._first = min(self._first, at, max(0, len(tasks) - height))
@@ -66,7 +68,7 @@ class TaskList(Widget):
             right = thousands(task.step) if task.step is not None else task.state.value
             if task.last_output and task.state.live:
                 right += f" {age(self._now - task.last_output):>6}"
-            row = Text(f"{mark}{box}{LETTERS[task.state]} {task.id} ", no_wrap=True)
+            row = Text(f"{mark}{box}{STATE_MARKS[task.state].letter} {task.id} ", no_wrap=True)
             row.stylize(f"bold {colours[status_color(task)]}", len(mark + box), len(mark + box) + 1)
             room = width - row.cell_len - len(right) - 1
             if room < 0:
@@ -80,5 +82,5 @@ class TaskList(Widget):
         return text
 
     def on_click(self, event: events.Click) -> None:
-        if self._snapshot and self._first + event.y < len(self._snapshot.tasks):
-            self.post_message(TaskClicked(self._snapshot.tasks[self._first + event.y].id))
+        if self._first + event.y < len(self._rows):
+            self.post_message(TaskClicked(self._rows[self._first + event.y].id))

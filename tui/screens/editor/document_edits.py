@@ -151,7 +151,7 @@ def all_tasks(document: ClusterDocument) -> dict[str, list[str]]:
 
 
 def candidates(field: Field, document: ClusterDocument) -> list[str]:
-    """Completions of a field."""
+    """Texts that a field offers to complete what is typed."""
     match field.completion:
         case "ssh":
             return aliases()

@@ -9,8 +9,9 @@ from textual.screen import Screen
 
 from launcher.cluster import library
 from launcher.cluster.draft import FileStatus
+from launcher.cluster.fields import name_problem
 from launcher.cluster.file import loads
-from launcher.cluster.library import SaveError
+from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.session.control import RunControl
 from tui.run_clients import RunClients
@@ -105,13 +106,13 @@ class FileActions:
         if answer == "d" or (answer == "s" and self._write()):
             self._screen.app.pop_screen()
 
-    def launch(self, sessions: RunClients, prompts: PromptDialogs) -> RunControl | None:
+    def launch(self, clients: RunClients, prompts: PromptDialogs) -> RunControl | None:
         """Launches the draft, saved or not; None if it cannot be launched."""
         draft = self._state.draft
         try:
             base = draft.path.absolute().parent
             cluster = loads(draft.now.text, str(draft.path), base, for_launch=True)
-            return sessions.launch(cluster, draft.now.text, prompts)
+            return clients.launch(cluster, draft.now.text, prompts)
         except (TfmuxError, OSError) as error:
             self._error("Not launched", error)
             return None
@@ -121,7 +122,7 @@ class FileActions:
 
 
 def _name_problem(answer: str) -> str:
-    return "" if _is_path(answer) else library.name_problem(answer)
+    return "" if _is_path(answer) else name_problem(answer)
 
 
 def _is_path(answer: str) -> bool:

@@ -23,7 +23,7 @@ _TITLE = "*"
 
 
 class HostModel(NamedTables):
-    """`[hosts.*]` and `[defaults.host]`."""
+    """Table of the hosts: `[hosts.*]`, and `[defaults.host]` as a row of its own."""
 
     name = "hosts"
     nothing = "no hosts, all tasks run on this machine"

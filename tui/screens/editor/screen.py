@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from launcher.cluster.draft import Draft
 from launcher.cluster.engine_table import EngineTable
-from launcher.cluster.library import SaveError
+from launcher.cluster.saved_file import SaveError
 from launcher.plan.plan import make_plan
 from launcher.quantities import counted
 from tui.keys import key_of
@@ -72,10 +72,10 @@ class EditorScreen(Page):
     ]
 
     def __init__(
-        self, path: Path, sessions: RunClients, prompts: PromptDialogs, *, page: str = "hosts"
+        self, path: Path, clients: RunClients, prompts: PromptDialogs, *, page: str = "hosts"
     ) -> None:
         super().__init__()
-        self._sessions = sessions
+        self._clients = clients
         self._prompts = prompts
         self._page = page
         self._state = EditorState(path)
@@ -326,11 +326,11 @@ class EditorScreen(Page):
             self.notify(f"fix the problems first: {key} goes to the next one", severity="warning")
             return
         path = self.draft.path
-        self.app.push_screen(PreflightScreen(cluster, path, self._sessions, self._prompts))
+        self.app.push_screen(PreflightScreen(cluster, path, self._clients, self._prompts))
 
     def action_launch(self) -> None:
         """Launches what is on the screen, saved or not."""
         self._file.commit()
-        run = self._files.launch(self._sessions, self._prompts)
+        run = self._files.launch(self._clients, self._prompts)
         if run is not None:
             self.post_message(OpenRun(run))

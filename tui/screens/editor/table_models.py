@@ -58,7 +58,7 @@ class TableModel:
         raise NotImplementedError
 
     def about(self, key: str) -> str:
-        """What a row is for, where its cells do not say it."""
+        """Purpose of a row, if its cells do not say it."""
         return ""
 
     def put(self, document: ClusterDocument, row: int, column: int, line: str) -> ClusterDocument:
@@ -66,7 +66,7 @@ class TableModel:
         raise NotImplementedError
 
     def remove(self, document: ClusterDocument, row: int) -> ClusterDocument:
-        """Removes a row."""
+        """The document without what a row stands for."""
         raise NotImplementedError
 
     def place(self, problem: Problem, document: ClusterDocument) -> tuple[int, int] | None:
@@ -181,7 +181,7 @@ class NamedTables(TableModel):
 
 
 class JobModel(NamedTables):
-    """`[jobs.*]`."""
+    """Table of the jobs: a row for each `[jobs.*]`."""
 
     name = "jobs"
     nothing = "no jobs"

@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.widgets import Input, Label, OptionList
 
 from launcher.cluster import library
-from launcher.cluster.library import SaveError
+from launcher.cluster.fields import name_problem
+from launcher.cluster.saved_file import SaveError
 from launcher.cluster.shorthand import ShorthandError, hosts
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
@@ -17,6 +18,9 @@ from launcher.quantities import counted
 from tui.screens.dialogs import Dialog
 from tui.screens.editor.completion import Completion
 from tui.widgets.line_input import LineInput, ProblemLine
+
+_NUMBERED = min(9, len(TEMPLATES))
+"""Templates that are chosen by a digit."""
 
 
 class TemplateDialog(Dialog[Path]):
@@ -29,11 +33,11 @@ class TemplateDialog(Dialog[Path]):
         self._template: Template | None = None
 
     def note(self) -> str:
-        return f"1-{len(TEMPLATES)} or Enter chooses, {super().note()}"
+        return f"1-{_NUMBERED} or Enter chooses, {super().note()}"
 
     def body(self) -> ComposeResult:
         """The templates; the fields for name and hosts appear after one was chosen."""
-        options = (f"{number}  {t.title:<31} {t.about}" for number, t in enumerate(TEMPLATES, 1))
+        options = (f"{number:<2} {t.title:<31} {t.about}" for number, t in enumerate(TEMPLATES, 1))
         yield OptionList(*options, markup=False)
         yield Label("Name", classes="field", markup=False)
         yield LineInput(id="name", classes="field")
@@ -45,7 +49,7 @@ class TemplateDialog(Dialog[Path]):
     def on_mount(self) -> None:
         for widget in self.query(".field"):
             widget.display = False
-        for number in range(1, len(TEMPLATES) + 1):
+        for number in range(1, _NUMBERED + 1):
             self._bindings.bind(str(number), f"choose({number})", show=False)
 
     def action_choose(self, number: int) -> None:
@@ -74,7 +78,7 @@ class TemplateDialog(Dialog[Path]):
     def _values(self) -> tuple[str, dict[str, str], str]:
         """Name, hosts, and the first problem."""
         name = self.query_one("#name", Input).value
-        problem = library.name_problem(name)
+        problem = name_problem(name)
         if not problem and library.path_of(name).exists():
             problem = f"there is already a cluster {name}: choose another name"
         found: dict[str, str] = {}

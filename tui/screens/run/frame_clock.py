@@ -12,7 +12,9 @@ QUIET_AFTER = 30
 """Frames without news after which the clock slows down."""
 RESTS = 3
 """Of each second, painting logs takes at most a quarter."""
-MAX_REST = 0.25
+MIN_REST, MAX_REST = 0.1, 0.25
+"""Seconds between two paintings of logs: nobody reads lines that scroll by faster, and what the
+screen takes is missing in a training on the same machine."""
 
 
 class FrameClock:
@@ -34,7 +36,7 @@ class FrameClock:
 
     @property
     def resting(self) -> bool:
-        """Logs are not drawn yet: the last frame took long."""
+        """Nothing is drawn yet: logs have just been painted."""
         return time.monotonic() < self._rest_until
 
     def rest_after(self, began: float) -> None:
@@ -42,4 +44,4 @@ class FrameClock:
         a large screen, is followed by a longer rest: keys and tasks come first, however fast
         logs grow."""
         now = time.monotonic()
-        self._rest_until = now + min(MAX_REST, RESTS * (now - began))
+        self._rest_until = now + min(MAX_REST, max(MIN_REST, RESTS * (now - began)))

@@ -11,7 +11,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 
 from tui.keys import key_of
-from tui.screens.dialogs import Confirm
+from tui.screens.dialogs import Confirm, ask
 from tui.widgets.prompt import Prompt
 
 _GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -47,7 +47,7 @@ class Interaction:
 
     async def confirm(self, question: str, why: str) -> bool:
         """Asks yes or no in a dialog."""
-        return await self._screen.app.push_screen_wait(Confirm(question, why)) is True
+        return await ask(self._screen, Confirm(question, why)) is True
 
     def copy(self, text: str) -> None:
         """Copies to the terminal's clipboard (OSC 52)."""

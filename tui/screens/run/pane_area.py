@@ -23,6 +23,8 @@ MERGED_LIST_FROM = 110
 class PaneArea(Horizontal):
     """Puts the views of logs into panes as the layout says, and gives the focus to one."""
 
+    BLANK = True  # as `PaneGrid`
+
     def __init__(
         self,
         pane_layout: PaneLayout,
@@ -121,7 +123,7 @@ class PaneArea(Horizontal):
             self._divided()
 
     def on_pane_grid_divided(self, event: PaneGrid.Divided) -> None:
-        """A border was dragged."""
+        """Applies the sizes of panes whose border is dragged, and stores them at its end."""
         self.pane_layout.sizes[event.split] = event.lengths
         self.place()
         if event.done:

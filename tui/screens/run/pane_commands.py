@@ -86,7 +86,7 @@ class PaneCommands:
         return True
 
     def next_arrangement(self) -> None:
-        """The next layout."""
+        """Switches to the next arrangement of the panes, and from the last to the first."""
         order = list(Arrangement)
         self._arrange(order[(order.index(self._layout.shown) + 1) % len(order)])
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar
 
 from textual import on
@@ -12,7 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
 
-from launcher.run.snapshot import Snapshot
+from launcher.quantities import counted
+from launcher.run.snapshot import Snapshot, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl
 from tui.log.log_views import LogViews
@@ -33,17 +33,21 @@ from tui.widgets.log_pane import LogPane
 from tui.widgets.prompt import Prompt
 from tui.widgets.task_list import TaskClicked
 
+_MOST_NOTES = 4
+_NOTE_SECONDS = 8
+
 
 class RunScreen(Screen[None]):
     """Composes the parts, and shows them what is new."""
 
+    BLANK = True  # as `PaneGrid`
     AUTO_FOCUS = ""  # the prompt's input would take the first keys
     BINDINGS: ClassVar[list[BindingType]] = RUN_BINDINGS
 
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self.control = control
-        self.snapshot = self._latest = control.snapshot()
+        self.snapshot = control.snapshot()
         self._warning = ""
         self.pane_sizes = PaneSizes(self.snapshot.name, self._warn)
         self.pane_layout = PaneLayout(sizes=self.pane_sizes.load())
@@ -67,7 +71,10 @@ class RunScreen(Screen[None]):
         self.chrome = Chrome(self.snapshot, self.area, self.monitor, self.search.note)
         self.clock = FrameClock(self._frame, self._is_open)
         self._second = 0.0
-        self._notes = len(self.snapshot.notes)
+        self._notes: list[str] = []
+        """Those that wait until there is room for them."""
+        self._noted: list[float] = []
+        """When notes were shown that are still to be seen."""
         self._bind_actions()
 
     def compose(self) -> ComposeResult:
@@ -79,7 +86,6 @@ class RunScreen(Screen[None]):
         yield self.chrome.footer
 
     def on_mount(self) -> None:
-        self.control.subscribe(self._hand_over)
         self.run_worker(self.clock.run(), group="clock")
         if self.snapshot.state is RunPhase.ENDED:
             self.chrome.outcome.show(self.snapshot)
@@ -99,24 +105,25 @@ class RunScreen(Screen[None]):
         """Called on another thread: leaves a message for the next second."""
         self._warning = message
 
-    def _hand_over(self, snapshot: Snapshot) -> None:
-        """Called on another thread: leaves the snapshot for the next frame."""
-        self._latest = snapshot
-
     def _is_open(self) -> bool:
         """A screen that is closed, alone or with the app, loses its widgets before its workers
         are cancelled."""
         return self in self.app.screen_stack and self.app.is_running
 
     def _frame(self) -> bool:
-        """Shows what is new; False when nothing was."""
+        """Shows what is new, all in one painting; False when nothing was."""
+        self.area.place_resized()
+        if self.clock.resting:
+            return True
         now = time.time()
-        changed = self._latest is not self.snapshot
+        latest = self.control.snapshot()
+        changed = latest is not self.snapshot
         second = now - self._second >= 1.0
         if changed:
-            self._apply(self._latest)
+            self._apply(latest)
         if second:
             self._second = now
+            self._show_notes(time.monotonic())
             if self._warning:
                 self.notify(self._warning, severity="warning", timeout=8)
                 self._warning = ""
@@ -124,9 +131,6 @@ class RunScreen(Screen[None]):
             self.monitor.update(self.snapshot, visible, self.views.options.tasks, now)
         if changed or second:
             self.chrome.show(self.snapshot, now)
-        self.area.place_resized()
-        if self.clock.resting:
-            return changed
         if self.app.screen is self or self.app.screen.is_modal:
             grown = self.area.poll()
             self.search.follow()
@@ -143,12 +147,26 @@ class RunScreen(Screen[None]):
         if self.views.update(snapshot):
             self.area.redraw()
         self.area.place()
-        for note in snapshot.notes[self._notes :]:
-            self.notify(note, timeout=8)
-        self._notes = len(snapshot.notes)
+        self._notes += new_notes(before.notes, snapshot.notes)
+        self._show_notes(time.monotonic())
         by_itself = snapshot.outcome not in (Outcome.KILLED, Outcome.TERMINATED)
         if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
             self.chrome.outcome.show(snapshot)
+
+    def _show_notes(self, now: float) -> None:
+        """Shows some notes and the number of the others, when there is room: those of a hundred
+        lost hosts would cover the logs."""
+        self._noted = [when for when in self._noted if now - when < _NOTE_SECONDS]
+        room = _MOST_NOTES - len(self._noted)
+        if room <= 0 or not self._notes:
+            return
+        shown, others = self._notes[:room], len(self._notes) - room
+        self._notes.clear()
+        if others > 0:
+            shown.append(f"and {counted(others, 'other note')}")
+        for note in shown:
+            self.notify(note, timeout=_NOTE_SECONDS)
+            self._noted.append(now)
 
     # focus and mouse
 
@@ -171,15 +189,12 @@ class RunScreen(Screen[None]):
 
     # keys
 
-    def _asking(
-        self, command: Callable[..., Coroutine[Any, Any, None]]
-    ) -> Callable[..., Awaitable[None]]:
-        """Returns an action that runs a command which may ask. It goes on when the question is
-        there: the next key belongs to the answer."""
+    def _asking(self, command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+        """Returns an action that runs a command which may ask; the next key waits for its first
+        step (`tui.repairs`), and belongs to the question."""
 
-        async def begin(*arguments: Any) -> None:
+        def begin(*arguments: Any) -> None:
             self.run_worker(command(*arguments), group="commands")
-            await asyncio.sleep(0)
 
         return begin
 

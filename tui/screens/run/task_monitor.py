@@ -32,14 +32,11 @@ class TaskMonitor:
         self.stalled = {}
         for task in snapshot.tasks:
             if task.state.live and task.step is not None:
-                recent = self._control.series(task.id).points[-RECENT:]
-                late = stalled_for([point.time for point in recent], now)
+                late = stalled_for(self._control.series(task.id).points.times[-RECENT:], now)
                 if late is not None:
                     self.stalled[task.id] = late
         for name in visible:
-            points = self._control.series(name).points
-            losses = [p.values["loss"] for p in points if "loss" in p.values]
-            self.sparklines[name] = sparkline(losses)
+            self.sparklines[name] = sparkline(list(self._control.series(name).points.losses))
         self.alert = self._newest_alert(snapshot, contexts, now)
 
     def _newest_alert(self, snapshot: Snapshot, contexts: TaskContexts, now: float) -> str:

@@ -1,4 +1,4 @@
-"""A home: an agent that an engine has started, in the foreground of a job step."""
+"""Agent that an engine has started, in the foreground of a job step."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ import pytest
 
 from launcher.agent.config import AgentConfig, Rules
 from launcher.hosts import bootstrap
-from tests.launcher.agent_client import Client, family, wait_until
-from tests.patience import PATIENCE
+from tests.launcher.agent_client import Client, family
+from tests.patience import PATIENCE, wait_until
 from tests.testbed import proc
 
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
 
 
-class Home:
-    """The first process of a step: watchdog of an agent that nobody has greeted yet."""
+class EngineAgent:
+    """The first process of a step: watchdog of an agent that no launcher has reached yet."""
 
-    def __init__(self, run_id: str, rules: Rules = RULES) -> None:
-        config = AgentConfig(run_id, "here", rules, local=False, home=True)
+    def __init__(self, run_id: str, rules: Rules = RULES, python: str = sys.executable) -> None:
+        config = AgentConfig(run_id, "here", rules, local=False, by_engine=True)
         self.process = subprocess.Popen(
             [
                 *("env", f"TFMUX_AGENT={run_id};"),
-                *(sys.executable, "-IS", "-c", bootstrap.HOME_LINE, "here"),
+                *(python, "-IS", "-c", bootstrap.ENGINE_LINE, "here"),
             ],
             stdin=subprocess.PIPE,
             process_group=0,
             env={**os.environ, "SLURM_PROCID": "0", "SLURM_STEP_ID": "1", "SLURM_JOB_ID": "7"},
         )
         assert self.process.stdin is not None
-        self.process.stdin.write(bootstrap.home_payload(config).encode() + b"\n")
+        self.process.stdin.write(bootstrap.engine_payload(config).encode() + b"\n")
         self.process.stdin.close()
 
 
@@ -46,9 +46,9 @@ def run_id() -> str:
 
 
 @pytest.fixture
-def home(run_id: str) -> Iterator[Home]:
-    """A home, and nothing of it afterwards."""
-    made = Home(run_id)
+def started(run_id: str) -> Iterator[EngineAgent]:
+    """Such an agent, and nothing of it afterwards."""
+    made = EngineAgent(run_id)
     yield made
     made.process.terminate()
     made.process.wait(PATIENCE)
@@ -59,7 +59,7 @@ def find(run_id: str) -> Client:
     return Client(run_id, make=False, wait=PATIENCE, grace=5.0)
 
 
-def test_bridges_find_the_agent_of_a_home(home: Home, run_id: str) -> None:
+def test_bridges_find_the_agent_of_an_engine(started: EngineAgent, run_id: str) -> None:
     """Tasks live below it; when the launcher leaves, the step's process ends: the engine gets its
     node back. What is of the step is not in a task's environment, what is of the job is."""
     with find(run_id) as client:
@@ -67,17 +67,17 @@ def test_bridges_find_the_agent_of_a_home(home: Home, run_id: str) -> None:
         client.python("w:0", "import os; print(sorted(n for n in os.environ if 'SLURM' in n))")
         client.follow("w:0")
         assert client.log_until(b"]\n") == b"['SLURM_JOB_ID']\n"
-        assert home.process.poll() is None
+        assert started.process.poll() is None
         client.kill()
         client.leave()
-    assert home.process.wait(PATIENCE) == 0
+    assert started.process.wait(PATIENCE) == 0
     assert family(run_id) == []
 
 
-def test_a_bridge_waits_for_a_home_that_starts_later(run_id: str) -> None:
+def test_a_bridge_waits_for_an_agent_that_starts_later(run_id: str) -> None:
     """The steps of a batch script and of a bridge start in any order."""
-    started: list[Home] = []
-    timer = threading.Timer(0.7, lambda: started.append(Home(run_id)))
+    started: list[EngineAgent] = []
+    timer = threading.Timer(0.7, lambda: started.append(EngineAgent(run_id)))
     timer.start()
     with find(run_id) as client:
         client.hello()
@@ -86,7 +86,9 @@ def test_a_bridge_waits_for_a_home_that_starts_later(run_id: str) -> None:
     assert started[0].process.wait(PATIENCE) == 0
 
 
-def test_term_to_the_first_process_gives_tasks_their_grace(home: Home, run_id: str) -> None:
+def test_term_to_the_first_process_gives_tasks_their_grace(
+    started: EngineAgent, run_id: str
+) -> None:
     """`scancel` tells the step's first process only, and kills the step when that has ended."""
     script = (
         "import signal, sys, time\n"
@@ -100,18 +102,18 @@ def test_term_to_the_first_process_gives_tasks_their_grace(home: Home, run_id: s
         task = client.python("w:0", script)
         client.follow("w:0")
         client.log_until(b"up\n")
-        home.process.send_signal(signal.SIGTERM)
+        started.process.send_signal(signal.SIGTERM)
         assert client.log_until(b"saved\n") == b"up\nsaved\n"
-        assert home.process.wait(PATIENCE) == 0
+        assert started.process.wait(PATIENCE) == 0
         assert proc.look(task["pid"]) is None
 
 
-def test_a_home_without_a_launcher_waits_for_its_lease(run_id: str) -> None:
+def test_an_agent_without_a_launcher_waits_for_its_lease(run_id: str) -> None:
     """The launcher may have to wait in the queue longer than a bridge takes; when nobody comes,
     the allocation frees itself."""
     lease = 7.0  # longer than an agent without a task waits otherwise
-    home = Home(run_id, Rules(lease=lease, grace=1.0, on_disconnect="stop"))
+    started = EngineAgent(run_id, Rules(lease=lease, grace=1.0, on_disconnect="stop"))
     began = time.monotonic()
-    assert home.process.wait(PATIENCE) == 0
+    assert started.process.wait(PATIENCE) == 0
     assert time.monotonic() - began > lease - 1
     wait_until(lambda: family(run_id) == [], "nothing is left")

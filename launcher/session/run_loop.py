@@ -1,4 +1,4 @@
-"""The asyncio shell around a run: feeds it events, carries its instructions out.
+"""Asyncio shell around a run: feeds it events, carries its instructions out.
 
 Lives on the launcher's own loop: the control loop. It beats, kills and hears receipts, so nothing
 on it reads log text or touches a file; that is done by workers in threads of their own
@@ -12,6 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +25,12 @@ from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import Run
 from ..run.shutdown import KILL_PATIENCE
-from ..run.snapshot import HostReceipt, Receipt, Snapshot
+from ..run.snapshot import HostReceipt, HostView, Receipt, Snapshot, TaskView
 from ..run.state import named
 from ..run.states import Outcome, RunPhase
 from ..store.journal import as_stored
 from ..store.logs import LogStore
-from ..store.public_events import PublicEvent, changes, metric_record
+from ..store.public_events import ChangeRecords, PublicEvent, metric_record
 from ..store.run_writer import RunWriter
 from .allocation import Allocation
 from .attach import StoredRun
@@ -46,7 +47,7 @@ from .teardown import Teardown
 _STATS = "stats of hosts"
 
 
-class Engine:
+class RunLoop:
     """Runs one run from connecting to the receipt.
 
     `publish` is called when there is a new snapshot, `record` every event of the run as the
@@ -70,8 +71,9 @@ class Engine:
         self.run = past.run if past else Run(cluster, run_id, time.time(), resume=resume)
         begin = ev.Attached(time.time(), past.complete) if past else ev.Begin(time.time(), resume)
         self._first = as_stored(begin)
-        self._recorded = replace(self.run.snapshot(), hosts=(), tasks=()) if past else None
-        """State that the public events tell; at first, that of an earlier launcher's."""
+        self._shown = self.run.snapshot()
+        """The latest snapshot that could be made."""
+        self._changes = ChangeRecords(self._shown if past else None)
         self._first_instructions = self.run.handle(self._first)
         self._cluster = cluster
         self._past = past
@@ -100,7 +102,7 @@ class Engine:
             failed=self.fail,
         )
         self._disk = DiskWatch(self.outputs, writer, self.feed)
-        self._transfers = Transfers(self._changed)
+        self._transfers = Transfers(self._transferred)
         self._forwarding = Forwarding(links, self.feed, publish)
         self._stats = HostStats(links, publish)
         self._teardown = Teardown(
@@ -154,6 +156,7 @@ class Engine:
 
     def _begin(self) -> None:
         past, now = self._past, time.time()
+        self._past = None  # the points of its metrics are not needed any more
         early, self._early = self._early or [], None
         self._writer.journal(self._first, after=past.events if past else None)
         self._carry_out(self._first_instructions)
@@ -185,7 +188,7 @@ class Engine:
     def _feed(self, event: ev.Event) -> None:
         event = as_stored(event)
         self._writer.journal(event)
-        if isinstance(event, ev.KillAll) and self.run.phase is RunPhase.ENDED:
+        if isinstance(event, ev.KillAll) and event.force:
             self._teardown.force()
         if self._allocation is not None:
             self._watch_allocation(self._allocation, event)
@@ -195,8 +198,7 @@ class Engine:
         match event:
             case ev.HostLost() | ev.TaskExited():
                 allocation.look_soon()
-            case ev.KillAll() if self.run.releasing:
-                self._teardown.force()
+            case ev.KillAll(force=True) if self.run.releasing:
                 allocation.force()
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
@@ -217,6 +219,7 @@ class Engine:
         try:
             self._feed(ev.LauncherFailed(time.time(), self._failure))
         except Exception:  # nothing can be decided any more: every host is told
+            self._executor.drop_starts()
             self.connections.kill_everything(grace)
         asyncio.get_running_loop().call_later(grace + KILL_PATIENCE + 1.0, self._give_up)
 
@@ -269,8 +272,14 @@ class Engine:
 
     def _changed(self) -> None:
         """Records what is different now, and has it published."""
-        before, self._recorded = self._recorded, self._with_progress(self.run.snapshot())
-        for record in changes(before, self._recorded, time.time()):
+        self._record_changes(*self.run.take_changed())
+
+    def _transferred(self, host: str) -> None:
+        self._record_changes([self.run.host(host)], [])
+
+    def _record_changes(self, hosts: list[HostView], tasks: list[TaskView]) -> None:
+        hosts = [self._transfers.added_to(view) for view in hosts]
+        for record in self._changes.changes(self.run.summary(), hosts, tasks, time.time()):
             self._record(record)
         self._publish()
 
@@ -281,7 +290,8 @@ class Engine:
         tasks = tuple(self._forwarding.added_to(view) for view in views)
         live = {view.id for view in now.tasks if view.state.live}
         hosts = tuple(self._stats.added_to(view, live) for view in now.hosts)
-        return replace(now, tasks=tasks, hosts=hosts)
+        self._shown = replace(now, tasks=tasks, hosts=hosts)
+        return self._shown
 
     def final(self, error: BaseException | None = None) -> Snapshot:
         """The run at its end, whatever broke before (`error` ended the loop), and the last record
@@ -299,7 +309,9 @@ class Engine:
         try:
             now = self.snapshot()
         except Exception as broken:
-            now = self._recorded or self.run.snapshot()
+            now = self._shown
+            with suppress(Exception):
+                now = self.run.snapshot()
             failure = failure or f"snapshot: {type(broken).__name__}: {broken}"
         if now.state is RunPhase.ENDED and (now.launcher_error or not failure):
             return now

@@ -1,4 +1,4 @@
-"""Logs of the tasks on this host: drained into files, their sizes reported as they grow."""
+"""Logs of the tasks on this host, drained into files; reports of their sizes as they grow."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Callable
 
 from .channel import Channel, OpenLog
 from .channels import Channels
+from .descriptors import EXHAUSTED, check_for_task
 from .drain import Drain, Log
 from .folders import Folders
 from .log import error_text, log_line
@@ -15,13 +16,14 @@ from .requests import ReadLog
 from .task_id import TaskId
 from .workers import Worker
 
-_SIZE_SECONDS = (0.03, 0.0125)
+_SIZE_SECONDS = (0.06, 0.0125)
 """Between two messages of sizes: at least so much, and so much for each log that grows. Each size
-costs the launcher a millisecond: with 16 flooding tasks a fifth of a core."""
+costs the launcher a millisecond: with 16 flooding tasks a fifth of a core. The screen draws logs
+ten times a second."""
 
 
-class Outputs:
-    """One log a task, whatever number of attempts writes to it.
+class TaskLogs:
+    """Logs of all tasks: one each, whatever number of attempts writes to it.
 
     `on_change` is called from another thread when a log has grown or ended. A launcher of this
     machine (`local`) reads the files itself and is told their sizes only.
@@ -57,20 +59,22 @@ class Outputs:
         return log
 
     def begin(self, log: Log, task: str) -> None:
-        """An attempt is about to write to its log, and what it loses will be told anew. May hang
-        with the disk: not for the loop.
+        """Opens the log for an attempt, whose losses will be told anew. May hang with the disk:
+        not for the loop.
 
-        A full disk starts a task without a log; a link where its log should be does not.
+        A full disk starts a task without a log; a link where its log should be does not, nor does
+        a lack of descriptors.
 
         Raises:
-            OSError: there is one.
+            OSError: there is one. The log needs a `close` all the same.
         """
         self._sent_losses.discard((task, "limit"))
         try:
             log.open()
         except OSError as error:
-            if error.errno == errno.ELOOP:
+            if error.errno in (errno.ELOOP, *EXHAUSTED):
                 raise
+        check_for_task(log.fd)
 
     def open(self, channel: Channel, wanted: ReadLog) -> None:
         """Opens a log for a launcher, from some byte on."""
@@ -81,9 +85,10 @@ class Outputs:
 
     def _open(self, log: Log) -> None:
         try:
-            log.open()
+            log.open()  # which finds its size
         except OSError as error:
             log_line(error_text(error))
+        log.close()
         self._on_change()  # there may be something to read now
 
     def has_grown(self) -> bool:

@@ -27,7 +27,7 @@ class ServedRuns:
         self._folder = folder
 
     def add(self, client: RunClient) -> None:
-        """Remembers a run."""
+        """Stores that a page has launched or attached to a run."""
         (self._folder / f"{client.run_id}.run").write_text(client.snapshot().name)
 
     def living(self, name: str | None = None) -> list[RunFolder]:
@@ -48,8 +48,8 @@ class ServedRuns:
             yield
 
 
-class ServedSessions(RunClients):
-    """RunClients of one page."""
+class ServedClients(RunClients):
+    """Runs of one page of `tfmux serve`, which shares them with the other pages."""
 
     def __init__(self, served: ServedRuns, say: Callable[[str], None]) -> None:
         """`say` shows the person a line."""

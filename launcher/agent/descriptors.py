@@ -1,0 +1,58 @@
+"""Limit of the agent's open files, and how many of them are kept free of tasks.
+
+Each task takes three descriptors. The kernel gives the lowest number that is free: while no task
+has one of the last numbers, a kill, a scan of `/proc` and a launcher's channel find one there.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of a call that would succeed at another time: they say nothing of the file."""
+_MOST = 1 << 16
+"""Where there is no hard limit. A program that the agent runs may close all that it could have."""
+_KEPT = 64
+
+_of_login: tuple[int, int] | None = None
+_limit = _MOST
+
+
+def raise_limit() -> None:
+    """Raises the soft limit of this process to the hard one."""
+    import resource  # here and not above: the fork server shall stay small
+
+    global _of_login, _limit
+    _of_login = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _limit = _number(soft, resource.RLIM_INFINITY)
+    wanted = min(_MOST, _number(hard, resource.RLIM_INFINITY))
+    if wanted > _limit:
+        with suppress(OSError, ValueError):  # the kernel's own limit has been lowered since
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            _limit = wanted
+
+
+def _number(limit: int, infinity: int) -> int:
+    return _MOST if limit == infinity else limit
+
+
+def restore_limit() -> None:
+    """Restores the login's limit in a process that the agent has forked."""
+    if _of_login is not None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, _of_login)
+
+
+def check_for_task(fd: int) -> None:
+    """Checks that a task may have this descriptor.
+
+    Raises:
+        OSError: it is one of the last.
+    """
+    if fd >= _limit - min(_KEPT, _limit // 2):
+        raise OSError(
+            "too many open files: each task takes 3, and the hard limit of this login "
+            f"(ulimit -Hn) is {_limit}"
+        )

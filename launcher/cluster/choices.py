@@ -1,0 +1,39 @@
+"""Choices of the cluster file that the command line offers, too. Its help imports this module, so
+that it imports little itself."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Framework(StrEnum):
+    """Framework of the programs: which variables say their ranks, and how they start."""
+
+    TENSORFLOW = "tensorflow"
+    TORCH = "torch"
+    JAX = "jax"
+    MPI_LIKE = "mpi-like"
+    NONE = "none"
+
+    @property
+    def meets(self) -> bool:
+        """Its tasks wait for each other by themselves, in whichever order they start."""
+        return self in (Framework.TORCH, Framework.JAX, Framework.MPI_LIKE)
+
+
+class HostSource(StrEnum):
+    """Sources of hosts that are not in the cluster file."""
+
+    SLURM = "slurm"
+    """The job in whose shell tfmux is started."""
+    HOSTFILE = "hostfile"
+    OPENMPI = "openmpi"
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Variables that name the file of a list, the first one first."""
+        if self is HostSource.HOSTFILE:
+            return ("PBS_NODEFILE",)
+        if self is HostSource.OPENMPI:
+            return ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
+        return ()

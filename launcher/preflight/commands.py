@@ -1,0 +1,163 @@
+"""Check of the commands of a host's tasks: programs, modules of `python -m`, scripts."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..agent.programs import program_problem
+from ..cluster.spec import Cluster
+from ..ids import TaskId
+from ..plan.environment import EXTENDED
+from ..plan.model import HostPlan, Plan, TaskPlan
+from ..plan.shell import shell_prefix, with_exports
+from ..plan.warm import split_python
+from . import evaluate
+from .findings import Finding
+from .probe_session import QUICK, SLOW, ProbeSession
+
+_MOST_SHELLS = 20
+"""Different commands of one host for which a program is started there."""
+_MOVES = re.compile(r"\b(cd|pushd)\b")
+
+Place = Path | str | None
+"""File that a task needs: here, where it is copied to the host; there; None: not known yet."""
+
+
+@dataclass(frozen=True)
+class _Command:
+    """What tasks that have it in common need."""
+
+    program: Place
+    script: Place
+    module: str
+    shell: tuple[str, ...]
+    search: tuple[str | None, ...]
+    """Paths on which program and module are searched."""
+
+
+class CommandCheck:
+    """Looks for all that the commands of a host's tasks need."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, host: HostPlan, session: ProbeSession) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._host = host
+        self._session = session
+
+    async def run(self, tasks: tuple[TaskPlan, ...], tell: Callable[[Finding], None]) -> None:
+        """Looks for each once for all tasks that have it in common.
+
+        Raises:
+            AgentError: the host did not answer.
+        """
+        found: dict[_Command, list[TaskPlan]] = {}
+        for task in tasks:
+            if task.argv:
+                found.setdefault(self._command(task), []).append(task)
+        problems, shells = 0, 0
+        unknown: list[TaskId] = []
+        for command, having in found.items():
+            names = [task.id for task in having]
+            starts = bool(command.shell or command.module)
+            shells += starts
+            if starts and shells > _MOST_SHELLS:
+                unknown += names
+                continue
+            if why := await self._problem(command, having[0]):
+                problems += 1
+                prepared = bool(self._host.prepare)
+                tell(evaluate.command(self._host.name, names, why, prepared=prepared))
+            elif command.program is None or command.script is None:
+                unknown += names
+        if not problems:
+            tell(evaluate.commands(self._host.name, unknown))
+
+    async def _problem(self, command: _Command, task: TaskPlan) -> str:
+        program = command.program
+        if isinstance(program, Path) and (why := program_problem(str(program), None)):
+            return why
+        if isinstance(program, str) or command.shell:
+            answer = await self._session.ask(
+                "command",
+                SLOW,
+                program=program if isinstance(program, str) else "/bin/sh",  # for its shells alone
+                module=command.module if isinstance(program, str) else "",
+                env=public_env(self._cluster, self._host, task),
+                shell=command.shell,
+            )
+            if why := str(answer["why"]):
+                return why
+        return await self._script_problem(command.script)
+
+    async def _script_problem(self, script: Place) -> str:
+        if isinstance(script, Path):
+            return "" if script.exists() else f"{script}: no such file"
+        if script:
+            answer = await self._session.ask("path", QUICK, path=script)
+            return "" if answer["exists"] else f"{script}: no such file"
+        return ""
+
+    def _command(self, task: TaskPlan) -> _Command:
+        program: Place = task.argv[0]
+        script: Place = ""
+        module = ""
+        words = split_python(task.argv) if is_python(task) else None
+        if words is not None and words[1][0] == "-m":
+            module = self._needed_module(words[1][1])
+        elif words is not None and words[1][0] != "-c":
+            script = self._place(task, words[1][0])
+        if "/" in task.argv[0]:
+            program = self._place(task, task.argv[0])
+        env = public_env(self._cluster, self._host, task)
+        search = tuple(env.get(name) for name in ("PATH", "PYTHONPATH"))
+        return _Command(program, script, module, shell_prefix(task.setup, task.shell), search)
+
+    def _place(self, task: TaskPlan, path: str) -> Place:
+        written = self._cluster.jobs[task.id.job].command or self._cluster.run.command or ()
+        copied = not self._host.local and (self._plan.workdir is not None or self._host.data)
+        if copied and path.startswith(f"{task.cwd}/"):
+            return self._copied(path[len(task.cwd) + 1 :])
+        if path.startswith("/") or (path.startswith("~/") and path not in written):
+            if self._plan.run_id in path:  # made by the launch
+                return "" if path.endswith("/trainer/trainer") else None
+            return path  # the plan's ~ is the home there
+        if _MOVES.search(task.setup):
+            return None
+        inside = posixpath.normpath(path)
+        return self._copied(inside) if copied else f"{task.cwd}/{inside}"
+
+    def _copied(self, inside: str) -> Path | None:
+        """The file here that is copied to this path below the host's workdir."""
+        workdir = self._plan.workdir
+        for source in self._host.data:
+            within = workdir is not None and source.is_relative_to(workdir)
+            if not within and inside.partition("/")[0] == source.name:
+                return source.parent / inside
+        return None if workdir is None or inside.startswith("../") else workdir / inside
+
+    def _needed_module(self, name: str) -> str:
+        """The module that a task's Python must have: no part of the workdir, and not the bundled
+        trainer."""
+        name = name.partition(".")[0]
+        workdir = self._plan.workdir
+        files = () if workdir is None else (workdir / name, workdir / f"{name}.py")
+        return "" if name == "trainer" or any(file.exists() for file in files) else name
+
+
+def is_python(task: TaskPlan) -> bool:
+    """Whether the task runs a Python program."""
+    return bool(task.argv) and posixpath.basename(task.argv[0]).startswith("python")
+
+
+def public_env(cluster: Cluster, host: HostPlan, task: TaskPlan | None) -> dict[str, str]:
+    """A task's variables, without those that the plan fills in differently on the host."""
+    if task is None:
+        return {}
+    tables = (cluster.run.env, host.env, cluster.jobs[task.id.job].env)
+    named = {name for table in tables for name in table}
+    env = {k: v for k, v in task.env.items() if k not in EXTENDED or k in named}
+    return with_exports(env, task.shell)

@@ -1,0 +1,57 @@
+"""Programs that the launcher runs on its own machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from asyncio.subprocess import Process
+from contextlib import suppress
+from typing import Any
+
+_END_SECONDS = 1.0
+_login_limit: tuple[int, int] | None = None
+"""Limit of open files for the programs; None where it is this process's."""
+
+
+def raise_limit(needed: int) -> None:
+    """Raises the soft limit of open files of this process where it needs more; 1,024 is usual.
+    Programs that it starts keep the login's: tasks of this machine inherit it."""
+    global _login_limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        with suppress(OSError, ValueError):  # macOS has a limit below the hard one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+            _login_limit = _login_limit or (soft, hard)
+
+
+async def start_session(*argv: str, **options: Any) -> Process:
+    """Starts a program in a session of its own; `options` are those of `create_subprocess_exec`.
+    Its limit of open files is the login's a moment later: before it reads what is sent to it.
+
+    Whoever is cancelled meanwhile leaves nothing of the session: asyncio would kill the program
+    alone, and wait without end for what that has started, which holds the pipes.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(*argv, start_new_session=True, **options)
+    )
+    try:
+        process = await asyncio.shield(starting)
+        if sys.platform == "linux" and _login_limit is not None:
+            with suppress(OSError):  # it has ended already
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, _login_limit)
+        return process
+    except asyncio.CancelledError:
+        with suppress(OSError, TimeoutError):
+            process = await starting
+            os.killpg(process.pid, signal.SIGKILL)
+            async with asyncio.timeout(_END_SECONDS):
+                await process.wait()
+        raise

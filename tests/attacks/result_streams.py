@@ -1,0 +1,53 @@
+"""Streams of results as a hostile host may send them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from launcher.agent.collect import LENGTH
+from launcher.agent.messages import ArchiveAnswer
+from launcher.files.unpacking import Unpacker
+
+
+def member(**head: Any) -> bytes:
+    """A member of the stream, without contents."""
+    raw = json.dumps(head).encode()
+    return LENGTH.pack(len(raw)) + raw
+
+
+def folder(name: str) -> bytes:
+    """A folder."""
+    return member(name=name, kind="folder", mode=0o755)
+
+
+def file(name: str, data: bytes = b"evil", **head: Any) -> bytes:
+    """A file with its contents."""
+    rest = {"size": len(data), "mode": 0o644, "mtime": 1, **head}
+    return member(name=name, kind="file", **rest) + data
+
+
+def link(name: str, target: str) -> bytes:
+    """A symbolic link."""
+    return member(name=name, kind="link", target=target)
+
+
+END = LENGTH.pack(0)
+
+
+def unpack(
+    root: Path, *members: bytes, files: int = 0, links: int = 0, size: int | None = None
+) -> Unpacker:
+    """Unpacks a stream in odd chunks; so many files and links are announced."""
+    root.mkdir(exist_ok=True)
+    stream = b"".join(members)
+    total = len(stream) if size is None else size
+    unpacker = Unpacker(root, ArchiveAnswer(total, files, links, ()))
+    try:
+        for at in range(0, len(stream), 777):
+            unpacker.feed(stream[at : at + 777])
+        unpacker.finish()
+    finally:
+        unpacker.close()
+    return unpacker

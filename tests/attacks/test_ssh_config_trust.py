@@ -1,0 +1,221 @@
+"""Options of ssh_config on which hosts are trusted, and how we log in."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from launcher.errors import AuthError, HostKeyError, UnreachableError
+from launcher.hosts.host_keys import accepted_keys
+from launcher.hosts.ssh import SshConnector
+from launcher.plan.model import SshTarget
+from tests.attacks.clients import Clients, Person, both_log_in, only_refused
+from tests.patience import until
+from tests.testbed import keys
+from tests.testbed.namespaces import Testbed
+
+# --- who is trusted ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["KnownHostsCommand /bin/cat /nowhere", "BindInterface lo", "ProxyUseFdpass yes"],
+)
+async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -> None:
+    """Never skipped: the sentence names option, file and line."""
+    clients.configure(option)
+    name = option.split()[0]
+    with pytest.raises(UnreachableError, match=rf"{name} in ~/\.ssh/config:2 is not supp") as told:
+        await clients.ours()
+    assert told.value.code == "ssh-config" and "remove the option" in told.value.todo
+    clients.configure(before=f"Host other\n  {option}")
+    await clients.ours()
+
+
+async def test_strict_checking_asks_nobody(clients: Clients) -> None:
+    """`StrictHostKeyChecking yes`: an unknown key is refused without a question; a person's
+    own --accept-new counts more, as an option of the command line does for `ssh`."""
+    clients.configure("StrictHostKeyChecking yes")
+    clients.known_hosts.unlink()
+    person = Person("yes")
+    with pytest.raises(HostKeyError, match=r"StrictHostKeyChecking in ~/\.ssh/config:2"):
+        await clients.ours(person)
+    assert person.asked == []
+    await clients.ours(accept_new=True)
+
+
+@pytest.mark.parametrize("value", ["accept-new", "no", "off"])
+async def test_new_keys_are_accepted_where_the_configuration_says_so(
+    clients: Clients, tmp_path: Path, value: str
+) -> None:
+    """New ones are put on file; a changed one is refused, also where `ssh` would go on."""
+    clients.configure(f"StrictHostKeyChecking {value}")
+    clients.known_hosts.unlink()
+    await clients.ours()
+    assert clients.host_key in accepted_keys().read_text()
+    clients.server.new_host_key()
+    with pytest.raises(HostKeyError, match="HAS CHANGED"):
+        await clients.ours()
+
+
+async def test_batch_mode_asks_nobody(clients: Clients) -> None:
+    """No question of any kind."""
+    clients.configure("BatchMode yes")
+    clients.known_hosts.unlink()
+    person = Person("yes")
+    with pytest.raises(HostKeyError):
+        await clients.ours(person)
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("value", ["none", "/dev/null", "/nowhere/known"])
+async def test_other_files_of_known_hosts(clients: Clients, tmp_path: Path, value: str) -> None:
+    """`UserKnownHostsFile` replaces the usual file; the system's counts beside it."""
+    clients.configure(f"UserKnownHostsFile {value}", "GlobalKnownHostsFile none")
+    await only_refused(clients, "not known here")
+    system = tmp_path / "system"
+    system.write_text(clients.known_hosts.read_text())
+    clients.configure(f"UserKnownHostsFile {value}", f"GlobalKnownHostsFile {system}")
+    await both_log_in(clients)
+
+
+@pytest.mark.parametrize("option", ["VerifyHostKeyDNS yes", "NoHostAuthenticationForLocalhost yes"])
+async def test_what_would_trust_more_is_said_to_be_unused(clients: Clients, option: str) -> None:
+    """Stricter than `ssh`, and it says so."""
+    clients.configure(option)
+    await clients.ours()
+    clients.known_hosts.unlink()
+    name = option.split()[0]
+    with pytest.raises(HostKeyError, match=rf"{name} in ~/\.ssh/config:2 is not used"):
+        await clients.ours()
+
+
+async def test_algorithms_of_host_keys_are_kept(clients: Clients) -> None:
+    """A server that has none of them is refused."""
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256,no-such-one")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256")
+    await only_refused(clients, "HAS CHANGED|no common SSH")
+    clients.configure("HostKeyAlgorithms ssh-ed25519")
+    await both_log_in(clients)
+
+
+async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clients) -> None:
+    """A server with two keys, of which the one is known that the list has second."""
+    server = clients.server
+    other = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+    acceptor = server._acceptor
+    assert acceptor is not None
+    ours = str(server.host_key.path)
+    server._call(lambda: acceptor.update(server_host_keys=[other, ours]))
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256,ssh-ed25519")
+    await clients.ours()
+    clients.known_hosts.unlink()
+    await clients.ours(accept_new=True)
+    assert "ecdsa" in accepted_keys().read_text()
+
+
+@pytest.mark.parametrize("option", ["Ciphers", "MACs", "KexAlgorithms"])
+async def test_algorithms_are_narrowed(clients: Clients, option: str) -> None:
+    """What the file allows and nothing else; nothing in common is said."""
+    good = {"Ciphers": "aes256-ctr", "MACs": "hmac-sha2-512", "KexAlgorithms": "curve25519-sha256"}
+    clients.configure(f"{option} {good[option]}", "Ciphers aes256-ctr")
+    await both_log_in(clients)
+
+
+async def test_a_quick_cipher_comes_first_unless_the_file_names_one(clients: Clients) -> None:
+    """Log bytes cost half as much under AES-GCM as under ChaCha20."""
+    assert "gcm" in await clients.ours()
+    clients.configure("Ciphers chacha20-poly1305@openssh.com,aes256-gcm@openssh.com")
+    assert "chacha20" in await clients.ours()
+
+
+async def test_short_rsa_keys_are_not_trusted(clients: Clients) -> None:
+    """`RequiredRSASize`."""
+    server = clients.server
+    short = asyncssh.generate_private_key("ssh-rsa", key_size=2048)
+    acceptor = server._acceptor
+    assert acceptor is not None
+    server._call(lambda: acceptor.update(server_host_keys=[short]))
+    line = f"{clients.place} {short.export_public_key().decode()}"
+    clients.known_hosts.write_text(line)
+    await both_log_in(clients)
+    clients.configure("RequiredRSASize 3072")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError, match="shorter than RequiredRSASize"):
+        await clients.ours(accept_new=True)
+
+
+# --- who we are -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option", ["PubkeyAuthentication no", "PreferredAuthentications password", "IdentityFile none"]
+)
+async def test_ways_to_log_in_are_narrowed(clients: Clients, option: str) -> None:
+    """Our key would be taken, and is not offered."""
+    clients.configure(option)
+    usual = clients.folder / "id_ed25519"
+    usual.write_bytes(clients.server.client_key.path.read_bytes())
+    usual.chmod(0o600)
+    assert isinstance(await only_refused(clients, "permission denied for"), AuthError)
+
+
+@pytest.mark.parametrize("given", ["IdentityAgent", "SSH_AUTH_SOCK"])
+async def test_the_agent_is_the_configured_one(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """`IdentityAgent` by path, variable and `none`; `IdentitiesOnly` offers no other key of it."""
+    path = tmp_path / "agent"
+    other = keys.make_key(tmp_path / "id_other", "other")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL) as agent:
+        try:
+            await until(path.exists, "the socket of ssh-agent")
+            private = clients.server.client_key.path
+            add = ["ssh-add", "-q", str(private)]
+            await asyncio.to_thread(
+                subprocess.run, add, env={"SSH_AUTH_SOCK": str(path)}, check=True
+            )
+            monkeypatch.setenv("SSH_AUTH_SOCK" if given == "SSH_AUTH_SOCK" else "MINE", str(path))
+            option = "" if given == "SSH_AUTH_SOCK" else "IdentityAgent $MINE"
+            identity = f"IdentityFile {other.path}"
+            clients.configure(option, identity)
+            await both_log_in(clients)
+            clients.server.logins = 0
+            clients.configure(option, identity, "IdentitiesOnly yes")
+            await only_refused(clients, "permission denied for")
+            clients.configure("IdentityAgent none", identity)
+            await only_refused(clients, "permission denied for")
+            clients.configure(option, f"IdentityFile {private}.pub", "IdentitiesOnly yes")
+            await both_log_in(clients)
+        finally:
+            agent.terminate()
+
+
+@pytest.mark.testbed
+async def test_a_certificate_file_logs_in(testbed: Testbed, tfmux_home: Path) -> None:
+    """`CertificateFile`, with a real sshd that trusts the authority and no key."""
+    testbed.give_access(tfmux_home)
+    host = testbed["tf3"]
+    authority = asyncssh.generate_private_key("ssh-ed25519")
+    private = asyncssh.read_private_key(tfmux_home / ".ssh/id_ed25519")
+    made = authority.generate_user_certificate(private, "me", principals=[host.account.name])
+    (tfmux_home / ".ssh/mine").write_bytes(made.export_certificate())
+    host.write(
+        f"{host.account.home}/.ssh/authorized_keys",
+        f"cert-authority {authority.export_public_key().decode()}",
+    )
+    logins = SshConnector()
+    with pytest.raises(AuthError):
+        await logins.connect("tf3", SshTarget(None, "tf3", None))
+    config = tfmux_home / ".ssh/config"
+    config.write_text(f"CertificateFile {tfmux_home}/.ssh/mine\n{config.read_text()}")
+    connection = await logins.connect("tf3", SshTarget(None, "tf3", None))
+    connection.abort()
+    await connection.wait_closed()

@@ -1,0 +1,246 @@
+"""The ends of the agent and its watchdog, and the lease: a host without its launcher."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from launcher.agent import wire
+from tests.launcher.agent_client import (
+    Client,
+    family,
+    sleepers,
+    state_folder,
+    watchdog_and_agent,
+)
+from tests.patience import wait_until
+from tests.testbed import proc
+
+# --- the agent's and the watchdog's own death ---------------------------------------------------
+
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve("/bin/sh", ["sh", "-c", "trap '' TERM; sleep 1000; :", sys.argv[1]], {})
+    os._exit(0)
+os.wait()
+print("up", flush=True)
+time.sleep(1000)
+"""
+
+
+def stubborn(client: Client) -> str:
+    """Starts a task that ignores TERM and has a daemon that does so, too; returns the daemon's
+    mark."""
+    mark = f"mark-{client.run_id}"
+    client.python("w:0", STUBBORN, mark)
+    client.follow("w:0")
+    client.log_until(b"up")
+    wait_until(lambda: sleepers(mark), "the daemon runs")
+    return mark
+
+
+def test_a_killed_agent_takes_everything_with_it(client: Client) -> None:
+    """SIGKILL of the agent: its watchdog ends tasks and daemons and goes; the next agent tells
+    that the last one died."""
+    mark = stubborn(client)
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    proc.signal_process(agent, signal.SIGKILL)
+    client.everything()
+    assert proc.wait_gone(watchdog, 20)
+    assert sleepers(mark) == [] and family(client.run_id) == []
+    with Client(client.run_id) as again:
+        welcome = again.hello()
+        assert welcome["previous_exit"] == {"reason": "died", "text": "the agent died"}
+        assert [(t["task"], t["ended"], t["status"]) for t in welcome["tasks"]] == [
+            ("w:0", True, None)
+        ]
+        assert again.kill()["signalled"] == 0
+        again.leave()
+
+
+def test_a_frozen_agent_is_ended_by_its_watchdog(client: Client) -> None:
+    """SIGSTOP of the agent: nothing of the run lives after the watchdog has noticed."""
+    mark = stubborn(client)
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    proc.signal_process(agent, signal.SIGSTOP)
+    assert proc.wait_gone(watchdog, 30)
+    assert sleepers(mark) == []
+    wait_until(lambda: family(client.run_id) == [], "bridges have gone, too")
+
+
+def test_an_agent_without_a_watchdog_ends_the_run(client: Client) -> None:
+    """SIGKILL of the watchdog: the agent cannot be trusted to live on unwatched, so it ends
+    tasks and daemons with the grace, says so, and goes."""
+    mark = stubborn(client)
+    watchdog, _ = watchdog_and_agent(client.run_id)
+    proc.signal_process(watchdog, signal.SIGKILL)
+    assert "told to stop" in client.get(wire.NOTE)["text"]
+    receipt = client.get(wire.RECEIPT)
+    assert receipt["survivors"] == [] and receipt["signalled"] >= 2
+    client.everything()
+    assert sleepers(mark) == [] and family(client.run_id) == []
+
+
+def test_what_outlives_agent_and_watchdog_is_ended_by_the_next_agent(client: Client) -> None:
+    """Both killed at once: a daemon without a tag lives on, as one of the known processes; the
+    next agent of the run ends it and nothing else."""
+    mark = stubborn(client)
+    daemon = sleepers(mark)[0]
+    state = state_folder(client.run_id) / "state.json"
+    wait_until(lambda: f"[{daemon.pid}, " in state.read_text(), "the agent knows the daemon")
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    for process in (watchdog, agent):
+        proc.signal_process(process, signal.SIGSTOP)
+    for process in (watchdog, agent):
+        proc.signal_process(process, signal.SIGKILL)
+    client.everything()
+    wait_until(lambda: family(client.run_id) == [], "what has a tag has gone with the agent")
+    assert sleepers(mark), "the daemon was meant to live on"
+    with Client(client.run_id) as again:
+        again.hello()
+        receipt = again.kill()
+        assert receipt["signalled"] >= 1 and receipt["survivors"] == []
+        assert sleepers(mark) == []
+        again.leave()
+
+
+def test_a_frozen_agent_without_a_watchdog_is_replaced(client: Client) -> None:
+    """Watchdog killed while the agent is stopped: nobody there acts any more, so the next
+    contact does: the frozen agent is ended, and a new one ends what it left."""
+    mark = stubborn(client)
+    daemon = sleepers(mark)[0]
+    state = state_folder(client.run_id) / "state.json"
+    wait_until(lambda: f"[{daemon.pid}, " in state.read_text(), "the agent knows the daemon")
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    proc.signal_process(agent, signal.SIGSTOP)
+    proc.signal_process(watchdog, signal.SIGKILL)
+    with Client(client.run_id) as again:
+        again.hello()
+        assert again.kill()["survivors"] == []
+        assert sleepers(mark) == []
+        again.leave()
+    assert proc.wait_gone(agent, 10)
+
+
+# --- the lease --------------------------------------------------------------------------------
+
+
+def test_a_host_acts_by_itself_when_its_lease_ends() -> None:
+    """No beat for the lease: TERM, the grace, KILL, and the agent goes, with nobody's help;
+    who comes later is told why."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id, lease=1.0, grace=0.3) as client:
+        client.hello()
+        mark = stubborn(client)
+    wait_until(lambda: family(run_id) == [], "nothing is left")
+    assert sleepers(mark) == []
+    with Client(run_id) as again:
+        welcome = again.hello()
+        assert welcome["previous_exit"]["reason"] == "lease_expired"
+        assert welcome["previous_exit"]["text"].startswith("no launcher for ")
+        assert [(t["task"], t["signal"]) for t in welcome["tasks"]] == [("w:0", "KILL")]
+        again.follow("w:0")
+        assert again.log_until(b"up\n") == b"up\n"
+        again.leave()
+
+
+def test_beats_keep_a_run_alive_beyond_the_lease() -> None:
+    """As long as beats come nothing happens, however short the lease."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id, lease=1.0) as client:
+        client.hello()
+        started = client.start("w:0", ["sleep", "1000"])
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            client.send(wire.BEAT)
+            client.get(wire.PONG)
+            time.sleep(0.05)
+        process = proc.look(started["pid"])
+        assert process is not None and process.alive
+        client.kill()
+        client.leave()
+
+
+def test_under_keep_tasks_outlive_the_lease() -> None:
+    """`keep`: the lease ends and the tasks go on; who attaches finds them, and their log."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    rules: dict[str, Any] = {"lease": 0.5, "on_disconnect": "keep"}
+    with Client(run_id, **rules) as client:
+        client.hello()
+        started = client.start("w:0", ["sh", "-c", "echo one; sleep 2; echo two; sleep 1000"])
+    with Client(run_id, **rules) as again:
+        end = time.monotonic() + 1.5
+        wait_until(lambda: time.monotonic() > end, "three leases are over")
+        welcome = again.hello()
+        assert [(t["task"], t["pid"], t["ended"]) for t in welcome["tasks"]] == [
+            ("w:0", started["pid"], False)
+        ]
+        again.follow("w:0")
+        assert again.log_until(b"two\n") == b"one\ntwo\n"
+        again.kill()
+        again.leave()
+
+
+def test_on_the_launching_machine_the_end_of_the_channel_is_the_launchers_death() -> None:
+    """A local agent does not wait for its lease."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id, lease=600.0, grace=0.2, local=True) as client:
+        client.hello()
+        mark = stubborn(client)
+    wait_until(lambda: family(run_id) == [], "nothing is left")
+    assert sleepers(mark) == []
+
+
+def test_an_agent_that_never_started_anything_does_not_wait_for_its_lease() -> None:
+    """A launcher that died or gave up before the first start leaves no agent for ten minutes."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id, lease=600.0) as client:
+        client.hello()
+    wait_until(lambda: family(run_id) == [], "the agent has gone", 20)
+
+
+def test_staged_files_wait_for_the_launcher_as_tasks_do() -> None:
+    """A cut between the files and the first start is longer than an idle agent waits."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id) as client:
+        pid = client.hello()["pid"]
+        entry = ["work", ".", "d", 0o755, 0, ""]
+        manifest = {"entries": [entry], "first": True, "last": True, "key": ""}
+        assert client.ask(wire.STAGE_MANIFEST, manifest)["built"]
+        end = time.monotonic() + 6
+        wait_until(lambda: time.monotonic() > end, "no beat for six seconds")
+    time.sleep(0.3)  # an idle agent would go at once when its channel ends
+    with Client(run_id) as again:
+        assert again.hello()["pid"] == pid
+        work = str(state_folder(run_id) / "stage" / "work")
+        assert again.start("w:0", ["sleep", "1000"], cwd=work)["error"] == ""
+        again.kill()
+        again.leave()
+
+
+def test_the_next_agent_begins_when_the_one_before_has_cleaned_up() -> None:
+    """A launcher that comes while an agent removes its folder gets a new agent and a new folder."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id) as client:
+        first = client.hello()["pid"]
+        junk = state_folder(run_id) / "junk"
+        junk.mkdir()
+        for number in range(30_000):  # takes the agent some tenths of a second
+            (junk / str(number)).touch()
+        client.send(wire.LEAVE, {"remove": True})
+        client.get(wire.GONE)
+        with Client(run_id) as again:
+            assert again.hello()["pid"] != first
+            assert not junk.exists()
+            logs = str(state_folder(run_id) / "logs")
+            assert again.start("w:0", ["sleep", "1000"], cwd=logs)["error"] == ""
+            again.kill()
+            again.leave()
+    wait_until(lambda: family(run_id) == [], "both have gone")

@@ -1,0 +1,40 @@
+"""Programs that the launcher runs on its own machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+
+import pytest
+
+from launcher.subprocesses import start_session
+from tests.patience import PATIENCE, wait_until
+from tests.testbed import proc
+
+pytestmark = pytest.mark.processes
+
+
+async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    """The program has started another one, which holds its pipes, before asyncio knows of it."""
+    mark = f"7{os.getpid()}"
+    start = start_session("sh", "-c", f"sleep {mark}; true", stdout=subprocess.PIPE)
+    starting = asyncio.create_task(start)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    wait_until(lambda: sleeping(mark), "it runs")  # which holds up asyncio
+    assert not starting.done()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(starting, PATIENCE)
+    assert not sleeping(mark)
+
+
+async def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(FileNotFoundError):
+        await start_session("/nowhere")
+
+
+def sleeping(mark: str) -> list[proc.Process]:
+    """The program that the first one has started."""
+    return [p for p in proc.scan() if p.alive and p.argv == ("sleep", mark)]

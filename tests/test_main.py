@@ -1,0 +1,86 @@
+"""The command line before a command begins."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from launcher.paths import runs_home
+from launcher.store.launcher_lock import acquire
+from tui import main
+
+
+class Started:
+    """In the place of a launcher process."""
+
+    all: list[Started]
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.all.append(self)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Started]]:
+    """Launcher processes that were started; commands return 7 and do nothing else."""
+    given: list[object] = []
+
+    def stub(arguments: SimpleNamespace) -> int:
+        given.append(arguments.process)
+        return 7
+
+    def import_module(name: str) -> SimpleNamespace:
+        return SimpleNamespace(up=stub, run=stub, demo=stub, plan=stub, kill=stub)
+
+    monkeypatch.setattr("launcher.session.launcher_process.LauncherProcess", Started)
+    monkeypatch.setattr(main, "import_module", import_module)
+    monkeypatch.setattr(Started, "all", [], raising=False)
+    yield Started.all
+    expected: list[object] = [*Started.all]
+    assert given == (expected or [None])
+
+
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        (["up", "a.toml"], 1),
+        (["run", "true"], 1),
+        (["demo"], 1),
+        (["demo", "--list"], 0),
+        (["plan", "a.toml"], 0),
+        (["kill", "--all"], 0),
+        (["kill", "unknown"], 0),
+    ],
+)
+def test_a_launcher_process_imports_while_the_command_does(
+    words: list[str], count: int, started: list[Started]
+) -> None:
+    """Where one is needed, and it is ended where it was given nothing to do."""
+    assert main.main(words) == 7
+    assert [one.cancelled for one in started] == [True] * count
+
+
+def test_a_kill_starts_a_launcher_process_where_the_run_has_none(started: list[Started]) -> None:
+    """The lock of one that has died is free."""
+    (runs_home() / "left").mkdir(parents=True)
+    fd = acquire(runs_home() / "left")
+    assert fd is not None
+    os.close(fd)
+    main.main(["kill", "left"])
+    assert len(started) == 1
+
+
+def test_a_kill_leaves_it_to_the_launcher_process_of_the_run(started: list[Started]) -> None:
+    """Its own is asked, and no other one started."""
+    (runs_home() / "held").mkdir(parents=True)
+    fd = acquire(runs_home() / "held")
+    assert fd is not None
+    main.main(["kill", "held"])
+    assert not started
+    os.close(fd)

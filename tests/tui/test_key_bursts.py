@@ -1,0 +1,141 @@
+"""Keys that come in one burst, as from a paste, a script or a slow connection: each goes where the
+key before it has led."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from textual import events
+
+from launcher.cluster import library
+from launcher.cluster.file import load
+from launcher.cluster.templates import ONE_MACHINE, render
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import TaskState
+from tests.patience import wait_until
+from tests.tui.conftest import shows, until
+from tests.tui.fakes import ScriptedRun
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.run_clients import RunClients
+from tui.screens.dialogs import Confirm
+from tui.screens.home import HomeScreen
+from tui.screens.hosts import HostsScreen
+from tui.screens.run.screen import RunScreen
+
+
+def burst(app: TfmuxApp, keys: Iterable[str]) -> None:
+    """Keys that are all there before the app has a turn."""
+    for key in keys:
+        app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+async def test_from_a_template_to_a_cluster() -> None:
+    """Template, name, Tab, hosts, Enter."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "Demos")
+        erase = ["backspace"] * len("ps-workers")
+        burst(app, ["n", "2", *erase, *"mission", "tab", *"tf[1-4]", "enter"])
+        await shows(pilot, "1 Hosts")
+    clients.close()
+    assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
+
+
+async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
+    """As Tab does."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "Demos")
+        burst(app, ["n", "2", *"a", "enter"])
+        app.post_message(events.Paste("tf[1-2]"))
+        burst(app, ["enter"])
+        await shows(pilot, "1 Hosts")
+    clients.close()
+    assert list(load(library.path_of("a")).hosts) == ["tf1", "tf2"]
+
+
+async def test_a_cell_and_the_key_that_saves(tmp_path: Path) -> None:
+    """Ctrl-S has priority over the cell's own keys, but does not overtake what was typed."""
+    path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
+    clients = RunClients()
+    home = HomeScreen(clients)
+    app = TfmuxApp(pages=[home], config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.push_screen(home.editor(path))
+        await shows(pilot, "1 Hosts")
+        burst(app, ["3", "down", "enter", *" --seed=7", "enter", "ctrl+s"])
+        await until(pilot, lambda: '"--seed=7"' in path.read_text())
+    clients.close()
+
+
+async def test_the_answer_right_behind_a_command_that_asks(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer waits for the dialog; that one waits for nothing, whatever else the app does."""
+    app, release, snapshot = TfmuxApp(run, config=Config()), asyncio.Event(), run.snapshot
+    run.all_tasks(state=TaskState.RUNNING)
+
+    def busy() -> Snapshot:
+        app.call_next(release.wait)
+        return snapshot()
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        assert isinstance(app.screen, RunScreen)
+        control = Mock(living=True, snapshot=busy, signal=run.signal)
+        monkeypatch.setattr(app.screen.task_commands, "_control", control)
+        burst(app, "xyrn")
+        asyncio.get_running_loop().call_later(1, release.set)
+        await until(pilot, lambda: bool(run.asked))
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        burst(app, "H")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+    assert run.asked == ["signal ps:0 TERM"]
+
+
+async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
+    """The prompt has the letters, and the screen what comes behind Enter."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        burst(app, ["slash", *"xH", "enter", "H"])
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+    assert run.asked == []
+
+
+async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
+    """It is handled before keys that wait for the one before them."""
+    app = TfmuxApp(run, config=Config())
+    held = asyncio.Event()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        assert app.focused is not None
+        app.focused.call_later(held.wait)  # the focused widget is busy
+        burst(app, ["j", "k", "f9"])
+        await asyncio.to_thread(wait_until, lambda: bool(run.asked), "the kill")
+        held.set()
+    assert run.asked == ["kill_all"]
+
+
+async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRun) -> None:
+    """What has come while the screen was busy is handled in one turn, and another key after it."""
+    for number in range(2000):
+        run.write("ps:0", b"line %d\n" % number)
+    app = TfmuxApp(run, config=Config())
+    turns = 0
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "line 1999")
+        burst(app, [*["k"] * 1000, "H"])
+        while not isinstance(app.screen, HostsScreen):
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns < 1000
+        await pilot.press("escape")
+        await shows(pilot, "line 999")
