@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     A job that a script starts with `&` ignores SIGINT and SIGQUIT, one under `nohup` SIGHUP, and
     all children inherit it: what a test then sends to one of them has no effect.
     """
+    pytest.register_assert_rewrite("tests.journals")  # so that what differs is told
     guard.mark_session()
     if config.getoption("quick"):
         quick.refuse_tensorflow()

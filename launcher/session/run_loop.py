@@ -136,8 +136,8 @@ class RunLoop:
         """Events that came before `main` had begun."""
         self._failure = ""
         self._over = asyncio.Event()
-        self._final: tuple[object, ...] | None = None
-        """End of the run in the last record of the journal."""
+        self._told: str | None = None
+        """Launcher's error in the last record of the journal; None: that is no run's end."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -188,6 +188,7 @@ class RunLoop:
     def _feed(self, event: ev.Event) -> None:
         event = as_stored(event)
         self._writer.journal(event)
+        self._told = None
         if isinstance(event, ev.KillAll) and event.force:
             self._teardown.force()
         if self._allocation is not None:
@@ -298,10 +299,9 @@ class RunLoop:
         of its journal."""
         final = self._final_snapshot(error)
         over = final.state is RunPhase.ENDED and final.outcome is not Outcome.DETACHED
-        told = (final.exit_code, final.launcher_error, final.notes)
-        if over and told != self._final:
+        if over and final.launcher_error != self._told:
+            self._told = final.launcher_error
             self._writer.final(final)
-        self._final = told
         return final
 
     def _final_snapshot(self, error: BaseException | None) -> Snapshot:

@@ -93,7 +93,7 @@ class Journal:
     launcher: str = ""
     """Launcher that began the last of its lives."""
     final: Snapshot | None = None
-    """The run at its end, when nobody has taken it up since."""
+    """The run at its end, when no event has followed: nobody has taken it up, nothing was noted."""
     last: float = 0.0
     """Time of the last event."""
     damage: Damage = field(default_factory=Damage)
@@ -122,7 +122,7 @@ class Journal:
             return
         event = decode(record)
         if isinstance(event, ev.Begin | ev.Attached):
-            self.launcher, self.final = launcher, None
+            self.launcher = launcher
             after = record.get("after", _LATER)
             if isinstance(after, int) and after >= 0:
                 del self.events[after:]
@@ -131,6 +131,7 @@ class Journal:
             self.damage.records += 1  # its beginning is missing
         if launcher == self.launcher:
             self.events.append(event)
+            self.final = None  # one that told this event, too, may not have come to the disk
             self.last = event.time
 
     def replay(self, cluster: Cluster, run_id: str) -> Run:
@@ -152,7 +153,8 @@ def read_journal(path: Path) -> Journal:
 
 
 def read_final(path: Path) -> Snapshot | None:
-    """The snapshot at the end of a journal; None where the last record is another."""
+    """The snapshot at the end of a journal; None where the last record is another: the run goes
+    on, or its last launcher could not write all."""
     try:
         line = last_line(path)
     except OSError:

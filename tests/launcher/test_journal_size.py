@@ -31,6 +31,7 @@ from launcher.store.journal import read_final, read_journal
 from launcher.store.json_lines import last_line
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
+from tests.journals import check_journal
 from tests.patience import wait_until
 
 BEGIN = ev.Begin(1000.0)
@@ -42,7 +43,9 @@ def write(*records: Callable[[RunWriter], None]) -> tuple[RunFolder, RunWriter]:
     path = runs_home() / "large-20261120-183002-7f3a"
     path.mkdir(parents=True)
     folder = RunFolder(path)
-    folder.cluster_file.write_text('[jobs.worker]\ntasks = ["localhost:auto"]\n')
+    folder.cluster_file.write_text(
+        '[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["true"]\n'
+    )
     errors: list[BaseException] = []
     writer = RunWriter(folder, Files(), errors.append)
     for record in records:
@@ -91,8 +94,10 @@ def test_the_end_of_a_run_of_8000_hosts_is_read_without_the_rest() -> None:
 
 
 def test_an_end_that_another_record_follows_is_not_the_end() -> None:
-    folder, _ = write(lambda writer: writer.final(ended(2500)), event(END))
+    """As where the disk did not take the last record again, with what was noted after the end."""
+    folder, _ = write(event(BEGIN), lambda writer: writer.final(ended(2500)), event(END))
     assert read_final(folder.journal) is None
+    check_journal(folder)
 
 
 @pytest.mark.parametrize("before", [b"", b"\n", b"first\n"])
