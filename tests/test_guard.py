@@ -47,7 +47,12 @@ def test_leak_fails_the_test_and_is_killed(tmp_path: Path, bystander: Process) -
     """A test that leaves a tagged process fails by name; a foreign run is not touched."""
     (tmp_path / "test_leaky.py").write_text(_LEAKY)
     argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
-    argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
+    argv += [
+        "-c",
+        str(REPOSITORY / "pyproject.toml"),
+        f"--rootdir={tmp_path}",
+        f"--confcutdir={tmp_path}",
+    ]
     done = subprocess.run(
         [*argv, str(tmp_path / "test_leaky.py")], capture_output=True, text=True, cwd=REPOSITORY
     )
@@ -81,7 +86,12 @@ def test_children_of_a_background_job_can_be_signalled(tmp_path: Path, more: lis
     (tmp_path / "test_signalled.py").write_text(_SIGNALLED)
     job = ["sh", "-c", "trap '' HUP INT QUIT; exec \"$@\"", "job"]
     argv = [*job, sys.executable, "-m", "pytest", "-p", "tests.conftest", "-q", *more]
-    argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
+    argv += [
+        "-c",
+        str(REPOSITORY / "pyproject.toml"),
+        f"--rootdir={tmp_path}",
+        f"--confcutdir={tmp_path}",
+    ]
     done = subprocess.run(
         [*argv, str(tmp_path / "test_signalled.py")],
         capture_output=True,

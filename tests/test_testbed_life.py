@@ -48,7 +48,12 @@ def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], lis
     """Run a test with a testbed of its own in another pytest, up to the line that shows it."""
     (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
     argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
-    argv += ["-c", str(REPOSITORY / "pyproject.toml"), f"--rootdir={tmp_path}"]
+    argv += [
+        "-c",
+        str(REPOSITORY / "pyproject.toml"),
+        f"--rootdir={tmp_path}",
+        f"--confcutdir={tmp_path}",
+    ]
     with subprocess.Popen(
         [*argv, str(tmp_path / "test_inner.py")],
         stdout=subprocess.PIPE,

@@ -362,12 +362,12 @@ class EngineMachine(RunMachine):
 
 
 @pytest.mark.parametrize("machine", [RunMachine, EngineMachine])
-def test_any_sequence_of_events(machine: type[RunMachine]) -> None:
+def test_any_sequence_of_events(machine: type[RunMachine], pytestconfig: pytest.Config) -> None:
     """After each event the state is consistent; the journal of all gives an equal run."""
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=150,
+            max_examples=50 if pytestconfig.getoption("quick") else 150,
             stateful_step_count=40,
             deadline=None,
             derandomize=True,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from launcher.cluster import library
@@ -137,7 +138,9 @@ async def test_a_tf_config_is_pasted() -> None:
     async with editor() as pilot:
         await pilot.press("2", "p")
         await shows(pilot, "Paste a cluster")
-        await pilot.press(*'{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}', "enter")
+        pasted = '{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}'
+        pilot.app.post_message(events.Paste(pasted))
+        await pilot.press("enter")
         await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
         await shows(pilot, "a:1, b:1")
         await pilot.press("1")

@@ -186,7 +186,7 @@ def test_whatever_comes_whenever_folds_are_as_if_found_anew(
     tasks = [task.id for task in run.snapshot().tasks]
     times = dict.fromkeys(tasks, 0.0)
     views = LogViews(run.logs, run.snapshot())
-    for _ in range(400):
+    for _ in range(200):
         task = rng.choice(tasks)
         times[task] += rng.choice([0.1, 0.3, 1.0])
         log = run.logs.open(task)
