@@ -1,14 +1,15 @@
 """Writer of a run's records: `journal.jsonl`, `events.jsonl` and `metrics.jsonl`.
 
-A thread of its own writes them: whoever records something never waits for the disk. What a full
-or hanging disk does not take is kept and tried again; of metrics only so many. What would be too
-long to be read again is not written.
+A thread of its own writes them: whoever records something never waits for the disk. Records of a
+file that come meanwhile are written together. What a full or hanging disk does not take is kept and
+tried again; of metrics only so many. What would be too long to be read again is not written.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from .worker import Worker
 _AGAIN_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
 """Records that wait for the disk; where there are more, those of metrics are not kept."""
+_TOGETHER = 256
+"""Records that are written at a time; each time costs two changes of process."""
 
 
 class RunWriter:
@@ -46,6 +49,10 @@ class RunWriter:
         """Files in which an earlier launcher, when it was killed, may have cut its last line."""
         self.unwritten = 0
         """Records that are not in their file yet."""
+        self._waiting: dict[Path, list[object]] = {}
+        """Records for which the thread will come, once for each `_TOGETHER`, by file."""
+        self._lock = threading.Lock()
+        """Guards `unwritten` and `_waiting`; never held for long."""
         self.omitted = ""
         """The last record that was too long to be written, in a sentence; empty: none was."""
         self._worker = Worker("records", failed)
@@ -88,13 +95,26 @@ class RunWriter:
         self._worker.stop()
 
     def _put(self, path: Path, record: object) -> None:
-        self.unwritten += 1
-        self._worker.put(lambda: self._append(path, record))
+        with self._lock:
+            self.unwritten += 1
+            waiting = self._waiting.setdefault(path, [])
+            waiting.append(record)
+            begins = len(waiting) % _TOGETHER == 1
+        if begins:
+            self._worker.put(lambda: self._write(path))
 
-    def _append(self, path: Path, record: object) -> None:
-        waiting = _line(record)
-        if len(waiting) > LONGEST:
-            waiting = self._omit(path, record, len(waiting))
+    def _write(self, path: Path) -> None:
+        """Writes the next records of a file."""
+        with self._lock:
+            waiting = self._waiting[path]
+            records = waiting[:_TOGETHER]
+            del waiting[:_TOGETHER]
+        if self._append(path, b"".join(self._line(path, record) for record in records)):
+            with self._lock:
+                self.unwritten -= len(records)
+
+    def _append(self, path: Path, waiting: bytes) -> bool:
+        """Adds lines to a file; False: it was given up."""
         if waiting and path in self._maybe_cut:
             self._maybe_cut.remove(path)
             waiting = b"\n" + waiting
@@ -104,9 +124,14 @@ class RunWriter:
             except OSError as error:
                 self._trouble = error.strerror or str(error)
                 if not self._worker.pause(_AGAIN_SECONDS):
-                    return
+                    return False
         self._trouble = ""
-        self.unwritten -= 1
+        return True
+
+    def _line(self, path: Path, record: object) -> bytes:
+        """The line of a record, or what is written instead of one that is too long."""
+        line = _line(record)
+        return line if len(line) <= LONGEST else self._omit(path, record, len(line))
 
     def _omit(self, path: Path, record: Any, length: int) -> bytes:
         """Leaves a record out, and says so; returns what is written instead."""
