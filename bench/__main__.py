@@ -64,7 +64,6 @@ def measured(name: str, rounds: int) -> list[dict[str, Any]] | None:
 def machine() -> dict[str, str]:
     """The machine and the versions that the figures are of."""
     found = {
-        "date": time.strftime("%Y-%m-%d"),
         "processors": str(os.cpu_count()),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
@@ -81,33 +80,22 @@ def machine() -> dict[str, str]:
     return found
 
 
-def commit() -> str:
-    """The commit that is measured; with a `+` where files differ from it."""
-    try:
-        words = ["git", "describe", "--always", "--exclude=*", "--dirty=+"]
-        return subprocess.run(
-            words, cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.strip()
-    except (FileNotFoundError, subprocess.CalledProcessError):
-        return "unknown"
-
-
 def write(stored: dict[str, Any]) -> list[str]:
     """Writes the figures, and the table made from them into the page; returns the table."""
     (ROOT / "docs" / "benchmarks.json").write_text(json.dumps(stored, indent=1) + "\n")
     rows = [row for name in NAMES for row in loaded(stored["rows"].get(name, []))]
     lines = table(rows)
     facts = ", ".join(f"{name} {value}" for name, value in stored["machine"].items())
-    measured_at: dict[str, list[str]] = {}
+    days: dict[str, list[str]] = {}
     for name in NAMES:
-        measured_at.setdefault(stored["commits"].get(name, "unknown"), []).append(name)
-    commits = "; ".join(f"{at}: {', '.join(names)}" for at, names in measured_at.items())
+        days.setdefault(stored["days"].get(name, "never"), []).append(name)
+    when = "; ".join(f"{day}: {', '.join(names)}" for day, names in sorted(days.items()))
     page = ROOT / "docs" / "benchmarks.md"
     before, _, rest = page.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
     page.write_text(
         "\n".join(
-            [before + BEGIN, "", f"Machine: {facts}.", f"Commits: {commits}.", "", *lines, "", END]
+            [before + BEGIN, "", f"Machine: {facts}.", f"Measured {when}.", "", *lines, "", END]
         )
         + after
     )
@@ -126,16 +114,16 @@ def main() -> int:
         )
     file = ROOT / "docs" / "benchmarks.json"
     stored: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    stored = {"rows": {}, "commits": {}, **stored}
+    stored = {"rows": {}, "days": {}, **stored}
     stored["machine"] = machine()
-    failed, at = [], commit()
+    failed = []
     for name in options.names or NAMES:
         rows = measured(name, options.rounds)
         if rows is None:
             failed.append(name)
         else:
             stored["rows"][name] = rows
-            stored["commits"][name] = at
+            stored["days"][name] = time.strftime("%Y-%m-%d")
             write(stored)
     print("\n" + "\n".join(write(stored)))
     return 1 if failed else 0
