@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Allocation
+from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase
 from launcher.session.discovery import ACTIVE_RUNS_SCHEMA, ActiveHost, ActiveRun
 from tests import command
@@ -52,7 +52,7 @@ QUEUED = ActiveRun(
     1000.0,
     16,
     (),
-    queued=Allocation("Slurm", "8123", "PENDING", "Resources"),
+    queued=AllocationView("Slurm", "8123", "PENDING", "Resources"),
     queued_since=1000.0,
 )
 

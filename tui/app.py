@@ -33,7 +33,7 @@ from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
-    from tui.screens.dialogs import Leave, ReceiptScreen
+    from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.hosts import HostsScreen
     from tui.screens.metrics import MetricsScreen
     from tui.screens.prompts import PromptDialogs
@@ -270,13 +270,13 @@ class TfmuxApp(App[int]):
     def action_interrupt(self) -> None:
         """Ctrl-C: copies what is selected in a text field; else leaves, and in the dialog that
         asks how, kills all."""
-        from tui.screens.dialogs import Leave, LeaveDialog
+        from tui.screens.dialogs import LeaveAnswer, LeaveDialog
 
         focused = self.focused
         if isinstance(focused, Input) and focused.selected_text:
             focused.action_copy()
         elif isinstance(self.screen, LeaveDialog):
-            self.screen.dismiss(Leave.KILL)
+            self.screen.dismiss(LeaveAnswer.KILL)
         elif self._leaving:
             self.action_kill_all()
         else:
@@ -306,7 +306,7 @@ class TfmuxApp(App[int]):
 
     def action_detach(self) -> None:
         """Leaves the run, which goes on, after one question."""
-        from tui.screens.dialogs import Confirm, Leave
+        from tui.screens.dialogs import Confirm, LeaveAnswer
 
         if self.screen.is_modal or self.control is None:
             return
@@ -315,16 +315,16 @@ class TfmuxApp(App[int]):
             return
         why = "The run goes on without a screen; tfmux attach comes back to it."
         self.push_screen(
-            Confirm("Detach?", why), lambda yes: self._leave(Leave.DETACH if yes else None)
+            Confirm("Detach?", why), lambda yes: self._leave(LeaveAnswer.DETACH if yes else None)
         )
 
-    def _leave(self, choice: Leave | None) -> None:
-        from tui.screens.dialogs import Leave
+    def _leave(self, choice: LeaveAnswer | None) -> None:
+        from tui.screens.dialogs import LeaveAnswer
 
-        if choice is Leave.KILL:
+        if choice is LeaveAnswer.KILL:
             self._leaving = True
             self.action_kill_all()
-        elif choice is Leave.DETACH and self.control is not None:
+        elif choice is LeaveAnswer.DETACH and self.control is not None:
             self.control.detach()
             self.close_run(0)
 
@@ -378,10 +378,10 @@ class TfmuxApp(App[int]):
         self.push_screen(Confirm("The launcher process has ended. Attach again?", why), answered)
 
     def _show_receipt(self) -> None:
-        from tui.screens.dialogs import Leave, LeaveDialog, ReceiptScreen
+        from tui.screens.dialogs import LeaveAnswer, LeaveDialog, ReceiptScreen
 
         if isinstance(self.screen, LeaveDialog):
-            self.screen.dismiss(Leave.STAY)
+            self.screen.dismiss(LeaveAnswer.STAY)
         if self.control and not any(isinstance(one, ReceiptScreen) for one in self.screen_stack):
             self.push_screen(ReceiptScreen(self.control.snapshot(), leaving=self._leaving))
 

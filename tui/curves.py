@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
-from launcher.store.metrics import Columns
+from launcher.store.metrics import PointColumns
 
 Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""
@@ -25,7 +25,7 @@ def curve(times: Iterable[float], values: Iterable[float], started: float) -> Cu
     return xs, ys
 
 
-def rates(points: Columns, started: float, span: float = 2.0) -> Curve:
+def rates(points: PointColumns, started: float, span: float = 2.0) -> Curve:
     """Global steps a second, each over at least `span` seconds: single lines come in bursts. The
     last one is that of the newest point."""
     xs, ys = [], []

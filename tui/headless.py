@@ -25,7 +25,7 @@ from launcher.errors import LauncherError
 from launcher.ids import TaskId
 from launcher.printable import pictured, without_escapes
 from launcher.quantities import size
-from launcher.run.snapshot import Allocation
+from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.log_lines import RunLogs, line_text
@@ -146,7 +146,7 @@ class _Output:
     def _queue(self, record: RunEvent) -> None:
         """Prints the state of the request for nodes in its engine's queue."""
         since = self._run.snapshot().started or record["time"]
-        message(queue_text(Allocation(**record["allocation"]), since, record["time"]))
+        message(queue_text(AllocationView(**record["allocation"]), since, record["time"]))
 
     def _host(self, record: HostEvent) -> None:
         """A host's state when it is another one, and every two seconds how far its files are."""

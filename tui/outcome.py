@@ -19,7 +19,7 @@ from rich.text import Text
 
 from launcher.printable import printable
 from launcher.quantities import counted, thousands
-from launcher.run.snapshot import Allocation, Failure, HostReceipt, Receipt, Snapshot, TaskView
+from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.hints import Hint, hint_for, hint_for_signal
 from tui.format import (
@@ -87,7 +87,7 @@ def headline(snapshot: Snapshot, colours: Colours) -> Text:
     return text
 
 
-def queue_text(allocation: Allocation, since: float, now: float) -> str:
+def queue_text(allocation: AllocationView, since: float, now: float) -> str:
     """`Slurm 8123 PENDING (Resources), expected 18:40, waited 0:12`."""
     text = f"{allocation.title} {allocation.state or 'requested'}"
     if allocation.reason:

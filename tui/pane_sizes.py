@@ -13,8 +13,8 @@ from pathlib import Path
 from launcher.cluster.fields import name_problem
 from launcher.cluster.saved_file import SaveError, write
 from launcher.paths import panes_home
+from launcher.store.disk_thread import DiskThread
 from launcher.store.json_lines import form, open_regular
-from launcher.store.worker import Worker
 from tui.pane_boxes import PAGE_LIMIT, Sizes
 
 _SPLIT = re.compile(r"(chief )?(rows|columns) \d{1,2}|chief (beside|above)")
@@ -29,7 +29,7 @@ class PaneSizes:
         """`failed` gets a sentence on another thread when the record cannot be written."""
         self._path = None if name_problem(cluster) else panes_home() / f"{cluster}.json"
         self._failed = failed
-        self._worker = Worker("pane sizes", lambda error: failed(str(error)))
+        self._worker = DiskThread("pane sizes", lambda error: failed(str(error)))
 
     def load(self) -> dict[str, tuple[int, ...]]:
         """The record; empty where there is none, or one that this program did not write."""

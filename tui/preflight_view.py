@@ -28,7 +28,7 @@ _NOTHING = Cell("", "–")
 
 
 @dataclass(frozen=True)
-class Results:
+class CheckResults:
     """Findings and connections, all or as many as have come so far."""
 
     hosts: Sequence[str]
@@ -61,7 +61,7 @@ class Results:
         return [host for host in self.hosts if host in connecting]
 
 
-def checks_table(results: Results) -> tuple[list[str], list[Row]]:
+def checks_table(results: CheckResults) -> tuple[list[str], list[Row]]:
     """Headings and rows of the table of checks: a row for each check, a column for each host."""
     worst: dict[tuple[str, Check], Finding] = {}
     for finding in results.findings:
@@ -75,7 +75,7 @@ def checks_table(results: Results) -> tuple[list[str], list[Row]]:
     return ["check", *results.hosts], rows
 
 
-def reach_table(results: Results, *, bad_only: bool = False) -> tuple[list[str], list[Row]]:
+def reach_table(results: CheckResults, *, bad_only: bool = False) -> tuple[list[str], list[Row]]:
     """Tasks down, the hosts that connect to them across."""
     pairs = {(pair.source, pair.task): pair for pair in results.pairs}
     tasks = {pair.task: pair.address for pair in results.pairs}
@@ -103,7 +103,7 @@ def finding_text(finding: Finding, colours: Colours) -> Text:
     return text
 
 
-def verdict(results: Results, colours: Colours) -> Text:
+def verdict(results: CheckResults, colours: Colours) -> Text:
     """Whether a launch would fail, with the number of errors and warnings."""
     errors, warnings = results.count(Severity.ERROR), results.count(Severity.WARN)
     text = Text()

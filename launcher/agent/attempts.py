@@ -21,7 +21,7 @@ from .forkserver import ForkServer
 from .log import error_text
 from .messages import Exited, Listening, OutputEnded, Started
 from .process_tracker import ProcessTracker
-from .reaper import Report
+from .reaper import ReaperReport
 from .requests import Release, Start
 from .task_logs import TaskLogs
 from .tasks import AttemptProcess, Program, open_output, start_error
@@ -144,7 +144,7 @@ class Attempts:
         attempt.log.close()
 
     def _forked(
-        self, attempt: AttemptProcess, started: reaper.Started, gated: bool
+        self, attempt: AttemptProcess, started: reaper.StartedReaper, gated: bool
     ) -> Callable[[], None]:
         def act() -> None:
             attempt.reaper = started.reaper
@@ -195,12 +195,12 @@ class Attempts:
         assert its is not None
         exited = its.poll()
         for report, values in its.reports():  # read after that: the last report is among them
-            if report is Report.FAILED:
+            if report is ReaperReport.FAILED:
                 self._refuse(attempt, error_text(start_error(values)))
-            elif report is Report.FORKED:
+            elif report is ReaperReport.FORKED:
                 attempt.pid, attempt.start = map(int, values.split())
                 self._tracker.roots[(attempt.pid, attempt.start)] = attempt.task
-            elif report is Report.EXECUTED:
+            elif report is ReaperReport.EXECUTED:
                 attempt.pid = int(values)
                 self._announce(attempt)
             elif not attempt.ended:

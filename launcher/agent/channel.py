@@ -20,7 +20,7 @@ from .drain import Log
 from .folders import FolderError
 from .log import error_text, log_line
 from .messages import Answer, Message
-from .workers import Later, Worker
+from .workers import Later, WorkerThread
 
 FAILURES = (FolderError, OSError, LookupError, ValueError)
 """Errors of a question, for whoever asked it."""
@@ -64,7 +64,7 @@ class Channel:
     something in the agent's loop."""
 
     def __init__(
-        self, link: socket.socket, source: int, sink: int, reader: Worker, later: Later
+        self, link: socket.socket, source: int, sink: int, reader: WorkerThread, later: Later
     ) -> None:
         self.link = link
         self.source = source

@@ -13,7 +13,7 @@ from . import wire
 from .channel import Channel
 from .log import error_text, log_line
 from .messages import Gone, Message, Refusal
-from .workers import Later, Worker
+from .workers import Later, WorkerThread
 
 _MOST_QUERIES = 8
 """Channels without a launcher; the oldest is closed for the next."""
@@ -34,7 +34,7 @@ class Channels:
         later: Later,
     ) -> None:
         self._selector = selector
-        self._reader = Worker("log reader")
+        self._reader = WorkerThread("log reader")
         self._handle = handle
         self._lost = lost
         self._later = later

@@ -19,7 +19,7 @@ from .requests import (
     StageBuild,
     StageManifest,
 )
-from .workers import Later, Worker
+from .workers import Later, WorkerThread
 
 _MOST_WAITING = 16 << 20
 _FEW_WAITING = 4 << 20
@@ -28,7 +28,7 @@ channel until it is less than the second."""
 _WAIT_FOR_STAGING = 3.0
 
 
-class Files:
+class FileRequests:
     """Handler of requests about a host's files; the work itself is in `stage` and `collect`.
 
     Staging is done by a thread, in the order in which its frames have come.
@@ -38,7 +38,7 @@ class Files:
         self._folders = folders
         self._channels = channels
         self._later = later
-        self._staging = Worker("staging")
+        self._staging = WorkerThread("staging")
         self._waiting = 0
         self._stage: stage.Stage | None = None
         self._archive: collect.Archive | None = None

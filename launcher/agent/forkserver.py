@@ -22,7 +22,7 @@ from typing import Callable, NoReturn, Sequence
 
 from .descriptors import restore_limit
 from .tasks import set_parent_death_signal
-from .workers import Worker
+from .workers import WorkerThread
 
 ANSWER_SECONDS = 10.0
 """Of a process that does nothing else; one that somebody has stopped is replaced."""
@@ -44,7 +44,7 @@ class ForkServer:
     """
 
     def __init__(self, child: Child) -> None:
-        self.starter = Worker("starter")
+        self.starter = WorkerThread("starter")
         self._child = child
         self._agent = os.getpid()
         self._pid = 0

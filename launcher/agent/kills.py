@@ -34,14 +34,14 @@ class Kills:
         self._tracker = tracker
         self._attempts = attempts
         self._channels = channels
-        self._all: list[Kill] = []
+        self._all: list[TaskKill] = []
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self._signalled = 0
         """Processes signalled by kills of everything: who asks again, after a cut, has not heard
         the receipt of the first."""
 
-    def __iter__(self) -> Iterator[Kill]:
+    def __iter__(self) -> Iterator[TaskKill]:
         return iter(self._all)
 
     def __bool__(self) -> bool:
@@ -61,7 +61,7 @@ class Kills:
 
     def begin(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
         """Begins a kill; the next `step` sends the first signals."""
-        self._all.append(Kill(ids, tasks, grace, self._tracker, self._attempts))
+        self._all.append(TaskKill(ids, tasks, grace, self._tracker, self._attempts))
 
     def step(self) -> None:
         """Goes on with those that are due, and sends receipts."""
@@ -82,7 +82,7 @@ class Kills:
                 self._channels.send(receipt)
 
 
-class Kill:
+class TaskKill:
     """Kill of some tasks (or, with `tasks=None`, of everything of the run)."""
 
     def __init__(

@@ -32,7 +32,7 @@ _ROUND = 0.005
 _SIGKILL = int(signal.SIGKILL)
 
 
-class Report(Enum):
+class ReaperReport(Enum):
     """Word with which a report of a reaper to the agent begins; values follow."""
 
     FORKED = "forked"
@@ -56,12 +56,12 @@ class Reaper:
         self.none_left = False
         """It has said so by its exit status; else somebody killed it."""
 
-    def reports(self) -> Iterator[tuple[Report, str]]:
+    def reports(self) -> Iterator[tuple[ReaperReport, str]]:
         """Its reports that have come since the last call, with their values."""
         with suppress(OSError):
             while data := self.link.recv(1 << 16):
                 kind, _, values = data.decode(errors="replace").partition(" ")
-                yield Report(kind), values
+                yield ReaperReport(kind), values
 
     def kill(self) -> None:
         """Has it kill everything below it, until nothing is left."""
@@ -86,14 +86,14 @@ class Reaper:
         return self.exited
 
 
-class Started(NamedTuple):
+class StartedReaper(NamedTuple):
     """A reaper that has been forked, and our end of its task's output."""
 
     reaper: Reaper
     output: int
 
 
-def fork(program: Program, output: tuple[int, int], server: ForkServer) -> Started:
+def fork(program: Program, output: tuple[int, int], server: ForkServer) -> StartedReaper:
     """Forks a reaper, which starts the program.
 
     Raises:
@@ -111,7 +111,7 @@ def fork(program: Program, output: tuple[int, int], server: ForkServer) -> Start
         raise
     finally:
         os.close(theirs)
-    return Started(reaper, ours)
+    return StartedReaper(reaper, ours)
 
 
 def _fork(program: Program, output: int, server: ForkServer) -> Reaper:

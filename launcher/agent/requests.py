@@ -36,7 +36,7 @@ from .fields import (
     whole,
 )
 from .task_id import TaskId
-from .tree import Entry
+from .tree import TreeEntry
 
 A = TypeVar("A", bound=messages.Answer)
 
@@ -277,15 +277,15 @@ class Stats(Question[messages.StatsAnswer]):
 # --- files --------------------------------------------------------------------------------
 
 
-def _read_entry(value: Any, clean: Clean) -> Entry:
-    entry = Entry(*_ENTRY_FIELDS(value, clean))
+def _read_entry(value: Any, clean: Clean) -> TreeEntry:
+    entry = TreeEntry(*_ENTRY_FIELDS(value, clean))
     if entry.kind == "f" and not _SHA256.fullmatch(entry.content):
         raise FieldError("not a SHA-256", 5)
     return entry
 
 
 _ENTRY_FIELDS = row(RawText, RawText, choice("d", "f", "l"), whole(0, 0o7777), Size, RawText)
-Entries = Annotated[Tuple[Entry, ...], items(_read_entry)]
+Entries = Annotated[Tuple[TreeEntry, ...], items(_read_entry)]
 
 
 class StageManifest(Question[messages.StageAnswer]):

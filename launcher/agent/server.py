@@ -22,7 +22,7 @@ from .attempts import Attempts
 from .channel import Channel
 from .channels import Channels
 from .config import AgentConfig
-from .files import Files
+from .files import FileRequests
 from .folders import Folders
 from .forkserver import ForkServer
 from .kills import Kills
@@ -31,7 +31,7 @@ from .messages import AgentExit, ExitReason, Gone, Note, Pong, PortsAnswer, Task
 from .process_tracker import ProcessTracker
 from .task_logs import TaskLogs
 from .tasks import AttemptProcess
-from .workers import Wakeups, Worker
+from .workers import Wakeups, WorkerThread
 
 if TYPE_CHECKING:
     from .prober import Prober
@@ -77,7 +77,7 @@ class Agent:
         self._tracker = ProcessTracker(config.run_id, agent_session=os.getsid(0))
         known, self._previous_exit = state.load(folders, self._tracker)
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
-        self._stats = stats.Stats()
+        self._stats = stats.StatsSampler()
         self._prober: Prober | None = None
         self._selector = selectors.DefaultSelector()
         self._wakeups = Wakeups()
@@ -87,8 +87,8 @@ class Agent:
             self._launcher_died,
             self._wakeups.do_later,
         )
-        self._files = Files(folders, self._channels, self._wakeups.do_later)
-        self._writer = Worker("state writer")
+        self._files = FileRequests(folders, self._channels, self._wakeups.do_later)
+        self._writer = WorkerThread("state writer")
         self._unsaved: deque[state.SavedState] = deque(maxlen=1)
         self._logs = TaskLogs(
             folders,

@@ -19,7 +19,7 @@ from . import tree
 from .folders import private
 from .log import log_line
 from .messages import StageAnswer
-from .tree import Entry
+from .tree import TreeEntry
 
 _KEEP_SECONDS = 30 * 24 * 3600.0
 _PRUNE_SECONDS = 24 * 3600.0
@@ -33,7 +33,7 @@ class StageError(ValueError):
     """An entry that must not be staged, or contents that are not what was announced."""
 
 
-def check(entry: Entry) -> None:
+def check(entry: TreeEntry) -> None:
     """Refuses what would leave its tree.
 
     Raises:
@@ -61,8 +61,8 @@ class Stage:
         self._target = target
         self._cached_tree = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
         self._suffix = f".{os.urandom(6).hex()}"  # the cache may be a home shared by many hosts
-        self.entries: list[Entry] = []
-        self._missing: list[Entry] = []
+        self.entries: list[TreeEntry] = []
+        self._missing: list[TreeEntry] = []
         self._file: int | None = None
         self._hash = hashlib.sha256()
         self._got = 0
@@ -157,7 +157,7 @@ class Stage:
     def _blob(self, digest: str) -> str:
         return os.path.join(self._cache, digest[:2], digest)
 
-    def _open(self, entry: Entry) -> int:
+    def _open(self, entry: TreeEntry) -> int:
         if self._file is None:
             path = self._blob(entry.content)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -167,7 +167,7 @@ class Stage:
             self._got = 0
         return self._file
 
-    def _write(self, entry: Entry, part: memoryview) -> None:
+    def _write(self, entry: TreeEntry, part: memoryview) -> None:
         path = self._blob(entry.content) + self._suffix
         try:
             file = self._open(entry)

@@ -19,7 +19,7 @@ _TICK = float(os.sysconf("SC_CLK_TCK"))
 _GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
 
 
-class Stats:
+class StatsSampler:
     """Sampler of shares since the last sample; the first sample has no CPU figures."""
 
     def __init__(self) -> None:

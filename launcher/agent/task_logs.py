@@ -14,7 +14,7 @@ from .log import error_text, log_line
 from .messages import LogSize, Note
 from .requests import ReadLog
 from .task_id import TaskId
-from .workers import Worker
+from .workers import WorkerThread
 
 _SIZE_SECONDS = (0.06, 0.0125)
 """Between two messages of sizes: at least so much, and so much for each log that grows. Each size
@@ -44,7 +44,7 @@ class TaskLogs:
         self._local = local
         self._on_change = on_change
         self.drain = Drain(on_change)
-        self._opener = Worker("log opener")
+        self._opener = WorkerThread("log opener")
         self._sent_sizes: dict[str, int] = {}
         self.next_sizes = 0.0
         """Time before which no sizes are sent."""

@@ -24,7 +24,7 @@ _LARGE = 1 << 20
 Index = Dict[str, Any]  # path → what was made there: kind, mode, content, and the inode's figures
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One entry of a tree: `kind` is "d", "f" or "l"; `content` is the SHA-256 of a file or the
     target of a link."""
 
@@ -41,7 +41,9 @@ class Entry(NamedTuple):
         return self.tree if self.path == "." else os.path.normpath(f"{self.tree}/{self.path}")
 
 
-def build(folder: str, cached_tree: str, entries: list[Entry], blob: Callable[[str], str]) -> None:
+def build(
+    folder: str, cached_tree: str, entries: list[TreeEntry], blob: Callable[[str], str]
+) -> None:
     """Makes `folder` hold these entries and nothing else, reusing the tree at `cached_tree`;
     `blob` gives the path of a content.
 
@@ -145,7 +147,7 @@ def _figures(info: os.stat_result) -> list[int]:
     return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
-def _make(path: str, entry: Entry, blob: Callable[[str], str]) -> list[Any]:
+def _make(path: str, entry: TreeEntry, blob: Callable[[str], str]) -> list[Any]:
     """Never a hard link to the content: a task that writes into its file would change it for
     all launches to come."""
     if entry.kind == "l":

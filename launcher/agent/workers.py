@@ -47,7 +47,7 @@ class Wakeups:
         return later
 
 
-class Worker:
+class WorkerThread:
     """Does one piece of work after the other, in the order in which they were given."""
 
     def __init__(self, name: str) -> None:

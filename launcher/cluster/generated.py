@@ -20,7 +20,7 @@ WORKER = "worker"
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """A command, and for each job the hosts with the number of its tasks there (`slots`)."""
 
     command: Sequence[str]
@@ -37,7 +37,7 @@ class Request:
         return set(self.jobs) == {WORKER}
 
 
-def render(request: Request) -> str:
+def render(request: RunRequest) -> str:
     """Renders the file; it may still have problems, which reading it names."""
     hosts: dict[str, dict[str, str]] = {}
     names = {LOCALHOST: LOCALHOST}

@@ -5,7 +5,7 @@ share. Each task is a job step with an output file of its own. Time limits and k
 when the job is cancelled are left to Slurm.
 
 Which nodes, which home and which job number is known only when the script runs: the plan is made
-with stand-ins for them, and `Shell` writes shell variables in their places.
+with stand-ins for them, and `ShellQuoter` writes shell variables in their places.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ said() {{  # task, its pid, regular expression
 
 
 @dataclass(frozen=True)
-class Shell:
+class ShellQuoter:
     """Quotes words for a POSIX shell; `variables` maps stand-ins to names of shell variables."""
 
     variables: Mapping[str, str]
@@ -116,7 +116,7 @@ def script(cluster: Cluster) -> str:
     workdir = str(cluster.local_path(cluster.run.workdir or "."))
     plan = _plan(cluster, stand_ins, workdir)
     variables = {name: f"HOST_{number}" for number, name in enumerate(stand_ins.values())}
-    shell = Shell(variables | {_HOME: "HOME", _RUN: "RUN_ID"})
+    shell = ShellQuoter(variables | {_HOME: "HOME", _RUN: "RUN_ID"})
     hosts = "\n".join(
         f"HOST_{number}=${{nodes[{number}]}}  # {host}" for number, host in enumerate(names)
     )
@@ -167,7 +167,7 @@ def _options(cluster: Cluster, plan: Plan) -> Iterator[str]:
         yield f"#SBATCH --gpus-per-node={gpus}\n"
 
 
-def _tasks(plan: Plan, shell: Shell) -> Iterator[str]:
+def _tasks(plan: Plan, shell: ShellQuoter) -> Iterator[str]:
     for number, stage in enumerate(plan.stages, 1):
         tasks = [plan.task(task) for task in stage]
         yield f"\n# stage {number}: {', '.join(map(str, stage))}\n"
@@ -179,14 +179,14 @@ def _tasks(plan: Plan, shell: Shell) -> Iterator[str]:
             yield _gate(task, shell)
 
 
-def _command(plan: Plan, task: TaskPlan, shell: Shell) -> str:
+def _command(plan: Plan, task: TaskPlan, shell: ShellQuoter) -> str:
     if task.role is Role.PREPARE:  # without the stamps: a batch job runs the lines each time
         lines = "\n".join(plan.host(task.host).prepare)
         return shell.words("env", *(f"{k}={v}" for k, v in task.env.items()), "sh", "-ec", lines)
     return shell.command(task)
 
 
-def _gate(task: TaskPlan, shell: Shell) -> str:
+def _gate(task: TaskPlan, shell: ShellQuoter) -> str:
     who = f'{task.id.stem} "${_pid(task.id)}"'
     match task.ready:
         case Listening():

@@ -21,7 +21,7 @@ import pathspec
 
 from ..agent.requests import StageBuild, StageManifest
 from ..agent.stage import StageError, check
-from ..agent.tree import Entry
+from ..agent.tree import TreeEntry
 from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
 from ..paths import cache_home
@@ -54,7 +54,7 @@ class Tree:
 class Manifest:
     """All entries of a host's trees, and a local file for each content."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
     sources: dict[str, tuple[Path, int]]
 
 
@@ -80,7 +80,7 @@ class Manifests:
         Raises:
             TfmuxError: a file cannot be read, or a link points outside its tree.
         """
-        entries: list[Entry] = []
+        entries: list[TreeEntry] = []
         sources: dict[str, tuple[Path, int]] = {}
         for tree in trees:
             if tree not in self._read:
@@ -97,7 +97,7 @@ def read_tree(tree: Tree) -> Manifest:
     Raises:
         TfmuxError: a file cannot be read, or a link points outside its tree.
     """
-    entries: list[Entry] = []
+    entries: list[TreeEntry] = []
     sources: dict[str, tuple[Path, int]] = {}
     hashes = Hashes(tree.root)
     for relative, path in _files(tree):
@@ -254,17 +254,17 @@ class _Ignored:
         )
 
 
-def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> Entry:
+def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> TreeEntry:
     info = os.lstat(path)
     name = tree.prefix + relative if relative != "." else tree.prefix.rstrip("/") or "."
     if stat.S_ISLNK(info.st_mode) and relative != ".":
-        return Entry(tree.name, name, "l", 0o777, 0, os.readlink(path))
+        return TreeEntry(tree.name, name, "l", 0o777, 0, os.readlink(path))
     if not stat.S_ISREG(info.st_mode):
-        return Entry(tree.name, name, "d", 0o755, 0, "")
+        return TreeEntry(tree.name, name, "d", 0o755, 0, "")
     mode = 0o755 if info.st_mode & 0o100 else 0o644
     known = hashes.known(relative, info)
     if known is not None:
-        return Entry(tree.name, name, "f", mode, info.st_size, known)
+        return TreeEntry(tree.name, name, "f", mode, info.st_size, known)
     digest = hashlib.sha256()
     size = 0
     with open(path, "rb") as file:
@@ -273,7 +273,7 @@ def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> Entry:
             size += len(data)
     if size == info.st_size:
         hashes.learn(relative, info, digest.hexdigest())
-    return Entry(tree.name, name, "f", mode, size, digest.hexdigest())
+    return TreeEntry(tree.name, name, "f", mode, size, digest.hexdigest())
 
 
 def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:

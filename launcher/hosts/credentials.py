@@ -17,7 +17,7 @@ import asyncssh
 
 from ..printable import printable
 from .auth_prompt import AuthPrompt, PromptHandler, PromptKind
-from .error_causes import Cause, cause_of
+from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
@@ -203,7 +203,7 @@ def encrypted(paths: list[str]) -> list[str]:
         try:
             asyncssh.read_private_key(Path(path).expanduser())
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            if cause_of(error) is Cause.PASSPHRASE_NEEDED:
+            if cause_of(error) is ErrorCause.PASSPHRASE_NEEDED:
                 found.append(path)
         except OSError:
             continue

@@ -10,7 +10,7 @@ from enum import Enum, auto
 import asyncssh
 
 
-class Cause(Enum):
+class ErrorCause(Enum):
     """Meaning of an error for a login."""
 
     KEY_REVOKED = auto()
@@ -22,16 +22,16 @@ class Cause(Enum):
     OTHER = auto()
 
 
-def cause_of(error: BaseException) -> Cause:
+def cause_of(error: BaseException) -> ErrorCause:
     """The cause of an error of asyncssh."""
     words = str(error.reason if isinstance(error, asyncssh.Error) else error).lower()
     match error:
         case asyncssh.HostKeyNotVerifiable() if "revoked" in words:
-            return Cause.KEY_REVOKED
+            return ErrorCause.KEY_REVOKED
         case asyncssh.KeyExchangeFailed() if "host key" in words:
-            return Cause.NO_COMMON_HOST_KEY_TYPE
+            return ErrorCause.NO_COMMON_HOST_KEY_TYPE
         case asyncssh.KeyEncryptionError() | asyncssh.KeyImportError() if "passphrase" in words:
-            return Cause.PASSPHRASE_NEEDED
+            return ErrorCause.PASSPHRASE_NEEDED
         case OSError() | asyncssh.Error() if "authentication" in words:
-            return Cause.TOO_MANY_ATTEMPTS
-    return Cause.OTHER
+            return ErrorCause.TOO_MANY_ATTEMPTS
+    return ErrorCause.OTHER

@@ -19,7 +19,7 @@ from typing import Any
 import asyncssh
 
 from ..paths import config_home
-from .known_hosts import Entry, Marker, read_entries
+from .known_hosts import KnownHostsLine, Marker, read_entries
 from .revoked_keys import RevocationError, RevokedKeys
 
 SSH_PORT = 22
@@ -179,7 +179,7 @@ class KnownHosts:
             if each.marker is Marker.TRUSTED
         ][:_NAMED]
 
-    def standing(self) -> list[Entry]:
+    def standing(self) -> list[KnownHostsLine]:
         """The lines that a changed key contradicts."""
         places = [place for place in (self.name.place, self.address_place) if place]
         return [

@@ -29,7 +29,7 @@ class Marker(StrEnum):
 
 
 @dataclass(frozen=True)
-class Entry:
+class KnownHostsLine:
     """One line: for which names which key."""
 
     file: str
@@ -67,7 +67,7 @@ class Entry:
         return found
 
 
-def read_entries(files: Iterable[str], odd: list[str]) -> Iterator[Entry]:
+def read_entries(files: Iterable[str], odd: list[str]) -> Iterator[KnownHostsLine]:
     """The lines of those files that are there; `odd` gets a sentence for each line skipped.
 
     Raises:
@@ -84,26 +84,26 @@ def read_entries(files: Iterable[str], odd: list[str]) -> Iterator[Entry]:
 
 
 @lru_cache(maxsize=16)
-def _read(file: str, *_version: int) -> tuple[list[Entry], list[str]]:
+def _read(file: str, *_version: int) -> tuple[list[KnownHostsLine], list[str]]:
     """The lines of a file, and a sentence for each line skipped. A thousand hosts that log in
     together read the same files."""
     with open(file, "rb") as opened:
         data = opened.read()
-    entries: list[Entry] = []
+    entries: list[KnownHostsLine] = []
     odd: list[str] = []
     for number, raw in enumerate(data.split(b"\n"), 1):
         line = raw.strip()
         if not line or line.startswith(b"#"):
             continue
         found = _entry(file, number, line.decode("latin-1"))
-        if isinstance(found, Entry):
+        if isinstance(found, KnownHostsLine):
             entries.append(found)
         elif len(odd) < 20:
             odd.append(f"{file}:{number}: {found}; the line is skipped")
     return entries, odd
 
 
-def _entry(file: str, number: int, line: str) -> Entry | str:
+def _entry(file: str, number: int, line: str) -> KnownHostsLine | str:
     """The line as an entry, or what is odd about it."""
     words = line.split(maxsplit=4)
     marker = Marker.TRUSTED
@@ -122,7 +122,7 @@ def _entry(file: str, number: int, line: str) -> Entry | str:
     said = kind.encode("latin-1")
     if not data.startswith(len(said).to_bytes(4, "big") + said):
         return f"the key is not of the type {kind[:40]}"
-    return Entry(file, number, marker, names, kind, blob)
+    return KnownHostsLine(file, number, marker, names, kind, blob)
 
 
 def _hash_matches(hashed: str, name: str) -> bool:

@@ -23,7 +23,7 @@ from . import host_keys
 from .auth_prompt import YES, AuthPrompt, OfferedKey, PromptHandler, PromptKind
 from .credentials import Client, Deadline, agent_keys
 from .dial import acknowledge_at_once, dial
-from .error_causes import Cause, cause_of
+from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import READS_AT_ONCE, SshConfig, read_config
@@ -243,7 +243,7 @@ class SshConnector:
                 raise HostKeyError(name, what, code="key-refused", todo=todo) from error
             raise key_error(name, target, client.shown, known, error) from error
         except asyncssh.KeyExchangeFailed as error:
-            if known.known_before and cause_of(error) is Cause.NO_COMMON_HOST_KEY_TYPE:
+            if known.known_before and cause_of(error) is ErrorCause.NO_COMMON_HOST_KEY_TYPE:
                 raise changed(name, target, known, "one of another type") from error
             what = f"no common SSH algorithm with {place(target)}: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
@@ -264,7 +264,7 @@ class SshConnector:
         except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
             raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
-            if cause_of(error) is Cause.TOO_MANY_ATTEMPTS:
+            if cause_of(error) is ErrorCause.TOO_MANY_ATTEMPTS:
                 said = text_of(error)
                 raise await refused(name, target, options, _key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"

@@ -10,7 +10,7 @@ from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError
 from ..plan.model import SshTarget
 from .credentials import encrypted, lacks_bcrypt, offered, shown_path
-from .error_causes import Cause, cause_of
+from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
 
@@ -65,7 +65,7 @@ def key_error(
     if shown is None:
         said = str(error.reason).partition(" for host ")[0]
         what = f"the host key of {place(target)} cannot be trusted: {said}"
-        if cause_of(error) is Cause.KEY_REVOKED and known.revocations:
+        if cause_of(error) is ErrorCause.KEY_REVOKED and known.revocations:
             what += f" (by {', '.join(known.revocations)})"
         return HostKeyError(name, what, code="key-refused", todo="ask its administrator")
     if known.known_before:

@@ -21,7 +21,7 @@ from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction, SetTimer
 from .shutdown import Shutdown
-from .snapshot import Allocation, HostView, Snapshot, Survivor, TaskView
+from .snapshot import AllocationView, HostView, Snapshot, Survivor, TaskView
 from .state import RunData, ShutdownRecord
 from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
@@ -127,7 +127,7 @@ class Run:
         return self._data.nodes
 
     @property
-    def allocation(self) -> Allocation | None:
+    def allocation(self) -> AllocationView | None:
         """The engine's job, where the hosts are its nodes."""
         return self._data.allocation
 

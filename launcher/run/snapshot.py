@@ -148,7 +148,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Allocation:
+class AllocationView:
     """The job of an engine whose nodes the run's hosts are; texts are the engine's."""
 
     engine: str
@@ -203,7 +203,7 @@ class Snapshot:
     """Things said once, newest last (a full disk, a takeover, a reconnect)."""
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not brought back, and why: sentences."""
-    allocation: Allocation | None = None
+    allocation: AllocationView | None = None
 
     @property
     def step(self) -> int | None:

@@ -14,7 +14,7 @@ from ..plan.model import HostFacts, Plan, Role
 from ..plan.plan import make_plan
 from ..printable import printable
 from .events import AllocatedNode
-from .snapshot import Allocation, Failure, HostReceipt, HostView, Receipt, TaskView
+from .snapshot import AllocationView, Failure, HostReceipt, HostView, Receipt, TaskView
 from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState, check_transition
 
 _MOST_NAMES = 40
@@ -106,7 +106,7 @@ class RunData:
     stage_since: float = 0.0
     total_steps: int | None = None
     shutdown: ShutdownRecord = field(default_factory=ShutdownRecord)
-    allocation: Allocation | None = None
+    allocation: AllocationView | None = None
     nodes: Mapping[str, AllocatedNode] = field(default_factory=dict)
     """What an engine has given, by the names of the hosts."""
     plan: Plan = field(init=False)
@@ -129,7 +129,7 @@ class RunData:
 
     def __post_init__(self) -> None:
         if self.cluster.engine is not None:
-            self.allocation = Allocation(self.cluster.engine.label)
+            self.allocation = AllocationView(self.cluster.engine.label)
             self.phase = RunPhase.QUEUED
         self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
         self.total_steps = self.plan.total_steps

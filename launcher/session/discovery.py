@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..agent.messages import Gone
 from ..errors import HostError, TfmuxError
 from ..ids import TaskId
-from ..run.snapshot import Allocation
+from ..run.snapshot import AllocationView
 from ..run.states import HostState, RunPhase
 from ..store.runs import RunFolder, UnreadableRun
 from .attach import StoredRun
@@ -104,7 +104,7 @@ class ActiveRun:
     hosts: tuple[ActiveHost, ...]
     problem: str = ""
     """Parts of its record that could not be read."""
-    queued: Allocation | None = None
+    queued: AllocationView | None = None
     """The request for its nodes, while it waits for them."""
     queued_since: float = 0.0
 

@@ -69,8 +69,8 @@ class HookEvent(TypedDict):
     """With `stall`."""
 
 
-class Hooks:
-    """Hooks of one run. Everything belongs to the launcher's loop."""
+class HookRunner:
+    """Runs the hooks of one run. Everything belongs to the launcher's loop."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .control_socket import ControlSocket
-from .hooks import Hooks
+from .hooks import HookRunner
 from .prompts import PromptQueue
 from .run_loop import RunLoop
 
@@ -62,7 +62,7 @@ class Launcher:
             resume=resume,
             past=past,
         )
-        self._hooks = Hooks(
+        self._hooks = HookRunner(
             cluster, self._run_loop.run.plan, folder.path, self._snapshot, self._add_note
         )
         allow_connections(len(self._run_loop.run.plan.hosts))

@@ -32,7 +32,7 @@ _ALONE_SECONDS = 1.0
 
 
 @dataclass
-class Kill:
+class PendingKill:
     """A kill that has been asked for."""
 
     began: float
@@ -65,7 +65,7 @@ class LauncherLink:
         self.subscription = subscription
         self.alone = False
         """No launcher supervises the run, or is about to."""
-        self.kill: Kill | None = None
+        self.kill: PendingKill | None = None
         """The kill that this client has asked for."""
         self._folder = folder
         self._note = note
@@ -93,7 +93,7 @@ class LauncherLink:
     def kill_all(self, by_person: bool, force: bool) -> None:
         """Ends everything, with `force` at once."""
         with self._lock:
-            kill = self.kill = self.kill or Kill(time.monotonic())
+            kill = self.kill = self.kill or PendingKill(time.monotonic())
             kill.by_person = kill.by_person or by_person
             kill.force = kill.force or force
             self._send_kill(kill)
@@ -181,11 +181,11 @@ class LauncherLink:
             self.alone = self._resuming = False
             self._lost_at = None
 
-    def _send_kill(self, kill: Kill) -> None:
+    def _send_kill(self, kill: PendingKill) -> None:
         order = {"command": "kill_all", "by_person": kill.by_person, "force": kill.force}
         kill.sent = self.send(order)
 
-    def _is_late(self, kill: Kill, told: Snapshot) -> bool:
+    def _is_late(self, kill: PendingKill, told: Snapshot) -> bool:
         """The kill should have been acted on, or come to its end, by now."""
         waited = time.monotonic() - kill.began
         if told.state is not RunPhase.KILLING:

@@ -17,11 +17,11 @@ from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
 from ..hosts.link import Stored
 from ..ids import TaskId
 from ..plan.model import Plan
+from ..store.disk_thread import DiskThread
 from ..store.logs import LogStore, expect_floods
 from ..store.metrics import Extractor
 from ..store.public_events import TAIL_BYTES, log_tail, tail_lines
 from ..store.runs import STALLED_SECONDS
-from ..store.worker import Worker
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
@@ -92,7 +92,7 @@ class LogMonitor:
         """`found` is called, on the worker's thread, when there is something to `take`."""
         self._logs = logs
         self._tell = found
-        self._worker = Worker("logs", failed)
+        self._worker = DiskThread("logs", failed)
         self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
         self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
         self._sizes: dict[TaskId, int] = {}

@@ -56,7 +56,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class PointColumns:
     """The points of a series, a column each; NaN where a metric line named none. They may be read
     while a point is added: then the last one is in some of them only."""
 
@@ -65,8 +65,8 @@ class Columns:
     steps: array[float] = field(default_factory=lambda: array("d"))
     losses: array[float] = field(default_factory=lambda: array("d"))
 
-    def every_second(self) -> Columns:
-        return Columns(self.times[::2], self.steps[::2], self.losses[::2])
+    def every_second(self) -> PointColumns:
+        return PointColumns(self.times[::2], self.steps[::2], self.losses[::2])
 
 
 class Series:
@@ -77,7 +77,7 @@ class Series:
     """
 
     def __init__(self) -> None:
-        self.points = Columns()
+        self.points = PointColumns()
         self._keep_every = 1
         self._seen = 0
 

@@ -19,11 +19,11 @@ from ..quantities import size
 from ..run.events import Event
 from ..run.snapshot import Snapshot
 from .disk import Disk
+from .disk_thread import DiskThread
 from .journal import encode, final_record, omitted_record
 from .json_lines import LONGEST
 from .metrics_file import encode_metrics
 from .runs import STALLED_SECONDS, RunFolder
-from .worker import Worker
 
 _AGAIN_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
@@ -55,7 +55,7 @@ class RunWriter:
         """Guards `unwritten` and `_waiting`; never held for long."""
         self.omitted = ""
         """The last record that was too long to be written, in a sentence; empty: none was."""
-        self._worker = Worker("records", failed)
+        self._worker = DiskThread("records", failed)
 
     def journal(self, event: Event, *, after: int | None = None) -> None:
         """Adds an event to the journal; `after`: how many events this launcher has read there."""

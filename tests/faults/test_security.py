@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.stage import StageError, check
-from launcher.agent.tree import Entry
+from launcher.agent.tree import TreeEntry
 from launcher.errors import TfmuxError
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
@@ -230,10 +230,10 @@ def test_a_staged_entry_that_leaves_its_folder_is_refused(
 ) -> None:
     """`..`, absolute paths and links to places outside are refused by the host, too."""
     with pytest.raises(StageError):
-        check(Entry("work", path, kind, 0o644, 0, content))
+        check(TreeEntry("work", path, kind, 0o644, 0, content))
     for tree in ("..", ".", "a/b", ""):
         with pytest.raises(StageError):
-            check(Entry(tree, "fine", "f", 0o644, 0, ""))
+            check(TreeEntry(tree, "fine", "f", 0o644, 0, ""))
 
 
 def test_a_stored_run_with_links_in_its_folder_is_not_written_through(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from launcher.cluster.file import load, loads
 from launcher.export import compose, slurm
-from launcher.export.slurm import Shell
+from launcher.export.slurm import ShellQuoter
 from tests.command import python_task, run, write
 from tests.conftest import REPOSITORY
 from tests.ports import free_ports
@@ -261,7 +261,7 @@ timeout = 30
 
 def test_words_for_a_shell_keep_every_character() -> None:
     """Whatever stands around a variable arrives as it is."""
-    shell = Shell({"host-1-here": "HOST"})
+    shell = ShellQuoter({"host-1-here": "HOST"})
     words = [
         "",
         "plain",

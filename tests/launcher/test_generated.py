@@ -10,7 +10,7 @@ import pytest
 from launcher.cluster import generated
 from launcher.cluster.choices import Framework
 from launcher.cluster.file import loads
-from launcher.cluster.generated import Request, default_name, first_slots
+from launcher.cluster.generated import RunRequest, default_name, first_slots
 from launcher.cluster.host_list import ListedHost, parse, parse_option
 from launcher.cluster.spec import Cluster
 from launcher.errors import ClusterFileError
@@ -26,7 +26,7 @@ def made(
 ) -> Cluster:
     """The cluster of the file for these lists of hosts."""
     lists = {job: parse_option(text, "-H") for job, text in jobs.items()}
-    request = Request(command, lists, "made", "", framework, addresses or {})
+    request = RunRequest(command, lists, "made", "", framework, addresses or {})
     return loads(generated.render(request), "made", Path("/srv"))
 
 

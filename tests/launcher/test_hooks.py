@@ -17,7 +17,7 @@ from launcher import Cluster, ClusterFileError, Run
 from launcher.ids import TaskId
 from launcher.session import hook_process
 from launcher.session.hook_process import HookProgram
-from launcher.session.hooks import Hooks
+from launcher.session.hooks import HookRunner
 from launcher.session.teardown import Teardown
 from tests.patience import PATIENCE, until, wait_until
 from tests.testbed import launcher_thread, proc
@@ -278,7 +278,7 @@ def test_a_hook_ended_by_a_signal_is_told_so(tmp_path: Path) -> None:
 # --- stalls ------------------------------------------------------------------------------
 
 
-def hooks(folder: Path, **commands: list[str]) -> Hooks:
+def hooks(folder: Path, **commands: list[str]) -> HookRunner:
     """Hooks without a run."""
     cluster = Cluster.from_text(text("print(1)", **commands), folder)
 
@@ -286,7 +286,7 @@ def hooks(folder: Path, **commands: list[str]) -> Hooks:
         tasks = ()
 
     plan: Any = _Plan()
-    return Hooks(cluster.model, plan, folder, lambda: None, lambda _: None)
+    return HookRunner(cluster.model, plan, folder, lambda: None, lambda _: None)
 
 
 def metric(task: TaskId, at: float) -> Any:

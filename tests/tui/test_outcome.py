@@ -10,7 +10,7 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import (
-    Allocation,
+    AllocationView,
     Failure,
     HostReceipt,
     Receipt,
@@ -94,7 +94,7 @@ def test_a_receipt_names_the_engine_beside_the_agent() -> None:
         HostReceipt("node1", confirmed=True, by_engine=True, engine="Slurm agrees"),
         HostReceipt("node2", engine="Slurm cannot confirm it: the node is down*"),
     )
-    allocation = Allocation(
+    allocation = AllocationView(
         "Slurm", "8123", ended="Slurm 8123 has ended: TIMEOUT", released="Slurm 8123 is released"
     )
     said = report(replace(ENDED, receipt=Receipt(hosts), allocation=allocation), Path("/runs/x"))
@@ -108,7 +108,7 @@ def test_a_receipt_names_the_engine_beside_the_agent() -> None:
 
 def test_a_run_in_the_queue_says_how_it_stands() -> None:
     """In the header, and without a screen; what an engine says does not act on the terminal."""
-    allocation = Allocation("Slurm", "8123", "PENDING", "Resources", expected=67200.0)
+    allocation = AllocationView("Slurm", "8123", "PENDING", "Resources", expected=67200.0)
     at = time.strftime("%H:%M", time.localtime(67200.0))
     expected = f"Slurm 8123 PENDING (Resources), expected {at}, waited 0:12"
     assert queue_text(allocation, 988.0, 1000.0) == expected
@@ -117,7 +117,7 @@ def test_a_run_in_the_queue_says_how_it_stands() -> None:
     )
     parts = header_parts(queued, 1000.0, dict(TERMINAL), lambda name: name)
     assert expected in [part.text for part in parts]
-    assert queue_text(Allocation("Slurm"), 0.0, 1.0) == "Slurm requested, waited 0:01"
+    assert queue_text(AllocationView("Slurm"), 0.0, 1.0) == "Slurm requested, waited 0:01"
     assert queue_text(replace(allocation, reason="\x1b[2J"), 0.0, 0.0).isprintable()
     old = replace(allocation, expected=900.0)
     assert queue_text(old, 988.0, 1000.0) == "Slurm 8123 PENDING (Resources), waited 0:12"

@@ -15,7 +15,7 @@ from tui.app import TfmuxApp
 from tui.config import Config
 from tui.widgets.fit import Part
 from tui.widgets.log_pane import LogPane
-from tui.widgets.pane_frame import Frame, FramePen, Title
+from tui.widgets.pane_frame import FramePen, PaneBorders, Title
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.titles import sparkline
 
@@ -25,13 +25,13 @@ STEP = (
 )
 
 
-def pen(frame: Frame, *, focused: bool = False) -> FramePen:
+def pen(frame: PaneBorders, *, focused: bool = False) -> FramePen:
     return FramePen(frame, focused, False, lambda name: Style())
 
 
-@pytest.mark.parametrize("frame", [Frame(whole=True), Frame(left=True), Frame()])
+@pytest.mark.parametrize("frame", [PaneBorders(whole=True), PaneBorders(left=True), PaneBorders()])
 @pytest.mark.parametrize("focused", [True, False])
-def test_borders_have_the_width_of_their_pane(frame: Frame, focused: bool) -> None:
+def test_borders_have_the_width_of_their_pane(frame: PaneBorders, focused: bool) -> None:
     """Whatever the title holds, wide characters too."""
     parts = (
         Part(0, "worker:1", "name"),
@@ -50,7 +50,7 @@ def test_borders_have_the_width_of_their_pane(frame: Frame, focused: bool) -> No
 def test_the_focus_is_seen_without_colours() -> None:
     """Heavy lines and a mark."""
     title = Title((Part(0, "ps:0", "name"),), "▁▂▃", 0.5)
-    whole, bare = Frame(whole=True), Frame()
+    whole, bare = PaneBorders(whole=True), PaneBorders()
     assert pen(whole).title(title, "", 24).text == "╭─ ps:0 ───────────────╮"
     assert pen(whole, focused=True).title(title, "", 24).text == "┏━▸ps:0 ━━━━━━━━━━━━━━━┓"
     assert pen(bare).title(title, "", 24).text == "─ ps:0 ──────────── ▁▂▃ "

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from launcher.store.metrics import Columns
+from launcher.store.metrics import PointColumns
 from tui.curves import Curve, curve, rates, resampled, tick_texts, ticks, time_ticks
 from tui.widgets.plot import Drawn, marker, plot
 
@@ -77,7 +77,7 @@ def test_a_curve_is_drawn_to_its_end(count: int) -> None:
 def test_the_newest_rate_is_that_of_the_newest_point() -> None:
     """Although less than a whole span has passed since the rate before."""
     times, steps = array("d", range(1000, 1010)), array("d", range(0, 100, 10))
-    xs, ys = rates(Columns(times, steps), 1000.0)
+    xs, ys = rates(PointColumns(times, steps), 1000.0)
     assert xs == [2, 4, 6, 8, 9] and ys == [10] * 5
 
 

@@ -10,7 +10,7 @@ from launcher.ids import TaskId
 from launcher.preflight import Check, Finding, Reach, Reachability, Severity
 from tui.cells import Cell, Row, rich_tables
 from tui.outcome import TERMINAL
-from tui.preflight_view import Results, checks_table, in_order, reach_table, verdict
+from tui.preflight_view import CheckResults, checks_table, in_order, reach_table, verdict
 
 
 def pair(source: str, index: int, reach: Reach, target: str = "far") -> Reachability:
@@ -29,7 +29,7 @@ def about(it: Reachability) -> Finding:
 def test_a_finding_belongs_to_its_own_task() -> None:
     """The one about worker:10 is not shown for worker:1."""
     good, bad = pair("near", 1, Reach.OK), pair("near", 10, Reach.REFUSED)
-    results = Results(["near", "far"], [about(bad)], [good, bad])
+    results = CheckResults(["near", "far"], [about(bad)], [good, bad])
     assert results.about_pair(good) == []
     assert results.about_pair(bad) == [about(bad)]
 
@@ -38,14 +38,14 @@ def test_a_name_that_does_not_resolve_is_found_at_every_task_behind_it() -> None
     """It is told once, and concerns all tasks of that host, for that source."""
     first, second = pair("near", 0, Reach.UNRESOLVED), pair("near", 1, Reach.UNRESOLVED)
     other, elsewhere = pair("near", 2, Reach.UNRESOLVED, "off"), pair("up", 1, Reach.UNRESOLVED)
-    results = Results(["near", "up"], [about(first)], [first, second, other, elsewhere])
+    results = CheckResults(["near", "up"], [about(first)], [first, second, other, elsewhere])
     assert results.about_pair(second) == [about(first)]
     assert results.about_pair(other) == results.about_pair(elsewhere) == []
 
 
 def test_tasks_are_in_the_order_of_their_numbers() -> None:
     """worker:2 before worker:10."""
-    results = Results(["a"], (), in_order(pair("a", index, Reach.OK) for index in (10, 2, 1)))
+    results = CheckResults(["a"], (), in_order(pair("a", index, Reach.OK) for index in (10, 2, 1)))
     assert [row.key for row in reach_table(results)[1]] == ["worker:1", "worker:2", "worker:10"]
 
 
@@ -55,7 +55,7 @@ def test_the_worst_finding_of_a_check_is_its_cell() -> None:
         Finding(severity, Check.DISK, "x", "a", str(severity), "")
         for severity in (Severity.WARN, Severity.ERROR, Severity.OK)
     ]
-    results = Results(["a"], findings, ())
+    results = CheckResults(["a"], findings, ())
     titles, rows = checks_table(results)
     assert titles == ["check", "a"]
     assert [row.cells[1].text for row in rows if row.key == "disk"] == ["✗ error"]

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from launcher.run.snapshot import Allocation, Receipt
+from launcher.run.snapshot import AllocationView, Receipt
 from launcher.run.states import HostState, Outcome, RunPhase
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
-PENDING = Allocation("Slurm", "8123", "PENDING", "Resources", expected=time.time() + 3600)
+PENDING = AllocationView("Slurm", "8123", "PENDING", "Resources", expected=time.time() + 3600)
 AT = time.strftime("%H:%M", time.localtime(PENDING.expected))
 STATUS = f"Slurm 8123 PENDING (Resources), expected {AT}, waited 0:1"
 

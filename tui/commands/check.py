@@ -24,7 +24,7 @@ from tui.format import request_text
 from tui.outcome import TERMINAL
 from tui.preflight_view import (
     MARKS,
-    Results,
+    CheckResults,
     checks_table,
     finding_text,
     nodes_text,
@@ -73,7 +73,7 @@ def render(
     """Prints the report: accepted keys, checks, connections, findings, the request for nodes,
     verdict. `cluster`: its hosts are an engine's. `whole`: the longest lines of a batch script,
     too."""
-    results = Results(report.hosts, report.findings, report.reachability, report.checks)
+    results = CheckResults(report.hosts, report.findings, report.reachability, report.checks)
 
     def line(text: str | Text) -> None:
         console.print(text, markup=False, soft_wrap=True)

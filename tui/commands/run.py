@@ -13,7 +13,7 @@ from launcher.cluster.addresses import LOCALHOST, SshDestination, is_loopback
 from launcher.cluster.choices import Framework, HostSource
 from launcher.cluster.fields import nearest
 from launcher.cluster.file import loads
-from launcher.cluster.generated import WORKER, Request
+from launcher.cluster.generated import WORKER, RunRequest
 from launcher.cluster.host_list import ListedHost, parse_option, read
 from launcher.cluster.placeholders import literal
 from launcher.cluster.saved_file import write
@@ -54,7 +54,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[Cluster, str]:
     base = here if save is None else save.absolute().parent
     logins = dict.fromkeys(host.login for hosts in jobs.values() for host in hosts)
     text = generated.render(
-        Request(
+        RunRequest(
             command=command,
             jobs=jobs,
             name=arguments.name or generated.default_name(command),

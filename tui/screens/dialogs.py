@@ -168,7 +168,7 @@ class Confirm(Dialog[bool]):
         yield Label(self._why, markup=False)
 
 
-class Leave(StrEnum):
+class LeaveAnswer(StrEnum):
     """Answers of the leave dialog; their values are its keys."""
 
     KILL = "k"
@@ -176,7 +176,7 @@ class Leave(StrEnum):
     STAY = "s"
 
 
-class LeaveDialog(Choose[Leave]):
+class LeaveDialog(Choose[LeaveAnswer]):
     """Asks what to do with the run before leaving it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -188,9 +188,9 @@ class LeaveDialog(Choose[Leave]):
         """`alive` tasks are up; `queued`: the run still waits for its nodes."""
         kill = "Leave the queue" if queued else "Kill all"
         choices = {
-            Leave.KILL: f"{kill}, show the receipt, leave",
-            Leave.DETACH: "Detach: the run goes on without a screen",
-            Leave.STAY: "Stay",
+            LeaveAnswer.KILL: f"{kill}, show the receipt, leave",
+            LeaveAnswer.DETACH: "Detach: the run goes on without a screen",
+            LeaveAnswer.STAY: "Stay",
         }
         tasks = f"{counted(alive, 'task')} {'is' if alive == 1 else 'are'}"
         title = f"The run is active: {tasks} up"

@@ -36,7 +36,7 @@ from launcher.session.history import summary
 from tui.catalog import RunEntry
 from tui.format import StatusColor, request_text
 from tui.preflight_view import (
-    Results,
+    CheckResults,
     checks_table,
     finding_text,
     in_order,
@@ -86,7 +86,7 @@ class PreflightScreen(Page):
         self._request = VerticalScroll(Static(id="script", markup=False), id="request")
         self._found: list[Finding | Reachability] = []
         """Results so far; appended to by the preflight's own thread."""
-        self._results = Results(self._hosts, (), (), self._kinds)
+        self._results = CheckResults(self._hosts, (), (), self._kinds)
         self._shown = -1
         """Number of results on the screen."""
         self._report: Report | None = None
@@ -196,7 +196,7 @@ class PreflightScreen(Page):
         found = list(self._found)
         pairs = {(p.source, p.task): p for p in found if isinstance(p, Reachability)}
         findings = [each for each in found if isinstance(each, Finding)]
-        self._results = Results(self._hosts, findings, in_order(pairs.values()), self._kinds)
+        self._results = CheckResults(self._hosts, findings, in_order(pairs.values()), self._kinds)
         self._checks.show(*checks_table(self._results))
         if self._cluster.engine is None:
             self._matrix.show(*reach_table(self._results))

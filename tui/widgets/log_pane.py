@@ -27,7 +27,7 @@ from tui.log.view import LogView
 from tui.log.viewport import Item, Viewport
 
 from .paint import Painter
-from .pane_frame import Frame, FramePen, Title
+from .pane_frame import FramePen, PaneBorders, Title
 
 WHEEL_ROWS = 3
 
@@ -60,7 +60,7 @@ class LogPane(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.view: LogView | None = None
-        self.frame = Frame()
+        self.frame = PaneBorders()
         self._title = Title()
         self._note = ""
         self._placeholder = ""

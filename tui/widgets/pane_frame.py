@@ -49,7 +49,7 @@ _HEAVY = _Lines("━", "┃", "┏┓┗┛")
 
 
 @dataclass(frozen=True)
-class Frame:
+class PaneBorders:
     """Borders of a pane beside its upper one: all of them, or that to the pane at its left."""
 
     whole: bool = False
@@ -75,7 +75,7 @@ class Frame:
 class FramePen:
     """Draws the border of one pane; `style` gives the style of a component class."""
 
-    def __init__(self, frame: Frame, focused: bool, bad: bool, style: Callable[[str], Style]):
+    def __init__(self, frame: PaneBorders, focused: bool, bad: bool, style: Callable[[str], Style]):
         self._frame = frame
         self._lines = _HEAVY if focused else _LIGHT
         self._focused = focused

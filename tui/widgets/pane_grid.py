@@ -13,7 +13,7 @@ from textual.widget import Widget
 from tui.pane_boxes import Box, PlacedSplit
 
 from .log_pane import LogPane
-from .pane_frame import Frame
+from .pane_frame import PaneBorders
 
 
 class BoxLayout(Layout):
@@ -77,7 +77,7 @@ class PaneGrid(Widget):
             pane.display = i < len(boxes)
         self.panes = self._pool[: len(boxes)]
         for pane, box in zip(self.panes, boxes, strict=True):
-            pane.frame = Frame(whole=framed, left=box.x > 0)
+            pane.frame = PaneBorders(whole=framed, left=box.x > 0)
         self._boxes.boxes = boxes
         self._splits = splits
         self._whole = framed

@@ -10,7 +10,7 @@ from collections.abc import Callable
 Job = Callable[[], None]
 
 
-class Worker:
+class DiskThread:
     """Does jobs one after the other, in the order in which they were given.
 
     A daemon thread: one that sleeps in the kernel, on a disk that does not answer, must not hold
