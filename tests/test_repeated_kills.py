@@ -175,7 +175,7 @@ def test_two_people_press_the_key(tmp_path: Path) -> None:
     finally:
         second.close()
         first.close()
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
 
 
 def test_a_first_ctrl_c_after_the_end_gives_nothing_up(tmp_path: Path) -> None:

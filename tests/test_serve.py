@@ -115,7 +115,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
         address = urlsplit(await tab.evaluate("location.href"))
         assert (address.path, address.query) == ("/", "")
         assert "token" not in await tab.evaluate("document.cookie + document.referrer")
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
 
     await first.keys("q")
     await first.wait_for("l launch")
@@ -216,7 +216,7 @@ async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) ->
 
     killed = await asyncio.to_thread(run, "kill", folder.run_id)
     assert killed.returncode == 0, killed.stderr
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
 
 
 async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browser) -> None:

@@ -137,7 +137,7 @@ async def test_a_failure_is_seen_in_the_middle_and_the_kill_is_proven() -> None:
     assert failure is not None and (str(failure.task), failure.host) == ("worker:1", "localhost")
     assert run.exit_code == 1
     assert run.receipt is not None and run.receipt.clean and run.receipt.hosts[0].confirmed
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
 
 
 @pytest.mark.processes
@@ -148,7 +148,7 @@ async def test_an_exception_in_the_block_kills_the_run() -> None:
             await until_metric(run)
             raise ZeroDivisionError
     assert run.snapshot().outcome is Outcome.TERMINATED and run.exit_code == 143
-    assert run.receipt is not None and run.receipt.clean and not guard.tagged_here()
+    assert run.receipt is not None and run.receipt.clean and not guard.tasks_here()
 
 
 @pytest.mark.processes
@@ -167,7 +167,7 @@ async def test_a_cancelled_task_kills_its_run() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, PATIENCE)
-    assert run.receipt is not None and run.receipt.clean and not guard.tagged_here()
+    assert run.receipt is not None and run.receipt.clean and not guard.tasks_here()
 
 
 @pytest.mark.processes
@@ -183,7 +183,7 @@ async def test_a_task_cancelled_during_the_launch_leaves_nothing() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(task, PATIENCE)
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
     for folder in RunFolder.all():
         assert folder.launcher_pid() is None
 
@@ -263,7 +263,7 @@ async def test_a_detached_run_goes_on_and_is_attached_to() -> None:
             with pytest.raises(RunEndedError, match="has been detached"):
                 await first.kill()
         assert third.receipt is not None and third.receipt.clean
-        assert not guard.tagged_here()
+        assert not guard.tasks_here()
 
 
 @pytest.mark.processes

@@ -122,7 +122,7 @@ def test_every_client_may_end_the_run_and_all_see_the_receipt(tmp_path: Path) ->
                 assert ended.receipt is not None and ended.receipt.clean
                 assert client.wait(PATIENCE)
             assert one.snapshot().receipt == first.snapshot().receipt
-            assert not guard.tagged_here()
+            assert not guard.tasks_here()
 
 
 def test_one_task_is_restarted_and_signalled(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
         first.close()
         ended = wait(second, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
-        assert second.wait(PATIENCE) and not guard.tagged_here()
+        assert second.wait(PATIENCE) and not guard.tasks_here()
 
 
 def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path
         assert second.wait(PATIENCE)
         ended = second.snapshot()
     assert (ended.outcome, ended.exit_code) == (Outcome.TERMINATED, 143), ended
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
 
 
 def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_a_launcher_that_dies_is_told_and_a_kill_starts_another(tmp_path: Path) 
         ended = wait(first, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
         assert ended.receipt is not None and ended.receipt.clean
         assert first.wait(PATIENCE)
-    assert not guard.tagged_here()
+    assert not guard.tasks_here()
 
 
 def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> None:

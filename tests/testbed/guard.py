@@ -34,6 +34,12 @@ def tagged_here() -> list[Process]:
     return [each for each in all_here() if each.tag is not None]
 
 
+def tasks_here() -> list[Process]:
+    """Return this session's living processes of tasks on this machine; an agent may need a moment
+    to end after its last task."""
+    return [each for each in tagged_here() if "/" in (each.tag or "")]
+
+
 def programs_here() -> list[Process]:
     """Return this session's living `tfmux` processes on this machine: screens and launchers."""
     return [each for each in all_here() if each.tag is None]
