@@ -116,7 +116,7 @@ class HostReceipt:
 
     @property
     def left(self) -> int:
-        """Number of the survivors."""
+        """Number of survivors, with those that are not listed."""
         return len(self.survivors) + self.unlisted
 
 

@@ -61,7 +61,7 @@ class _Marks:
         self.times.append(time)
 
     def drop(self, count: int) -> None:
-        """Forgets the first marks."""
+        """Forgets the first `count` marks."""
         del self.offsets[:count], self.lines[:count], self.times[:count]
 
     def packed(self, first: int) -> bytes:

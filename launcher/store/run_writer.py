@@ -109,7 +109,7 @@ class RunWriter:
             waiting = self._waiting[path]
             records = waiting[:_TOGETHER]
             del waiting[:_TOGETHER]
-        if self._append(path, b"".join(self._line(path, record) for record in records)):
+        if self._append(path, b"".join(self._readable(path, record) for record in records)):
             with self._lock:
                 self.unwritten -= len(records)
 
@@ -128,7 +128,7 @@ class RunWriter:
         self._trouble = ""
         return True
 
-    def _line(self, path: Path, record: object) -> bytes:
+    def _readable(self, path: Path, record: object) -> bytes:
         """The line of a record, or what is written instead of one that is too long."""
         line = _line(record)
         return line if len(line) <= LONGEST else self._omit(path, record, len(line))

@@ -129,7 +129,7 @@ class HostKeyDialog(Dialog[None]):
         self._answer(self._current, NO)
 
     def action_refuse_all(self) -> None:
-        """Refuses all keys."""
+        """Answers no for all keys that are shown."""
         self._answer(self.prompts, NO)
 
     def _answer(self, prompts: list[OpenPrompt], answer: str) -> None:
