@@ -15,9 +15,9 @@ JOBS ?= 8
 test: .venv/ready
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
-# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: five at a time.
+# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: six at a time.
 quick: .venv/ready
-	@$(BIN)/pytest --quick -n 5 --dist worksteal
+	@$(BIN)/pytest --quick -n 6 --dist worksteal
 
 # All but what runs on hosts, which are Linux.
 ON_MACOS := tui $(filter-out launcher.agent launcher.remote_scripts,\

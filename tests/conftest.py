@@ -58,6 +58,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if quick.is_quick_file(collection_path) else True
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the names of tests with long texts: each name is sent several times."""
+    if not isinstance(val, str | bytes) or len(val) <= 60:
+        return None
+    return f"{val[:40]!r}… of {len(val)}"
+
+
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups when its turn comes
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests of `--quick`; put those of a parallel run in order."""
@@ -94,17 +101,17 @@ def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Always on: no test may read or write the files, keys or SSH agent of who runs it.
     """
     home = tmp_path / "home"
+    for folder in (home, home / ".run"):  # the others are made by who needs them
+        folder.mkdir(mode=0o700)
+    monkeypatch.setenv("HOME", str(home))
     for variable, name in (
-        ("HOME", ""),
         ("XDG_CONFIG_HOME", ".config"),
         ("XDG_DATA_HOME", ".local/share"),
         ("XDG_STATE_HOME", ".local/state"),
         ("XDG_CACHE_HOME", ".cache"),
         ("XDG_RUNTIME_DIR", ".run"),
     ):
-        folder = home / name
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        monkeypatch.setenv(variable, str(folder))
+        monkeypatch.setenv(variable, str(home / name))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     return home
 

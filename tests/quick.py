@@ -1,5 +1,5 @@
 """`pytest --quick`: the tests that need no process, and so no host, SSH, terminal, root or
-TensorFlow, and that try no hundreds of examples.
+TensorFlow, and that try no hundreds of examples, nothing large and no pictures.
 
 Which they are is read off the code of each test and of its fixtures, and of all that these use
 of the tests' own modules. What a test starts through the program itself does not show there: it
@@ -23,7 +23,7 @@ from hypothesis import settings
 
 _STARTING = ("tests.testbed.", "tests.command", "tests.trainer.tasks")
 _LOOKING = ("tests.testbed.guard", "tests.testbed.proc", "tests.quick")
-_MARKERS = ("testbed", "processes", "slow", "tmux")
+_MARKERS = ("testbed", "processes", "slow", "tmux", "large")
 _EXAMPLES = 100
 _TRAINER = Path(__file__).parent.parent / "trainer"
 _TENSORFLOW = re.compile(r"^import tensorflow", re.MULTILINE)

@@ -91,6 +91,7 @@ def test_problems_of_the_config_file_are_listed() -> None:
 
 def test_folders_in_the_way_are_named(tfmux_home: Path) -> None:
     """A file where a folder should be: root may write anywhere else."""
+    (tfmux_home / ".cache").mkdir()
     (tfmux_home / ".cache" / "tfmux").write_text("")
     found = doctor.facts()["folders"]["cache"]
     assert found == "~/.cache/tfmux not writable: ~/.cache/tfmux is not a directory"

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tomlkit
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,6 +81,7 @@ def test_any_valid_cluster_survives_being_written(tables: dict[str, Any]) -> Non
     assert again == cluster
 
 
+@pytest.mark.large
 @given(cluster_tables(), st.integers(20_000, 30_000))
 @settings(max_examples=40, deadline=None)
 def test_picked_ports_stand_everywhere(tables: dict[str, Any], first: int) -> None:

@@ -137,6 +137,7 @@ def test_a_launch_needs_the_local_files(tmp_path: Path) -> None:
     assert load(file, base=home, for_launch=True).base == home
 
 
+@pytest.mark.large
 def test_a_large_file_is_read_and_a_huge_one_refused(tmp_path: Path) -> None:
     """500 tasks with 10,000-character values are read while one waits; 17 MB are not."""
     tasks = ", ".join(f'"h{n}:2222"' for n in range(500))

@@ -279,6 +279,7 @@ async def test_prompts_that_nobody_reads_are_sent_once(
         assert lists < 100
 
 
+@pytest.mark.large
 async def test_events_for_clients_that_never_read_are_kept_once(
     monkeypatch: pytest.MonkeyPatch, links: ExitStack
 ) -> None:

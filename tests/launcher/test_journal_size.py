@@ -81,6 +81,7 @@ def ended(tasks: int) -> Snapshot:
     )
 
 
+@pytest.mark.large
 def test_the_end_of_a_run_of_8000_hosts_is_read_without_the_rest() -> None:
     """Lists take it from the last record, and the run is over for them."""
     final = ended(8000)

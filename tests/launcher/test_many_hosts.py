@@ -94,6 +94,7 @@ def live(hosts: int, *, killed: bool) -> None:
     assert run.phase is RunPhase.ENDED
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("killed", [True, False])
 def test_four_times_the_hosts_are_four_times_the_work(killed: bool) -> None:
     """Planning, starting and ending look at each task a number of times that does not grow."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.launcher.test_plan import plan_of, task
 
 
@@ -17,6 +19,7 @@ def test_five_hundred_tasks_are_planned() -> None:
     assert plan.tasks[499].argv[0].endswith("h499:2222")
 
 
+@pytest.mark.large
 def test_the_cluster_is_held_once_for_all_tasks() -> None:
     """8,000 tasks know all addresses, in `TF_CONFIG` and in their commands, and their plan does
     not hold 8,000 copies of them."""

@@ -58,6 +58,7 @@ def cells(model: TableModel, document: ClusterDocument) -> list[tuple[int, int]]
     ]
 
 
+@pytest.mark.large
 @given(cluster_tables())
 @settings(max_examples=25, deadline=None)
 @example({"jobs": {"w": {"tasks": ["a:1"], "command": ["x"]}}, "hosts": {"a": {"ssh": "a"}},
@@ -94,6 +95,7 @@ def test_every_key_of_hosts_and_jobs_has_a_cell_and_is_copied() -> None:
         assert copy.table(table, "a1") == entry
 
 
+@pytest.mark.large
 @given(cluster_tables())
 @settings(max_examples=25, deadline=None)
 def test_what_hosts_have_in_common_survives_slurm(tables: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from rich.cells import cell_len
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,7 @@ def test_every_glyph_is_drawn_in_one_cell() -> None:
         assert char not in EMOJI, unicodedata.name(char)
 
 
+@pytest.mark.large
 def test_texts_have_no_other_characters() -> None:
     """A stopwatch, a warning sign and a pair of scissors were drawn two cells wide, or not."""
     found = [f"{where}: {sorted(chars)}" for where, text in texts(ROOT) if (chars := foreign(text))]

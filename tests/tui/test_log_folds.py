@@ -175,6 +175,7 @@ def test_merged_logs_fold_over_tasks_and_forget_nothing(tmp_path: Path) -> None:
     run.logs.close()
 
 
+@pytest.mark.large
 def test_whatever_comes_whenever_folds_are_as_if_found_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

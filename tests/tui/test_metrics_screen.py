@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
+
 from launcher.run.states import RunPhase
 from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
@@ -19,6 +21,7 @@ from tui.widgets.metric_table import MetricTable
 STEP = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
 
 
+@pytest.mark.large
 async def test_curves_and_rows_are_made_of_what_is_in_sight(tmp_path: Path) -> None:
     """Of a thousand tasks twelve have curves, and the rows in sight have figures; all can be
     scrolled to. Each second all of them were computed: with 8,000 the screen stood still."""

@@ -33,6 +33,8 @@ from tui.config import Config
 from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
 
+pytestmark = pytest.mark.large
+
 Compare = Callable[..., bool]
 Prepare = Callable[[Pilot[Any]], Awaitable[None]]
 NOON = 1_795_176_000.0
