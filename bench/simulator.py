@@ -49,7 +49,7 @@ class Agent:
         """Answers the frames in what has come; False when the launcher lets go."""
         for frame in self._decoder.feed(data):
             if frame.type == wire.LEAVE:
-                self._say(wire.GONE, {"by": ""})
+                self._send(wire.GONE, {"by": ""})
                 return False
             if frame.type != wire.STAGE_CONTENTS:
                 self._answer(frame.type, frame.json())
@@ -71,21 +71,21 @@ class Agent:
         reply = {"id": body.get("id")}
         match kind:
             case wire.HELLO:
-                self._say(wire.WELCOME, welcome())
+                self._send(wire.WELCOME, welcome())
             case wire.BEAT:
-                self._say(wire.PONG, {})
+                self._send(wire.PONG, {})
             case wire.PORTS:
                 picked = list(range(20000, 20000 + body["pick"]))
-                self._say(wire.REPLY, {**reply, "picked": picked, "owners": []})
+                self._send(wire.REPLY, {**reply, "picked": picked, "owners": []})
             case wire.PROBE:
-                self._say(wire.REPLY, {**reply, "gpus": [], "why": ""})
+                self._send(wire.REPLY, {**reply, "gpus": [], "why": ""})
             case wire.STAGE_MANIFEST if body.get("last"):
-                self._say(wire.REPLY, {**reply, "missing": [], "built": True})
+                self._send(wire.REPLY, {**reply, "missing": [], "built": True})
             case wire.STATS:
-                self._say(wire.REPLY, {**reply, **_FIGURES})
+                self._send(wire.REPLY, {**reply, **_FIGURES})
             case wire.START:
                 self._attempts[body["task"]] = body["attempt"]
-                self._say(wire.STARTED, facts(body["task"], attempt=body["attempt"]))
+                self._send(wire.STARTED, facts(body["task"], attempt=body["attempt"]))
             case wire.READ_LOG:
                 self._logs[body["task"]] = _Log(body["number"], body["offset"])
             case wire.CREDIT:
@@ -96,13 +96,13 @@ class Agent:
                 for task, attempt in self._attempts.items():
                     size = sizes.get(task, 0)
                     said = facts(task, attempt=attempt, ended=True, signal="KILL", size=size)
-                    self._say(wire.EXITED, said)
-                    self._say(wire.EOF, {**said, "eof": True})
+                    self._send(wire.EXITED, said)
+                    self._send(wire.EOF, {**said, "eof": True})
                 self._attempts.clear()
                 receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 8}
-                self._say(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.01})
+                self._send(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.01})
 
-    def _say(self, kind: int, body: Body) -> None:
+    def _send(self, kind: int, body: Body) -> None:
         self._writer.write(wire.encode(kind, body))
 
 

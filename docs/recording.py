@@ -56,7 +56,7 @@ class _Recorder:
         self._pilot = pilot
         self.picture = MovingPicture(*SIZE)
 
-    def take(self, seconds: float) -> None:
+    def record(self, seconds: float) -> None:
         """One picture, to be shown so long."""
         self.picture.add(self._app.export_screenshot(simplify=True), seconds)
 
@@ -68,15 +68,15 @@ class _Recorder:
             if now - started > _PATIENCE:
                 raise TimeoutError
             if now - started < longest:
-                self.take(_EVERY / _SPEED)
+                self.record(_EVERY / _SPEED)
             await self._pilot.pause(_EVERY)
-        self.take(_EVERY)
+        self.record(_EVERY)
 
     async def press(self, *keys: str, seconds: float) -> None:
         """Presses keys, and shows for so long what comes of it."""
         await self._pilot.press(*keys)
         await self._pilot.pause(0.3)
-        self.take(seconds)
+        self.record(seconds)
 
 
 async def _record(session: RunClient, testbed: Testbed) -> MovingPicture:
@@ -101,7 +101,7 @@ async def _record(session: RunClient, testbed: Testbed) -> MovingPicture:
         await recorder.press("f9", seconds=0.6)
         await recorder.until(lambda: session.snapshot().state is RunPhase.ENDED)
         await pilot.pause(0.5)
-        recorder.take(5.0)
+        recorder.record(5.0)
         await pilot.press("q")
     return recorder.picture
 

@@ -1,8 +1,8 @@
 """Everything between a cluster file and dead processes.
 
-The data goes one way: a cluster file becomes a `Cluster` (`spec`), a `Plan` (`plan`), and the
-pure `Run` (`run`), which is fed events by the links to each host's agent and answers with
-instructions. Log bytes go beside it: agent → link → `logs` (disk first) → whoever shows them.
+The data goes one way: a cluster file becomes a `ClusterModel` (`spec`), a `Plan` (`plan`), and the
+pure `RunStateMachine` (`run`), which is fed events by the links to each host's agent and answers
+with instructions. Log bytes go beside it: agent → link → `logs` (disk first) → whoever shows them.
 The terminal and TensorFlow are unknown here.
 
 Programs use what is listed in `__all__` (`docs/python-api.md`). It is imported when it is asked

@@ -41,7 +41,7 @@ _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
 class Cluster:
     """A cluster file that has been read and checked."""
 
-    model: cluster_spec.Cluster
+    model: cluster_spec.ClusterModel
     text: str
     """The file as it stands: each run keeps a copy."""
 
@@ -211,7 +211,7 @@ class Run:
                     ended = True
                     break
                 yield event
-                if lost := self._inbox.take_lost():
+                if lost := self._inbox.pop_lost():
                     yield self._note(f"{lost} events were lost: they were not read in time")
                 pause = None if reader is None else 0
         while reader is not None:

@@ -233,13 +233,13 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         run_id = up.run_id
         tag = f"{run_id};"
         doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
-        client, launcher = proc.look(up.process.pid), proc.look(up.launcher)
+        client, launcher = proc.read(up.process.pid), proc.read(up.launcher)
         assert client is not None and launcher is not None
         assert len(doomed) == 5  # bridge, watchdog, agent, fork server, reaper
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
             for each in (client, launcher, *doomed):
                 proc.signal_process(each, number)
-    daemon = proc.look(pid)
+    daemon = proc.read(pid)
     assert daemon is not None and daemon.alive
     try:
         (found,) = left_of(run_id, tmp_path)

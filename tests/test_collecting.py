@@ -67,7 +67,7 @@ def test_results_come_back(ssh_server: SshServer, tmp_path: Path, status: int) -
     """After success and after failure: every file as it was, links inside kept, those that lead
     outside refused, what was not there named, and progress up to the last byte."""
     with Up("up", str(on_server(ssh_server, tmp_path, status=status)), "--json") as up:
-        assert up.wait() == (1 if status else 0), up.told()
+        assert up.wait() == (1 if status else 0), up.transcript()
     there = ssh_server.home / "out" / up.run_id
     here = RunFolder.find(up.run_id).path / "collected/far"
     assert (here / up.run_id / "checkpoint").read_text() == "step 12"
@@ -98,7 +98,7 @@ def test_results_come_back_after_kill_all(ssh_server: SshServer, tmp_path: Path)
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.log("worker:0", "there")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert (RunFolder.find(up.run_id).path / "collected/far/half").read_text() == "half"
     assert list((ssh_server.home / ".local/state/tfmux").iterdir()) == []
 
@@ -121,7 +121,7 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
         up.press_ctrl_c()
         up.wait_for(lambda e: e.get("state") == "killing", "killing")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert not (RunFolder.find(up.run_id).path / "collected").exists()
     missing = "results of far were not brought back: the run was killed at once; they stay"
     assert any(missing in e["note"] for e in up.of("run") if "note" in e)
@@ -135,7 +135,7 @@ def test_collecting_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -
     with Up("up", str(on_server(ssh_server, tmp_path, size=60 << 20)), "--json") as up:
         up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
         ssh_server.drop_connections()
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     there = ssh_server.home / "out" / up.run_id / "deep/big"
     here = RunFolder.find(up.run_id).path / "collected/far" / up.run_id / "deep/big"
     assert digest(here) == digest(there)
@@ -150,7 +150,7 @@ def test_no_room_here_is_told_and_the_host_keeps_its_folder(
     with Up("up", str(on_server(ssh_server, tmp_path)), "--json") as up:
         run = RunFolder.find(up.run_id).path
         (run / "collected").write_text("a file stands where the folder should be")
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
     missing = f"results of far were not brought back: {run / 'collected'}: File exists"
     assert f"{missing}; they stay on the host in" in notes
@@ -163,7 +163,7 @@ def test_results_of_this_machine_are_named_and_not_copied(tmp_path: Path) -> Non
     text = cluster("").replace("far:", "localhost:").replace("/nowhere/at-all", "more")
     (tmp_path / "work").mkdir()
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
     assert str(tmp_path / "work/table.csv") in notes
     assert not (RunFolder.find(up.run_id).path / "collected").exists()

@@ -69,7 +69,7 @@ def test_up_notes_a_variable_that_is_not_set(tmp_path: Path) -> None:
             "worker:0, worker:1 start without it"
         )
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 def test_a_restart_from_another_shell_does_not_lose_a_secret_silently(
@@ -99,7 +99,7 @@ def test_a_restart_from_another_shell_does_not_lose_a_secret_silently(
         )
         attached.log("worker:0", "token none")
         attached.press_ctrl_c()
-        assert attached.wait() == 130, attached.told()
+        assert attached.wait() == 130, attached.transcript()
     stored = [path for path in runs_home().rglob("*") if path.is_file()]
     holding = [path.name for path in stored if b"swordfish" in path.read_bytes()]
     assert set(holding) <= {"worker-0.log", "worker-1.log"}, "only what the tasks printed"

@@ -70,7 +70,7 @@ def test_a_real_training_on_four_hosts(testbed: Testbed, tmp_path: Path, mnist: 
     chief reports its accuracy, the ps is stopped, and every host is clean afterwards."""
     file = write(tmp_path, TRAINING.format(hosts=testbed.hosts_toml()))
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         done = up.log("worker:0", "test accuracy")
     assert float(done["text"].split("test accuracy ")[1].split()[0]) > 0.8
     states = {e["task"]: e["state"] for e in up.of("task")}
@@ -115,7 +115,7 @@ def test_no_stage_starts_before_the_earlier_one_listens(testbed: Testbed, tmp_pa
         assert began["worker:0"] > heard["ps:0"]
         assert min(began["worker:1"], began["worker:2"]) > heard["worker:0"]
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     for host in testbed:
         assert not host.leftovers()
 
@@ -151,7 +151,7 @@ def test_one_key_ends_tasks_that_ignore_term_and_hide(testbed: Testbed, tmp_path
             )
         pressed = proc.now()
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert proc.now() - pressed < 20
     for host in testbed:
         assert not host.leftovers()

@@ -37,7 +37,7 @@ def bystander() -> Iterator[Process]:
     environ = {name: value for name, value in os.environ.items() if name != guard.MARK}
     with subprocess.Popen(["sleep", "1000"], env={**environ, "TFMUX_TASK": "s/ps:0/1;"}) as child:
         # Only after the exec does it show its own environment.
-        while (found := proc.look(child.pid)) is None or found.argv != ("sleep", "1000"):
+        while (found := proc.read(child.pid)) is None or found.argv != ("sleep", "1000"):
             pass
         yield found
         child.kill()
@@ -60,9 +60,9 @@ def test_leak_fails_the_test_and_is_killed(tmp_path: Path, bystander: Process) -
     assert "left processes behind" in done.stdout
     assert "r/worker:0/1;" in done.stdout
     pid = int(done.stdout.split("LEAK ")[1].split()[0])
-    found = proc.look(pid)
+    found = proc.read(pid)
     assert found is None or not found.alive
-    spared = proc.look(bystander.pid)
+    spared = proc.read(bystander.pid)
     assert spared == bystander and spared is not None and spared.alive
 
 

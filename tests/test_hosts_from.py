@@ -82,7 +82,7 @@ def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str
         ready(up, *ALL)
         assert shell.jobs() == ["1 RUNNING"]
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert len(receipt(up)) == 2 and confirmed(up)
     assert {host["engine"] for host in receipt(up).values()} == {"Slurm agrees"}
     assert "Slurm 1 is yours and stays" in up.said
@@ -138,9 +138,9 @@ def test_an_agent_dies_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Pa
             for process in ours:
                 if "TFMUX_TASK" not in process.environ and "python" in process.exe:
                     proc.signal_process(process, number)
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
     host = receipt(up)["node1"]
-    assert host["by_engine"] and host["engine"] == "Slurm agrees" and confirmed(up), up.told()
+    assert host["by_engine"] and host["engine"] == "Slurm agrees" and confirmed(up), up.transcript()
     job_stays(shell)
 
 
@@ -150,9 +150,9 @@ def test_the_job_of_the_shell_is_cancelled(shell: SlurmBed, tmp_path: Path) -> N
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
         shell.run("scancel", "1")
-        assert up.wait() == 1, up.told()
-    assert "Slurm 1 has ended: CANCELLED" in up.said, up.told()
-    assert confirmed(up), up.told()
+        assert up.wait() == 1, up.transcript()
+    assert "Slurm 1 has ended: CANCELLED" in up.said, up.transcript()
+    assert confirmed(up), up.transcript()
     shell.wait_empty()
 
 
@@ -211,7 +211,7 @@ def test_a_list_of_hosts(
         listed.unlink()
         done = command.run("kill", run_id)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert set(receipt(up)) == {"node0", "node1"} and confirmed(up)
     assert testbed["tf1"].leftovers() == [] and testbed["tf2"].leftovers() == []
     failed = command.run("up", str(path), "--headless", "--hosts-from", "hostfile")

@@ -99,7 +99,7 @@ def test_kill_all_ends_everything_and_removes_the_containers(
             assert bed.inspect(name, '{{index .Config.Labels "tfmux.run"}}') == run.run_id
         wait_until(lambda: len(bed.processes()) >= 3 * 5, "all have started what they start")
         run.press_ctrl_c()
-        assert run.wait() == 130, run.told()
+        assert run.wait() == 130, run.transcript()
     found = receipt(run)
     assert len(found) == 3 and confirmed(run)
     assert {host["engine"] for host in found.values()} == {"podman agrees"}
@@ -135,7 +135,7 @@ collect = ["made.txt"]
 success = "all"
 """
     with up(command.write(tmp_path, text)) as run:
-        assert run.wait() == 0, run.told()
+        assert run.wait() == 0, run.transcript()
     assert run.of("run")[0]["state"] == "queued"
     for task in ALL:
         run.log(task, "brought here")
@@ -174,7 +174,7 @@ def test_a_run_is_taken_up_without_a_file(bed: PodmanBed, tmp_path: Path) -> Non
     with Up("attach", run_id, "--json") as again:
         again.state("worker:1", "ready")
         again.press_ctrl_c()
-        assert again.wait() == 130, again.told()
+        assert again.wait() == 130, again.transcript()
     assert len(receipt(again)) == 3 and confirmed(again)
     check_logs(tmp_path, run_id)
 
@@ -187,7 +187,7 @@ def test_a_container_that_somebody_kills(bed: PodmanBed, tmp_path: Path) -> None
         bed.run("kill", names(run.run_id)[2])
         run.state("worker:1", "lost")
         run.press_ctrl_c()
-        assert run.wait() == 130, run.told()
+        assert run.wait() == 130, run.transcript()
     found = receipt(run)
     assert [host["by_engine"] for host in found.values()] == [False, False, True]
     assert confirmed(run)
@@ -199,8 +199,8 @@ def test_all_containers_are_stopped_by_somebody(bed: PodmanBed, tmp_path: Path) 
     with up(file(tmp_path, modes="stubborn", run='grace = 1\non_failure = "keep"')) as run:
         ready(run, *ALL)
         bed.run("stop", *names(run.run_id))
-        assert run.wait() == 1, run.told()
-    assert any("all its containers have ended" in note for note in notes(run)), run.told()
+        assert run.wait() == 1, run.transcript()
+    assert any("all its containers have ended" in note for note in notes(run)), run.transcript()
     assert len(receipt(run)) == 3 and confirmed(run)
 
 
@@ -220,7 +220,7 @@ def test_what_podman_refuses_is_exit_3_with_its_words(
     """Nothing has started, also where some containers had; `check` says the same."""
     path = file(tmp_path, table)
     with up(path) as run:
-        assert run.wait() == 3, run.told()
+        assert run.wait() == 3, run.transcript()
     assert said in run.said and "nothing was started" in run.said
     assert bed.containers() == {}
     checked = command.run("check", str(path))
@@ -260,7 +260,7 @@ def test_containers_with_addresses_of_their_own(bed: PodmanBed, tmp_path: Path) 
             ready(run, *ALL)
             addresses = {e["address"] for e in run.of("task") if e["state"] == "ready"}
             run.press_ctrl_c()
-            assert run.wait() == 130, run.told()
+            assert run.wait() == 130, run.transcript()
         assert confirmed(run)
         assert len(addresses) == 3
         assert all(a.endswith(":2222") and a[0].isdigit() for a in addresses), addresses
@@ -275,5 +275,5 @@ def test_tensorflow_trains_in_containers(bed: PodmanBed, tmp_path: Path) -> None
     table = f"[podman]\nnodes = 3\npython = {json.dumps(sys.executable)}\n"
     text = training(table, ("node0", "node1", "node2"))
     with up(command.write(tmp_path, text)) as run:
-        assert run.wait(300) == 0, run.told()
+        assert run.wait(300) == 0, run.transcript()
         assert run.of("metric") and confirmed(run)

@@ -50,7 +50,7 @@ def wheel(folder: Path, answer: int) -> None:
 def up_to_the_end(file: Path, code: int = 0) -> list[str]:
     """Runs; the lines of the task that prepares."""
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == code, up.told()
+        assert up.wait() == code, up.transcript()
     return [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
 
 
@@ -70,19 +70,19 @@ def test_a_venv_with_a_local_wheel(ssh_server: SshServer, tmp_path: Path) -> Non
         tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines, command=command)
     )
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     assert [e["text"] for e in up.of("log") if e["task"] == "worker:0"] == ["42"]
     ended = up.state("prepare:0", "exited")["time"]
     assert up.state("worker:0", "starting")["time"] >= ended
     said = [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
     assert said[0] == f"+ {lines[0]}" and said[-1] == "prepare: done"
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     said = [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
     assert len(said) == 1 and "already done" in said[0]
     wheel(work, 43)
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     assert [e["text"] for e in up.of("log") if e["task"] == "worker:0"] == ["43"]
 
 
@@ -95,7 +95,7 @@ def test_a_failure_ends_the_run_with_its_last_lines(ssh_server: SshServer, tmp_p
     file = write(tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines, more))
     for _ in range(2):
         with Up("up", str(file), "--json") as up:
-            assert up.wait() == 1, up.told()
+            assert up.wait() == 1, up.transcript()
         assert "prepare:0 on far" in up.said and "this went wrong" in up.said
         said = [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
         assert "before" in said and "after" not in said
@@ -138,7 +138,7 @@ def test_two_hosts_of_one_home_prepare_one_after_the_other(
     text = cluster(hosts, ["sleep 1; echo once >> ~/times"])
     text = text.replace('tasks = ["far:auto"]', 'tasks = ["far:auto", "f2:auto"]')
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     assert {e["task"] for e in up.of("task") if e["task"].startswith("prepare")} == {
         "prepare:0",
         "prepare:1",
@@ -154,7 +154,7 @@ def test_ctrl_c_ends_a_preparation(ssh_server: SshServer, tmp_path: Path) -> Non
     with Up("up", str(file), "--json") as up:
         up.log("prepare:0", "begun")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert not list((ssh_server.home / ".cache/tfmux/prepared").glob("*.*[!k]"))
 
 

@@ -84,7 +84,7 @@ def active(tmp_path: Path) -> Iterator[str]:
         up.state("worker:1", "ready")
         yield up.run_id
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 @pytest.mark.processes

@@ -187,7 +187,7 @@ def test_a_first_ctrl_c_after_the_end_gives_nothing_up(tmp_path: Path) -> None:
         up.press_ctrl_c()
         up.wait_for(lambda e: "kill it again" in str(e.get("note")), "what another one does")
         up.press_ctrl_c()
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
     assert "killed" in notes and "killed after" not in notes, notes
 
@@ -206,4 +206,4 @@ def test_the_command_kills_at_once_only_where_that_is_said(tmp_path: Path) -> No
             for one in killing:
                 one.kill()
                 one.wait()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()

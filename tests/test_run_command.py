@@ -33,12 +33,12 @@ def run(here: Path, *words: str) -> Up:
 def test_four_tasks_on_this_machine(here: Path) -> None:
     """`-n`, as with `mpirun`; the exit code is that of a run."""
     with run(here, "-n", "4", "--framework", "torch", "--json", "--", "sh", "-c", RANKS) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         for rank in range(4):
             assert up.log(f"worker:{rank}", f"{rank} of 4, {rank} {rank}, localhost")
     assert up.run_id.startswith("sh-") and confirmed(up)
     with run(here, "-np", "2", "--json", "sh", "-c", "exit 3") as up:
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
 
 
 @pytest.mark.processes
@@ -47,12 +47,12 @@ def test_the_file_is_kept_and_launched_again(here: Path) -> None:
     (here / "train.sh").write_text("echo trained {rank}\n".replace("{rank}", "$1"))
     words = ["--save", "made/two.toml", "-n", "2", "--", "sh", "train.sh", "{rank}"]
     with run(here, "--json", *words) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     path = here / "made" / "two.toml"
     assert path.read_text().startswith("#:schema ../")
     assert len(load(path).jobs["worker"].tasks) == 2
     with Up("up", str(path), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert up.log("worker:1", "trained 1")
     before = path.read_text()
     with run(here, *words) as up:
@@ -71,7 +71,7 @@ def test_hosts_as_ssh_knows_them(testbed: Testbed, here: Path, tfmux_home: Path)
     for words in (["-H", "tf1,tf2:2"], ["--hostfile", "hosts", "-n", "3"]):
         words += ["--framework", "torch", "--json", "--", "sh", "who.sh"]
         with run(here, *words) as up:
-            assert up.wait() == 0, up.told()
+            assert up.wait() == 0, up.transcript()
             assert up.log("worker:0", f"rank 0, local 0, at {address}")
             assert up.log("worker:2", f"rank 2, local 1, at {address}")
         assert confirmed(up)
@@ -90,7 +90,7 @@ def test_ps_and_workers(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
         for task in ("ps:0", "worker:0", "worker:1"):
             up.state(task, "ready")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert up.run_id.startswith("mission-") and confirmed(up)
 
 
@@ -139,7 +139,7 @@ def test_this_machine_beside_others(testbed: Testbed, here: Path, tfmux_home: Pa
         (["--address", "launcher", "-H", "tf2,localhost"], testbed["tf2"].address),
     ):
         with run(here, *words, *end) as up:
-            assert up.wait() == 0, up.told()
+            assert up.wait() == 0, up.transcript()
             for task in ("worker:0", "worker:1"):
                 assert up.log(task, f"met at {address}")
         assert confirmed(up)
@@ -155,7 +155,7 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
     for workdir in ([], ["--workdir", "."]):
         saved = tmp_path / f"f{len(workdir)}.toml"
         with run(folder, "--save", str(saved), *workdir, "--json", "--", "cat", "here") as up:
-            assert up.wait() == 0, up.told()
+            assert up.wait() == 0, up.transcript()
             assert up.log("worker:0", "yes")
         assert load(saved).run.workdir == str(tmp_path / "exp{{1}}")
 

@@ -43,7 +43,7 @@ def test_any_script_is_ready_without_a_port(tmp_path: Path) -> None:
     with Up("up", str(path), "--json") as up:
         up.state("worker:0", "ready")
         (tmp_path / "stop").touch()
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     seen = state_times(up, "worker:0")
     assert 4.5 <= seen["ready"] - seen["starting"]
 
@@ -58,7 +58,7 @@ def test_the_template_with_the_variables_of_mpi_starts(tmp_path: Path) -> None:
     )
     path = write(tmp_path, render(MPI_LIKE, "mpi", {}, tmp_path))
     with Up("up", str(path), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert up.log("worker:0", "step 1 loss 0.5 0 1 0")
 
 
@@ -83,7 +83,7 @@ def test_the_template_with_an_environment_and_a_hook_starts(
     )
     path = write(tmp_path, render(ENVIRONMENT, "environment", {}, tmp_path))
     with Up("up", str(path), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert up.log("worker:0", "step 1 loss 0.5 yes 2 UTC True")
     words, event = (tmp_path / "said").read_text().splitlines()
     assert words == "a run has ended" and json.loads(event)["outcome"] == "success"
@@ -107,7 +107,7 @@ timeout = 3  # less than what a task must live
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.state("two:0", "running")
         (tmp_path / "stop").touch()
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
 
 
 @pytest.mark.processes
@@ -123,7 +123,7 @@ command = {json.dumps([*python_task(LISTENING), "{port}"])}
 timeout = 3
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
     assert "ready" not in state_times(up, "worker:0")
     assert "no line of its log matches 'never' (ready in [jobs.worker], line 4)" in said(up)
 
@@ -140,7 +140,7 @@ command = {json.dumps(python_task(IDLE))}
 timeout = 3
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
     assert "not ready after 3 s: it does not listen on port " in said(up)
     assert 'write ready = "auto" (ready in [jobs.worker], line 2)' in said(up)
 
@@ -185,7 +185,7 @@ def test_ranks_meet_on_three_hosts(testbed: Testbed, tmp_path: Path) -> None:
     0's address and port, and all end."""
     path = spread(testbed, tmp_path, "ranks", 3)
     with Up("up", str(path), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         for rank in range(3):
             assert up.log(f"worker:{rank}", f"rank {rank} of 3, 0 on this host")
             assert up.log(f"worker:{rank}", "step 1 loss 3.0000")
@@ -201,7 +201,7 @@ def test_jax_on_two_hosts(testbed: Testbed, tmp_path: Path) -> None:
         pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
     path = spread(testbed, tmp_path, "jax")
     with Up("up", str(path), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         for rank in range(2):
             assert up.log(f"worker:{rank}", f"rank {rank} of 2, 2 devices")
             assert up.log(f"worker:{rank}", "weights [2.0, -3.0, 0.5]")
@@ -232,7 +232,7 @@ framework = "torch"
 success = "all"
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert up.log("worker:1", "rank 1 of 2 sum 3.0")
 
 
@@ -245,7 +245,7 @@ def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
         up.log("worker:1", "Epoch 2/")
         os.kill(up.state("worker:1", "ready")["pid"], signal.SIGKILL)
         up.log("evaluator:0", "test accuracy")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     attempts = {e["task"]: e["attempt"] for e in up.of("task")}
     assert attempts["worker:1"] == 2
     again = [e["text"] for e in up.of("log") if e["task"] == "worker:1" and "Epoch" in e["text"]]
@@ -266,7 +266,7 @@ def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path
     """Classic flags, a coordinator with workers and ps, equal workers: each trains to its end."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     with Up("up", str(tmp_path / f"{example}.toml"), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert up.log(task, line)
 
 
@@ -276,7 +276,7 @@ def test_the_examples_of_environment_hooks_and_warm_start(tmp_path: Path) -> Non
     """Each says on its pages what is seen here."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     with Up("up", str(tmp_path / "environment.toml"), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     texts = [event["text"] for event in up.of("log") if event["task"] == "worker:1"]
     assert texts[-4:] == [
         "WHERE job",
@@ -285,10 +285,10 @@ def test_the_examples_of_environment_hooks_and_warm_start(tmp_path: Path) -> Non
         "terminal True",
     ]
     with Up("up", str(tmp_path / "hooks.toml"), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     assert (tmp_path / "report.txt").read_text() == "hooks success 0 nothing is left\n"
     with Up("up", str(tmp_path / "warm.toml"), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     states = [event["state"] for event in up.of("task") if event["task"] == "worker:1"]
     assert states.index("warming") < states.index("starting") < states.index("ready")
     assert up.log("worker:1", "numpy was")["text"].endswith("True")

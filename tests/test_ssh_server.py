@@ -159,7 +159,7 @@ async def test_dropped_connection_ends_input_and_spares_the_command(
     async with connect(ssh_server) as connection:
         process = await connection.create_process("echo $$; cat; echo end > told; exec sleep 1000")
         pid = int(await process.stdout.readline())
-        child = proc.look(pid)
+        child = proc.read(pid)
         assert child is not None
         ssh_server.drop_connections()
         await asyncio.wait_for(connection.wait_closed(), 20)
@@ -195,6 +195,6 @@ async def test_stopped_server_ends_its_commands(tmp_path_factory: pytest.TempPat
     with SshServer(tmp_path_factory.mktemp("ssh")) as server:
         async with connect(server) as connection:
             process = await connection.create_process("echo $$; exec sleep 1000")
-            child = proc.look(int(await process.stdout.readline()))
+            child = proc.read(int(await process.stdout.readline()))
             assert child is not None and child.alive
     assert await gone(child)

@@ -65,7 +65,7 @@ def on_server(server: SshServer, workdir: str, script: str = LISTING, run: str =
 def launch(file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Runs to a good end: what the task found in its workdir, and the progress of the host."""
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     found = [e["text"] for e in up.of("log") if e["text"].startswith("FOUND ")]
     listing = json.loads(found[0].removeprefix("FOUND ")) if found else {}
     return listing, [e for e in up.of("host") if "staged_total" in e]
@@ -162,7 +162,7 @@ def test_a_link_that_leads_outside_is_refused(ssh_server: SshServer, tmp_path: P
     root.mkdir()
     (root / "secret").symlink_to("/etc/passwd")
     with Up("up", str(write(tmp_path, on_server(ssh_server, "work"))), "--json") as up:
-        assert up.wait() == 3, up.told()
+        assert up.wait() == 3, up.transcript()
     assert "secret" in up.said and "/etc/passwd" in up.said
 
 
@@ -177,12 +177,12 @@ def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> N
     with Up("up", str(file), "--json") as up:
         up.wait_for(lambda e: e.get("staged_bytes", 0) >= 16 << 20, "progress")
         ssh_server.drop_connections()
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     states = [e["state"] for e in up.of("host")]
-    assert "lost" in states, up.told()
+    assert "lost" in states, up.transcript()
     back = up.of("host")[states.index("up", states.index("lost")) + 1 :]
     everything = up.wait_for(lambda e: "staged_total" in e, "progress")["staged_total"]
-    assert all(e.get("staged_total", 0) < everything for e in back), up.told()
+    assert all(e.get("staged_total", 0) < everything for e in back), up.transcript()
     text = next(e["text"] for e in up.of("log"))
     found = json.loads(text.removeprefix("FOUND "))
     assert found == {f"./{p.name}": code(p.read_bytes()) for p in root.iterdir()}
@@ -242,7 +242,7 @@ def test_data_of_two_places_with_one_name_is_refused(ssh_server: SshServer, tmp_
         (tmp_path / name).mkdir(parents=True)
     text = on_server(ssh_server, "work", run='data = ["a/set", "b/set"]')
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 3, up.told()
+        assert up.wait() == 3, up.transcript()
     assert "a/set" in up.said and "b/set" in up.said
 
 
@@ -255,7 +255,7 @@ def test_no_room_on_the_host_is_told_with_the_path(ssh_server: SshServer, tmp_pa
     (root / "big").write_bytes(os.urandom(12 << 20))
     (root / "small").write_bytes(b"small")
     with Up("up", str(write(tmp_path, on_server(ssh_server, "work"))), "--json") as up:
-        assert up.wait() == 3, up.told()
+        assert up.wait() == 3, up.transcript()
     assert str(ssh_server.home / ".cache/tfmux") in up.said
     assert "too large" in up.said
     left = [path for path in (ssh_server.home / ".cache").rglob("*") if path.is_file()]
@@ -270,7 +270,7 @@ def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> 
     full_home(testbed["tf1"])
     text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 3, up.told()
+        assert up.wait() == 3, up.transcript()
     assert "tf1" in up.said and ".cache/tfmux" in up.said
     assert "No space left on device" in up.said
     assert not testbed["tf1"].leftovers()

@@ -109,7 +109,7 @@ def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path
         with pytest.raises(OSError), socket.create_connection((_own_address(), int(there)), 2):
             pass
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     with pytest.raises(OSError):
         urllib.request.urlopen(url, timeout=5)
 
@@ -144,7 +144,7 @@ def test_a_forward_comes_back_on_the_same_port_after_a_cut(
         assert fetch(url) == b"a page"
         assert len([e for e in up.of("run") if "page:0 is at" in e.get("note", "")]) == 1
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
@@ -163,7 +163,7 @@ def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
             )["note"]
             assert fetch(note.rpartition(" ")[2]) == b"a page"
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 def _taken(port: int) -> socket.socket:

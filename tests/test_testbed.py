@@ -171,7 +171,7 @@ def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
         before = host.processes()
         assert len(before) > 3
         host.crash()
-        assert all(proc.look(process.pid) is None for process in before)
+        assert all(proc.read(process.pid) is None for process in before)
         assert client.poll() is None
     assert testbed["tf2"].up and not host.reachable(timeout=0.5)
     host.boot()
@@ -186,7 +186,7 @@ def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
     first, other = host.processes()
     assert first.pid == host.pid and proc.signal_process(first, signal.SIGKILL)
     wait_until(lambda: not host.up, "the host is down")
-    assert proc.look(other.pid) is None
+    assert proc.read(other.pid) is None
     with pytest.raises(TestbedError, match="tf3 is down"):
         host.processes()
     host.boot()
@@ -228,7 +228,7 @@ def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) ->
     assert proc.signal_process(first, signal.SIGKILL)
     assert proc.wait_gone(first, 10)
     assert host.leftovers() == [second]
-    wait_until(lambda: proc.look(first.pid) != first, "its parent has read its status")
+    wait_until(lambda: proc.read(first.pid) != first, "its parent has read its status")
     assert not proc.signal_process(first, signal.SIGKILL)
 
 

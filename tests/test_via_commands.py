@@ -29,7 +29,7 @@ def test_a_command_that_goes_on(tmp_path: Path) -> None:
     with Up("up", str(file), "--json") as up:
         ready(up, *ALL)
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
     gone(lambda: commands(up.run_id), "no command is left")
 

@@ -145,7 +145,7 @@ def test_kill_all_leaves_nothing_in_containers(
         wait_until(lambda: len(two[1].processes()) >= 7, "all have started what they start")
         assert any(not p.environ for p in two[1].processes()), "the daemon"
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up) and set(receipt(up)) == {"c1", "c2"}
     for each in two:
         gone(each.processes, "nothing is left in the container")
@@ -202,7 +202,7 @@ def test_the_command_is_killed_or_stopped_in_the_middle(
         ready(up, *ALL)
         pids = {e["task"]: e["pid"] for e in up.of("task") if "pid" in e}
         cut(up, "c1", number)
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert {e["task"]: e["pid"] for e in up.of("task") if "pid" in e} == pids
         assert {e["attempt"] for e in up.of("task")} <= {0, 1} and confirmed(up)
     for task in ALL:
@@ -245,7 +245,7 @@ def test_a_container_that_is_stopped(tmp_path: Path, two: tuple[Container, Conta
             ready(up, *ALL)
             third.stop()
             lost(up, "c3")
-            assert up.wait() == 4, up.told()
+            assert up.wait() == 4, up.transcript()
             assert not receipt(up)["c3"]["confirmed"] and receipt(up)["c1"]["confirmed"]
         assert not commands(up.run_id)
 
@@ -254,7 +254,7 @@ def test_tensorflow_trains_in_containers(two: tuple[Container, Container], tmp_p
     """A ps and two workers of the bundled trainer, on the embedded data."""
     text = training(pair(two), ("c1", "c1", "c2"))
     with Up("up", str(command.write(tmp_path, text)), "--json") as up:
-        assert up.wait(300) == 0, up.told()
+        assert up.wait(300) == 0, up.transcript()
         states = last_states(up)
         assert states["worker:0"] == states["worker:1"] == "exited" and confirmed(up)
         assert up.of("metric")
@@ -304,7 +304,7 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
             assert not any(e["state"] == "lost" for e in up.of("host"))
             assert {e["task"]: e["pid"] for e in up.of("task") if "pid" in e} == pids
             up.press_ctrl_c()
-            assert up.wait() == 130, up.told()
+            assert up.wait() == 130, up.transcript()
             assert confirmed(up)
         gone(lambda: of_run(up.run_id), "nothing is left")
         gone(lambda: commands(up.run_id), "no command is left")
@@ -326,7 +326,7 @@ def test_ssh_as_the_command(testbed: Testbed, tmp_path: Path, tfmux_home: Path) 
         ready(up, *ALL)
         cut(up, "c1")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
     gone(testbed["tf3"].leftovers, "nothing is left on the host")
     gone(lambda: commands(up.run_id), "no ssh is left")
@@ -345,6 +345,6 @@ def test_a_namespace_that_ends_with_its_command(tmp_path: Path) -> None:
     with Up("up", str(file), "--json") as up:
         ready(up, *ALL)
         cut(up, "c1")
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         assert confirmed(up) and set(last_states(up).values()) <= {"failed", "killed", "stopped"}
     gone(lambda: of_run(up.run_id), "nothing is left")

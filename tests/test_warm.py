@@ -106,7 +106,7 @@ def test_all_import_at_once_and_begin_in_their_order(folder: Path) -> None:
             listening = float(up.state(task, "ready")["time"])
             assert up.state(task, "ready")["pid"] == pids[task]
         end(folder, "worker:0", "worker:1")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     states = [e["state"] for e in up.of("task") if e["task"] == "worker:1"]
     wanted = ["pending", "staging", "warming", "starting", "ready", "exited"]
     assert list(dict.fromkeys(states)) == wanted
@@ -122,9 +122,9 @@ def test_a_kill_while_all_wait_leaves_nothing(folder: Path) -> None:
         up.log("worker:0", "imports slow")
         pid = pid_at_gate(up, "worker:0")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert up.of("receipt")[-1]["clean"]
-    assert proc.look(pid) is None
+    assert proc.read(pid) is None
     assert {e["state"] for e in up.of("task") if e["task"] == "worker:0"} == {
         *("pending", "staging", "warming", "killed")
     }
@@ -142,7 +142,7 @@ def test_a_dead_launcher_is_followed_by_one_that_releases(folder: Path) -> None:
         pids = [pid_at_gate(up, f"worker:{index}") for index in (0, 1)]
         run_id = up.run_id
         up.kill_launcher()
-    assert all((process := proc.look(pid)) and process.alive for pid in pids)
+    assert all((process := proc.read(pid)) and process.alive for pid in pids)
     with Up("attach", run_id, "--json") as again:
         again.state("worker:1", "warming")
         (folder / "go").touch()
@@ -150,8 +150,8 @@ def test_a_dead_launcher_is_followed_by_one_that_releases(folder: Path) -> None:
             ready = again.state(f"worker:{index}", "ready")
             assert (ready["pid"], ready["attempt"]) == (pids[index], 1)
         end(folder, "worker:0", "worker:1")
-        assert again.wait() == 0, again.told()
-    assert proc.look(pids[0]) is None
+        assert again.wait() == 0, again.transcript()
+    assert proc.read(pids[0]) is None
 
 
 def test_a_restart_in_its_stage_waits_for_nothing(folder: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_restart_in_its_stage_waits_for_nothing(folder: Path) -> None:
             "the second attempt",
         )
         end(folder, "worker:0", "worker:1")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     log = (RunFolder(runs_home() / up.run_id).path / "worker-1.log").read_text()
     assert log == "imports slow\nbegins True {\nbegins False {\nends\n"
 
@@ -185,7 +185,7 @@ def test_setup_and_interpreter_options_are_kept(folder: Path) -> None:
     with Up("up", str(file), "--json") as up:
         up.state("worker:1", "ready")
         end(folder, "worker:0", "worker:1")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     log = (RunFolder(runs_home() / up.run_id).path / "worker-1.log").read_text()
     assert log == "up\nimports slow\n1 True\nbegins True {\nends\n"
 
@@ -238,7 +238,7 @@ def test_false_starts_each_task_in_its_stage(folder: Path) -> None:
     with Up("up", str(cluster(folder, "false")), "--json") as up:
         up.state("worker:1", "ready")
         end(folder, "worker:0", "worker:1")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     assert "warming" not in {e["state"] for e in up.of("task")}
     born = [e for e in up.of("task") if e["state"] == "starting" and "pid" in e]
     assert [e["task"] for e in born] == ["ps:0", "worker:0", "worker:1"]

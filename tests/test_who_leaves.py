@@ -260,5 +260,5 @@ def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
         assert path.exists()
         up.press_ctrl_c()
         assert up.wait() == 130
-        wait_until(lambda: proc.look(launcher) is None, "the launcher process has gone")
+        wait_until(lambda: proc.read(launcher) is None, "the launcher process has gone")
     assert not path.exists()

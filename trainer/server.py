@@ -87,7 +87,7 @@ def serve(role: Role, options: Namespace, clients: list[Task], stop: Stop) -> No
     print(f"{role} exits: its workers have ended")
 
 
-def tell_done(role: Role, clients: list[Task]) -> None:
+def announce_done(role: Role, clients: list[Task]) -> None:
     """Tells each task that serves that this client is done, each in a session of its own."""
     for task in role.tasks():
         address, device = role.address_of(task), role.device_of(task)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from launcher.cluster import library
 from launcher.cluster.file import load
 from launcher.cluster.saved_file import Stamp
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError
 from launcher.session.discovery import ActiveRun, active_runs
 from launcher.session.history import RunSummary, SummaryReader, unreadable_summary
@@ -29,7 +29,7 @@ class ClusterEntry:
     saved: bool
     """It is one of the saved clusters; otherwise it was named on the command line."""
     stamp: Stamp | None
-    cluster: Cluster | None
+    cluster: ClusterModel | None
     problem: str = ""
     problems: int = 0
 

@@ -27,7 +27,7 @@ class Cell:
     color: StatusColor | None = None
 
     @property
-    def shown(self) -> str:
+    def display_text(self) -> str:
         """Returns the cell's text, or the default that is shown dimmed where it is empty."""
         return self.text or self.default
 
@@ -60,7 +60,7 @@ def rich_tables(
     """Tables of at most `width` cells: the first column and as many of the others as fit, the
     rest in further tables. `widest` limits each column but the first."""
     widths = [
-        max(cell_len(title), *(cell_len(row.cells[column].shown) for row in rows))
+        max(cell_len(title), *(cell_len(row.cells[column].display_text) for row in rows))
         for column, title in enumerate(titles)
     ]
     widths[1:] = [min(widest, wide) for wide in widths[1:]]
@@ -89,7 +89,7 @@ def _table(
     for row in rows:
         cells = [row.cells[column] for column in columns]
         if any(cell.text for cell in cells[1:]):
-            texts = (cut(row.cells[column].shown, widths[column]) for column in columns)
+            texts = (cut(row.cells[column].display_text, widths[column]) for column in columns)
             styles = (colours[cell.color] if cell.color else "" for cell in cells)
             table.add_row(*(Text(text, style) for text, style in zip(texts, styles, strict=True)))
     return table

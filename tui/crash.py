@@ -50,7 +50,7 @@ def run_app_twice(
         error = run_app(app)
         if error is None:
             return None
-        tell(error, folder())
+        report(error, folder())
         if is_ending():
             return None
         if again:
@@ -66,7 +66,7 @@ def _on_signal(number: signal.Signals, act: Callable[[], None], app: App[int]) -
     signal.signal(number, handle)
 
 
-def tell(error: BaseException, folder: Path) -> None:
+def report(error: BaseException, folder: Path) -> None:
     """Says on stderr that the screen has failed, and where the whole error was saved."""
     lines = traceback.format_exception(error)
     message(f"the screen failed: {pictured(traceback.format_exception_only(error)[-1].strip())}")

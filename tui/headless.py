@@ -64,7 +64,7 @@ async def _follow(
             lost = str(error)
         while out.logs(last=True):
             continue
-        out.tell_left_out()
+        out.print_left_out()
         if lost:
             message(lost)
             return Exit.UNCONFIRMED
@@ -79,7 +79,7 @@ async def _print(run: Run, out: _Output) -> None:
     coming = asyncio.ensure_future(anext(events, None))
     due = 0.0
     while True:
-        told = told or _tell_receipt(run)
+        told = told or _print_receipt(run)
         if (began := time.monotonic()) >= due:  # not for each of the events of thousands of tasks
             out.logs()
             took = time.monotonic() - began
@@ -116,7 +116,7 @@ class _Output:
         self._lines(self._logs.read(last=last))
         return last and self._logs.behind
 
-    def tell_left_out(self, task: TaskId | None = None) -> None:
+    def print_left_out(self, task: TaskId | None = None) -> None:
         """Prints how many lines of a task, or of all, were left out."""
         for name in [task] if task else list(self._left_out):
             if sources := self._left_out.pop(name, None):
@@ -135,7 +135,7 @@ class _Output:
                 task = TaskId.parse(record["task"])
                 while lines := list(self._logs.read(task)):
                     self._lines(lines)
-                self.tell_left_out(task)
+                self.print_left_out(task)
         elif record["event"] == "host" and record["state"] != "connecting":
             self._host(record)
         elif record["event"] == "run" and "note" in record:
@@ -174,7 +174,7 @@ class _Output:
             elif self._quiet and (source := remark_source(line)):
                 self._left_out.setdefault(task, Counter())[source] += 1
             else:
-                self._write(f"{task} | {shown(line, pictures=self._pictures)}")
+                self._write(f"{task} | {display_line(line, pictures=self._pictures)}")
             if len(self._unwritten) > _AT_ONCE:
                 self._flush()
         self._flush()
@@ -202,14 +202,14 @@ class _Output:
             self._run.client.hang_up()
 
 
-def shown(line: bytes, *, pictures: bool) -> str:
+def display_line(line: bytes, *, pictures: bool) -> str:
     """A line of a log for stdout, as its last carriage return leaves it: for a terminal with
     pictures of what it would act on, for a program without escape sequences."""
     text = line_text(line)
     return pictured(text) if pictures else without_escapes(text)
 
 
-def _tell_receipt(run: Run) -> bool:
+def _print_receipt(run: Run) -> bool:
     """The receipt at once, where a disk or results hold up the end of the launcher."""
     snapshot = run.snapshot()
     if snapshot.receipt is None or snapshot.ended is None:

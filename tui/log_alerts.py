@@ -30,7 +30,7 @@ class LogAlerts:
         # Those that have not been looked at for longest come first.
         looks = {task: at for at, task in enumerate(self._seen)}
         for task in sorted(tasks, key=lambda task: looks.get(task.id, -1))[:_AT_ONCE]:
-            self._look(task)
+            self._check(task)
         found = [
             (task.last_output or 0.0, task.id, hint)
             for task in tasks
@@ -48,7 +48,7 @@ class LogAlerts:
         times = self._control.series(task.id).points.times
         return not times or now - times[-1] >= _FRESH
 
-    def _look(self, task: TaskView) -> None:
+    def _check(self, task: TaskView) -> None:
         """Finds what the end of a log means, as far as the present attempt wrote it."""
         file = self._control.logs.open(task.id)
         begun, size = task.attempts[-1].log_start if task.attempts else 0, file.size

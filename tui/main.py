@@ -308,9 +308,9 @@ def _start_launcher(command: str, arguments: argparse.Namespace) -> LauncherProc
 def _is_unsupervised(run_id: str) -> bool:
     """Whether a run, named in full, has had a launcher process and has none now."""
     from launcher.paths import runs_home
-    from launcher.store.launcher_lock import was_left
+    from launcher.store.launcher_lock import is_abandoned
 
-    return was_left(runs_home() / run_id)
+    return is_abandoned(runs_home() / run_id)
 
 
 def _is_file(word: str) -> bool:

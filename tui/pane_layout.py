@@ -66,7 +66,7 @@ class PaneLayout:
         self._attention |= dict.fromkeys(wanted)
 
     @property
-    def shown(self) -> Arrangement:
+    def effective(self) -> Arrangement:
         """The chosen arrangement; else the grid, or the list if its pages would be too many."""
         if self.arrangement is not None:
             return self.arrangement
@@ -92,7 +92,7 @@ class PaneLayout:
     def place(self) -> Places:
         """The places of the panes."""
         whole = Box(0, 0, self.width, self.height)
-        if self.focused is not None and (self.zoomed or self.shown is Arrangement.LIST):
+        if self.focused is not None and (self.zoomed or self.effective is Arrangement.LIST):
             return Places([(self.focused, whole)], [], pane_boxes.framed([whole], whole))
         pages = self.pages()
         if not pages:
@@ -100,7 +100,7 @@ class PaneLayout:
         self.page = min(self.page, len(pages) - 1)
         tasks = pages[self.page]
         tree = None
-        if self.shown is Arrangement.CHIEF:
+        if self.effective is Arrangement.CHIEF:
             chief = next((task.id for task in self.tasks if task.is_chief), None)
             large = chief if chief in tasks else tasks[0]
             tree = pane_boxes.chief_large(len(tasks), tasks.index(large), self.width, self.height)
@@ -143,7 +143,7 @@ class PaneLayout:
         pages = self.pages()
         if not pages:
             return
-        if self.shown in (Arrangement.LIST, Arrangement.MERGED):
+        if self.effective in (Arrangement.LIST, Arrangement.MERGED):
             tasks = [task.id for task in listed(self.tasks)]
             at = tasks.index(self.focused) if self.focused in tasks else 0
             self.focus(tasks[(at + by) % len(tasks)])

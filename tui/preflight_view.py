@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.preflight import CHECKS, Check, Finding, Reach, Reachability, Severity
 from launcher.quantities import counted
 from tui.cells import Cell, Row
@@ -116,7 +116,7 @@ def verdict(results: CheckResults, colours: Colours) -> Text:
     return text
 
 
-def nodes_text(cluster: Cluster) -> str:
+def nodes_text(cluster: ClusterModel) -> str:
     """The nodes of a cluster whose hosts an engine has yet to give, with their tasks."""
     table = cluster.engine
     assert table is not None

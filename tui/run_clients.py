@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunClient
@@ -29,7 +29,7 @@ class RunClients:
         self._attached: list[RunClient] = []
 
     def launch(
-        self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
+        self, cluster: ClusterModel, text: str, ask: PromptHandler, resume: str | None = None
     ) -> RunClient:
         """Launches a cluster; `text` is its file as it stands.
 

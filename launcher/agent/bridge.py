@@ -68,7 +68,7 @@ def main(sent: Json) -> None:
             sys.exit(NO_FOLDER_STATUS)
         return
     if link is None:
-        failure = _take_failure(folders)
+        failure = _pop_failure(folders)
         gone = Gone(by="", left=_left(config.run_id, folders))
         os.write(1, (Refusal(failure) if failure else gone).encode())
         return
@@ -240,7 +240,7 @@ def _start_by_engine(config: AgentConfig, umask: int, folders: Folders) -> None:
         raise
 
 
-def _take_failure(folders: Folders) -> str:
+def _pop_failure(folders: Folders) -> str:
     """Takes away the recorded reason for which the engine could not start the agent, if there is
     one."""
     try:

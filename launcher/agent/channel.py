@@ -195,9 +195,9 @@ class Channel:
 
         def read() -> None:
             frames = log.read(limit)
-            self._later(lambda: take(frames))
+            self._later(lambda: enqueue(frames))
 
-        def take(frames: list[bytes]) -> None:
+        def enqueue(frames: list[bytes]) -> None:
             log.reading = False
             self._reading -= 1
             self.sent -= limit - (log.position - begin)  # what was not needed of the credit

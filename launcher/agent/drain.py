@@ -73,7 +73,7 @@ class Log:
         finally:
             self.close()
 
-    def take(self, fd: int, buffer: bytearray) -> int:
+    def append_from(self, fd: int, buffer: bytearray) -> int:
         """Moves what stands in a pipe to the file's end; how many bytes left the pipe, 0 at its
         end. Never raises: whatever is wrong with the disk, the tasks' pipes are read on.
 
@@ -156,7 +156,7 @@ class Drain(threading.Thread):
         if log is None:
             return
         self._reading = True
-        if log.take(fd, self._buffer):
+        if log.append_from(fd, self._buffer):
             self._reading = False
             now = time.monotonic()
             if now - self._called < _CALL_SECONDS:

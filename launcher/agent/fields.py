@@ -220,7 +220,7 @@ def raw_text(longest: int = _LONGEST) -> Rule:
     )
 
 
-def shown_text(limit: int = _LONGEST_SHOWN) -> Rule:
+def display_text(limit: int = _LONGEST_SHOWN) -> Rule:
     """Text for a person: the reader makes it printable and cuts it."""
 
     def read(value: Any, clean: Clean) -> str:
@@ -352,7 +352,7 @@ Pid = Annotated[int, whole(0, 1 << 22)]
 Port = Annotated[int, whole(1, 65535)]
 Figure = Annotated[float, number(-1e18, 1e18)]
 Seconds = Annotated[float, number(0, 1e9)]
-Text = Annotated[str, shown_text()]
+Text = Annotated[str, display_text()]
 RawText = Annotated[str, raw_text()]
 ShortRawText = Annotated[str, raw_text(1000)]
 FileName = Annotated[str, _checked(_is_file_name, "not the name of a file")]

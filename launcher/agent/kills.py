@@ -16,7 +16,7 @@ from . import requests
 from .attempts import Attempts
 from .channels import Channels
 from .log import error_text
-from .messages import MOST_SURVIVORS, KillReceipt, Survivor
+from .messages import MOST_SURVIVORS, KillReceipt, UnendedProcess
 from .proc import Key, Process, command_lines, send, table
 from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .task_id import TaskId
@@ -120,7 +120,7 @@ class TaskKill:
     def step(self) -> KillReceipt | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
         try:
-            return self._look()
+            return self._examine()
         except OSError as error:  # no descriptor is left, here or on the whole machine
             now = time.monotonic()
             if now >= self.deadline + KILL_PATIENCE:
@@ -131,7 +131,7 @@ class TaskKill:
             self.next_look = now + SCAN
             return None
 
-    def _look(self) -> KillReceipt | None:
+    def _examine(self) -> KillReceipt | None:
         now = time.monotonic()
         gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
@@ -203,7 +203,7 @@ class TaskKill:
             tasks=None if self.tasks is None else tuple(map(TaskId.parse, sorted(self.tasks))),
             signalled=len(self._signalled),
             survivors=tuple(
-                Survivor(process.pid, command, process.state)
+                UnendedProcess(process.pid, command, process.state)
                 for process, command in zip(listed, command_lines(listed))
             ),
             confirmed=not doubt,

@@ -25,20 +25,20 @@ from .fields import (
     Size,
     Text,
     Version,
+    display_text,
     items,
     pattern,
     raw_text,
     row,
-    shown_text,
     table,
     whole,
 )
 from .task_id import TaskId
 
-Line = Annotated[str, shown_text(1000)]
+Line = Annotated[str, display_text(1000)]
 ContentHash = Annotated[str, raw_text(128)]
 Shares = Annotated[Mapping[TaskId, Tuple[float, int]], table(TaskId, row(Figure, AnyNumber))]
-ErrorCode = Annotated[str, shown_text(40)]
+ErrorCode = Annotated[str, display_text(40)]
 ExitStatus = Annotated[int, whole(0, 255)]
 Signal = Annotated[str, pattern("[A-Z0-9]{1,16}", "not the name of a signal")]
 
@@ -164,7 +164,7 @@ class Pong(Message):
     TYPE = wire.PONG
 
 
-class Survivor(Record):
+class UnendedProcess(Record):
     """A process that could not be ended."""
 
     pid: Pid
@@ -173,7 +173,7 @@ class Survivor(Record):
 
 
 MOST_SURVIVORS = 100
-Survivors = Annotated[Tuple[Survivor, ...], items(Survivor, MOST_SURVIVORS)]
+Survivors = Annotated[Tuple[UnendedProcess, ...], items(UnendedProcess, MOST_SURVIVORS)]
 
 
 class KillReceipt(Message):

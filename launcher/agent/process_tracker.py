@@ -19,7 +19,7 @@ those are not our descendants, so that `waitpid` says nothing of them."""
 _Mark = Tuple[Optional[str], bool]
 
 
-class _Marks:
+class _ProcessMarks:
     """Marks in a process's environment: the run's task (None when it is none), and whether it is
     an agent of the run. Each is read once. `/proc/PID/environ` may hang with a process that waits
     in the kernel, and a kill must not: such a process is `unread`, and counts as a stranger until
@@ -84,7 +84,7 @@ class ProcessTracker:
     """
 
     def __init__(self, run_id: str, agent_session: int = 0) -> None:
-        self._marks = _Marks(run_id)
+        self._marks = _ProcessMarks(run_id)
         self._agent_session = agent_session
         self.known_processes: dict[Key, str] = {}
         self.roots: dict[Key, str] = {}

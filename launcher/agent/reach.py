@@ -121,7 +121,7 @@ def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
     found: list[Any] = []
     failed: list[str] = []
 
-    def look() -> None:
+    def resolve() -> None:
         try:
             found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except OSError as error:
@@ -129,7 +129,7 @@ def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
         except UnicodeError:
             failed.append("it is no host name")
 
-    thread = threading.Thread(target=look, name="resolve", daemon=True)
+    thread = threading.Thread(target=resolve, name="resolve", daemon=True)
     thread.start()
     thread.join(seconds)
     if thread.is_alive():

@@ -178,7 +178,7 @@ class Agent:
             elif isinstance(key.data, AttemptProcess):
                 self._attempts.reports_pending = True
         self._channels.read()
-        for work in self._wakeups.take():
+        for work in self._wakeups.pop_results():
             work()
         self._attempts.poll()
         self._kills.step()

@@ -51,7 +51,7 @@ def build(
         OSError: the disk is full or cannot be written.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    old = _take(cached_tree, folder)
+    old = _reuse_cached(cached_tree, folder)
     os.makedirs(folder, 0o700, exist_ok=True)
     wanted = {entry.place: entry for entry in entries}
     folders = {place for place, entry in wanted.items() if entry.kind == "d"}
@@ -102,7 +102,7 @@ def _index(folder: str) -> str:
     return folder + ".index"
 
 
-def _take(cached_tree: str, folder: str) -> Index:
+def _reuse_cached(cached_tree: str, folder: str) -> Index:
     try:
         os.rename(cached_tree, folder)
     except OSError:  # there is none, another launch has it, or it lies on another disk

@@ -41,7 +41,7 @@ class Wakeups:
                 data += more
         return data
 
-    def take(self) -> list[Callable[[], None]]:
+    def pop_results(self) -> list[Callable[[], None]]:
         """Takes the work that threads have left for the loop."""
         later, self._later = self._later, []
         return later

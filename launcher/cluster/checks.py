@@ -23,7 +23,7 @@ from .host import SSH_OPTIONS, Host
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
 from .ranks import has_ranks
-from .spec import Cluster, Job, RunSettings
+from .spec import ClusterModel, Job, RunSettings
 
 UNKNOWN = ""
 """The host of a task or of an SSH destination that could not be parsed."""
@@ -48,13 +48,13 @@ class Violation:
     part: AddressPart | None = None
 
 
-def violations(cluster: Cluster) -> Iterator[Violation]:
+def violations(cluster: ClusterModel) -> Iterator[Violation]:
     """Makes all checks between the values of a cluster; the order is arbitrary."""
     for check in _CHECKS:
         yield from check(cluster)
 
 
-def _hosts(cluster: Cluster) -> Iterator[Violation]:
+def _hosts(cluster: ClusterModel) -> Iterator[Violation]:
     for name, host in cluster.hosts.items():
         path: KeyPath = ("hosts", name)
         try:
@@ -112,7 +112,7 @@ def _via(path: KeyPath, host: Host) -> Iterator[Violation]:
         )
 
 
-def _forward(cluster: Cluster) -> Iterator[Violation]:
+def _forward(cluster: ClusterModel) -> Iterator[Violation]:
     """Ports that would have to be forwarded without SSH."""
     for name, job in cluster.jobs.items():
         for place in job.tasks if job.forward else ():
@@ -127,7 +127,7 @@ def _forward(cluster: Cluster) -> Iterator[Violation]:
                 break
 
 
-def _jobs(cluster: Cluster) -> Iterator[Violation]:
+def _jobs(cluster: ClusterModel) -> Iterator[Violation]:
     if not cluster.jobs:
         yield Violation(("jobs",), None, "the file has no jobs: write such as [jobs.worker]")
     for name, job in cluster.jobs.items():
@@ -151,7 +151,7 @@ def _jobs(cluster: Cluster) -> Iterator[Violation]:
             yield Violation((*path, "tasks", 1), str(job.tasks[1]), message)
 
 
-def _own_tf_config(cluster: Cluster) -> Iterator[Violation]:
+def _own_tf_config(cluster: ClusterModel) -> Iterator[Violation]:
     """TF_CONFIG in an environment of cluster tasks."""
     if cluster.run.framework is not Framework.TENSORFLOW:
         return
@@ -168,7 +168,7 @@ def _own_tf_config(cluster: Cluster) -> Iterator[Violation]:
             yield Violation((*path, "TF_CONFIG"), None, message)
 
 
-def _tasks(cluster: Cluster) -> Iterator[Violation]:
+def _tasks(cluster: ClusterModel) -> Iterator[Violation]:
     """Hosts that are not defined, and ports that are used twice."""
     taken: dict[tuple[object, int], tuple[TaskId, str]] = {}
     called: dict[str, tuple[TaskId, str]] = {}
@@ -200,7 +200,7 @@ def _tasks(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(path, str(place), message, AddressPart.PORT)
 
 
-def _engine(cluster: Cluster) -> Iterator[Violation]:
+def _engine(cluster: ClusterModel) -> Iterator[Violation]:
     """Hosts from two sources, and what is wrong in the table of an engine."""
     tables = cluster.engine_tables
     if not tables:
@@ -221,7 +221,7 @@ def _engine(cluster: Cluster) -> Iterator[Violation]:
         yield Violation((first.table, key), found, message)
 
 
-def _undefined(cluster: Cluster, host: str) -> str:
+def _undefined(cluster: ClusterModel, host: str) -> str:
     if is_loopback(host):
         return 'use localhost for this machine: write such as "localhost:2222"'
     if cluster.engine is not None:
@@ -240,7 +240,7 @@ def _key(host: str) -> str:
     return host if re.fullmatch(r"[A-Za-z0-9_-]+", host) else f'"{host}"'
 
 
-def _loopback(cluster: Cluster) -> Iterator[Violation]:
+def _loopback(cluster: ClusterModel) -> Iterator[Violation]:
     """`localhost` in the spec of a cluster of several machines: each host would connect to itself
     and wait for ever for a task that runs elsewhere."""
     users = {
@@ -270,7 +270,7 @@ def _loopback(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(path, bracketed(address), message)
 
 
-def _gpus(cluster: Cluster) -> Iterator[Violation]:
+def _gpus(cluster: ClusterModel) -> Iterator[Violation]:
     given = {name: host.gpus for name, host in cluster.hosts.items() if host.gpus is not None}
     wanted = dict.fromkeys(given, 0)
     for task, _ in _every_task(cluster):
@@ -285,7 +285,7 @@ def _gpus(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(("jobs", task.job, "gpus"), job.gpus, message)
 
 
-def _start(cluster: Cluster) -> Iterator[Violation]:
+def _start(cluster: ClusterModel) -> Iterator[Violation]:
     named: dict[str, KeyPath] = {}
     for number, stage in enumerate(cluster.start.order or ()):
         for index, entry in enumerate(stage):
@@ -301,7 +301,7 @@ def _start(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(("start", "ready", job), job, message)
 
 
-def _no_entry(cluster: Cluster, entry: str) -> str | None:
+def _no_entry(cluster: ClusterModel, entry: str) -> str | None:
     job, colon, index = entry.partition(":")
     if job not in cluster.jobs:
         return f"there is no such job or task: {nearest_job(entry, cluster.jobs)}"
@@ -313,7 +313,7 @@ def _no_entry(cluster: Cluster, entry: str) -> str | None:
     return f"{job} has no such task: write {job}:0" + (f" to {job}:{size - 1}" if size > 1 else "")
 
 
-def _placeholders(cluster: Cluster) -> Iterator[Violation]:
+def _placeholders(cluster: ClusterModel) -> Iterator[Violation]:
     names = Names(cluster)
     run = cluster.run
     tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), run)]
@@ -338,7 +338,9 @@ def _placeholders(cluster: Cluster) -> Iterator[Violation]:
         yield Violation(("run", "workdir"), run.workdir, problem)
 
 
-def _unranked(cluster: Cluster, job: str = "", host: str = "", all_commands: bool = True) -> str:
+def _unranked(
+    cluster: ClusterModel, job: str = "", host: str = "", all_commands: bool = True
+) -> str:
     """Finds the first job without ranks among those that read a text: `job`, else those on `host`,
     else all; without `all_commands`, those that have the command of `[run]`."""
     for name, table in cluster.jobs.items():
@@ -349,11 +351,11 @@ def _unranked(cluster: Cluster, job: str = "", host: str = "", all_commands: boo
     return PREPARE if not job and all_commands and _prepares(cluster) else ""
 
 
-def _prepares(cluster: Cluster) -> bool:
+def _prepares(cluster: ClusterModel) -> bool:
     return bool(cluster.run.prepare) or any(job.prepare for job in cluster.jobs.values())
 
 
-def _logdir(cluster: Cluster) -> Iterator[Violation]:
+def _logdir(cluster: ClusterModel) -> Iterator[Violation]:
     """A log directory must not be in the run's own folder on a host, which is removed."""
     logdir = cluster.run.logdir
     path: KeyPath = ("run", "logdir")
@@ -368,14 +370,14 @@ def _logdir(cluster: Cluster) -> Iterator[Violation]:
         yield Violation(path, logdir, message)
 
 
-def _every_task(cluster: Cluster) -> Iterator[tuple[TaskId, KeyPath]]:
+def _every_task(cluster: ClusterModel) -> Iterator[tuple[TaskId, KeyPath]]:
     for name, job in cluster.jobs.items():
         for index, place in enumerate(job.tasks):
             if place.host != UNKNOWN:
                 yield TaskId(name, index), ("jobs", name, "tasks", index)
 
 
-def _machine(cluster: Cluster, host: str) -> object:
+def _machine(cluster: ClusterModel, host: str) -> object:
     """A value that is equal for two names of one machine, as far as the file tells."""
     entry = cluster.hosts.get(host)
     if entry is None or entry.ssh is None:
@@ -385,7 +387,7 @@ def _machine(cluster: Cluster, host: str) -> object:
     return (entry.ssh.host.lower(), entry.ssh.port or 22, entry.jump)
 
 
-_CHECKS: tuple[Callable[[Cluster], Iterator[Violation]], ...] = (
+_CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
     _hosts,
     _engine,
     _jobs,

@@ -14,7 +14,7 @@ from .edit import ClusterDocument
 from .file import loads
 from .library import with_schema_line
 from .saved_file import SaveError, Stamp, write
-from .spec import Cluster
+from .spec import ClusterModel
 
 _MOST_STEPS = 500
 
@@ -34,7 +34,7 @@ class ParsedDraft:
     text: str
     document: ClusterDocument | None
     """None: the text is not valid TOML."""
-    cluster: Cluster | None
+    cluster: ClusterModel | None
     """None: there are problems."""
     problems: tuple[Problem, ...]
 

@@ -1,4 +1,4 @@
-"""Reader of cluster files: makes a `Cluster` of the text, or a list of all problems in it.
+"""Reader of cluster files: makes a `ClusterModel` of the text, or a list of all problems in it.
 
 All problems are reported at once, each with its key, line, the value there and what to write. To
 check what must hold between values although some are wrong, the wrong ones are replaced by
@@ -29,7 +29,7 @@ from .host_defaults import at_default, unused_defaults
 from .key_lines import FileLines, KeyLines, KeyPath
 from .length_checks import too_long
 from .platform_checks import unsupported
-from .spec import NAMED_TABLES, TABLES, Cluster, tables_in
+from .spec import NAMED_TABLES, TABLES, ClusterModel, tables_in
 from .toml_errors import toml_problem
 
 _LARGEST = 16 * 1024 * 1024
@@ -48,7 +48,7 @@ _STAND_INS: dict[str, Any] = {
 }
 
 
-def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> Cluster:
+def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> ClusterModel:
     """Reads a cluster file.
 
     Relative paths in it start from `base`, by default the file's directory (a run's own copy of
@@ -77,7 +77,7 @@ def read_text(path: Path) -> str:
     return _decoded(data, source)
 
 
-def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cluster:
+def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> ClusterModel:
     """Reads the text of a cluster file; `source` names it in errors. See `load`."""
     text = text.removeprefix("\ufeff")
     lines = KeyLines(text.replace("\r\n", "\n"))
@@ -112,11 +112,11 @@ def _lines_added(text: str) -> int:
     return int(text.partition("\n")[0].endswith(_NAME_ADDED))
 
 
-def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Violation]]:
+def _read(raw: dict[str, Any]) -> tuple[ClusterModel | None, list[Violation]]:
     """Validates the tables: the cluster with patched values (None: impossible), and what is
     wrong."""
     try:
-        return Cluster.model_validate(raw), []
+        return ClusterModel.model_validate(raw), []
     except ValidationError as error:
         details = error.errors(include_url=False)
     wrong = [_violation(detail) for detail in details]
@@ -135,7 +135,7 @@ def _read(raw: dict[str, Any]) -> tuple[Cluster | None, list[Violation]]:
         for path in meant:
             if len(path) > 1:
                 _patch_value(patched, path)
-        return Cluster.model_validate(patched), wrong
+        return ClusterModel.model_validate(patched), wrong
     except (ValidationError, KeyError, TypeError, IndexError, AttributeError):
         return None, wrong
 
@@ -202,7 +202,7 @@ def _violation(detail: ErrorDetails) -> Violation:
         case "missing" if path[-1] == "tasks":
             message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
             return Violation(path, None, message)
-        case "missing" if issubclass(table := TABLES.get(str(path[0]), Cluster), EngineTable):
+        case "missing" if issubclass(table := TABLES.get(str(path[0]), ClusterModel), EngineTable):
             return Violation(path, None, table.missing(str(path[-1])))
         case "missing":
             return Violation(path, None, "the file has no jobs: write such as [jobs.worker]")
@@ -218,7 +218,7 @@ def _violation(detail: ErrorDetails) -> Violation:
 
 def _known(table: KeyPath) -> list[str]:
     """Lists the keys that a table may have."""
-    model: type[BaseModel] = Cluster
+    model: type[BaseModel] = ClusterModel
     for key in table:
         model = tables_in(model).get(str(key), model)
     return list(model.model_fields)
@@ -245,7 +245,7 @@ def _unknown(path: KeyPath, value: object) -> str:
     return f"unknown key: the keys here are {', '.join(_known(table))}"
 
 
-def _missing_paths(cluster: Cluster) -> Iterator[Violation]:
+def _missing_paths(cluster: ClusterModel) -> Iterator[Violation]:
     """Local files and directories that the file names and that do not exist."""
     run = cluster.run
     folders: list[tuple[KeyPath, str]] = [(("run", "data", i), p) for i, p in enumerate(run.data)]
@@ -309,13 +309,13 @@ def _decoded(data: bytes, source: str) -> str:
 
 
 def _problem(violation: Violation, line: int | None) -> Problem:
-    found = "" if violation.found is None else _shown(violation.found)
+    found = "" if violation.found is None else _display(violation.found)
     key = escaped(_dotted(violation.path))
     path = violation.path if violation.part is None else (*violation.path, str(violation.part))
     return Problem(key, line, found, escaped(violation.message), path)
 
 
-def _shown(found: object) -> str:
+def _display(found: object) -> str:
     """Formats a value of the file, shortened and without control characters."""
     match found:
         case str():

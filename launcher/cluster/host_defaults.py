@@ -8,12 +8,12 @@ from typing import Any
 
 from .checks import Violation
 from .key_lines import KeyPath
-from .spec import Cluster
+from .spec import ClusterModel
 
 _PATH: KeyPath = ("defaults", "host")
 
 
-def unused_defaults(cluster: Cluster) -> Iterator[Violation]:
+def unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
     """Finds defaults that no host would have."""
     if not any(value for _, value in cluster.defaults.host):
         return

@@ -102,9 +102,9 @@ class KeyLines:
         elif self._text.startswith("{", self._at):
             self._inline(path)
         elif self._text.startswith(("'", '"'), self._at):
-            self._take(_STRING)
+            self._consume(_STRING)
         else:
-            self._take(_SCALAR)
+            self._consume(_SCALAR)
 
     def _list(self, path: KeyPath) -> None:
         self._at += 1
@@ -138,7 +138,7 @@ class KeyLines:
         names = []
         while True:
             self._skip(_SPACE)
-            names.append(_plain(self._take(_KEY)))
+            names.append(_plain(self._consume(_KEY)))
             self._skip(_SPACE)
             if not self._text.startswith(".", self._at):
                 return names
@@ -155,7 +155,7 @@ class KeyLines:
         match = pattern.match(self._text, self._at)
         self._at = match.end() if match else self._at
 
-    def _take(self, pattern: re.Pattern[str]) -> str:
+    def _consume(self, pattern: re.Pattern[str]) -> str:
         match = pattern.match(self._text, self._at)
         if match is None:
             raise _SyntaxError

@@ -11,14 +11,14 @@ from .checks import Violation
 from .choices import Framework
 from .key_lines import KeyPath
 from .placeholders import names_in
-from .spec import Cluster, Job, RunSettings
+from .spec import ClusterModel, Job, RunSettings
 
 LONGEST = 128 * 1024 - 1
 """Bytes of a word, or of a variable with its name and `=`."""
 _ANY_PORT = 65535
 
 
-def too_long(cluster: Cluster) -> Iterator[Violation]:
+def too_long(cluster: ClusterModel) -> Iterator[Violation]:
     """Finds `TF_CONFIG`, words of commands and variables that become too long."""
     places = {
         job: [join(cluster.address(p.host), p.port or _ANY_PORT) for p in entry.tasks]
@@ -47,7 +47,7 @@ def too_long(cluster: Cluster) -> Iterator[Violation]:
             yield Violation(path, text, message)
 
 
-def _texts(cluster: Cluster) -> Iterator[tuple[KeyPath, str]]:
+def _texts(cluster: ClusterModel) -> Iterator[tuple[KeyPath, str]]:
     tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), cluster.run)]
     tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
     for at, table in tables:

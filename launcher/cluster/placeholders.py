@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .fields import nearest, nearest_word
-from .spec import Cluster
+from .spec import ClusterModel
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _LITERAL = {"{{": "{", "}}": "}"}
@@ -76,7 +76,7 @@ def names_in(text: str) -> Iterator[str]:
 class Names:
     """The placeholders of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterModel) -> None:
         self._sizes = {name: len(job.tasks) for name, job in cluster.jobs.items()}
 
     def problems(

@@ -9,18 +9,18 @@ from .addresses import AddressPart
 from .checks import UNKNOWN, Violation
 from .key_lines import KeyPath
 from .podman import Podman
-from .spec import Cluster
+from .spec import ClusterModel
 
 NO_LOCAL_TASKS = "tasks run only on Linux, not on this machine: add a host with ssh"
 NO_CONTAINERS = "containers run only on Linux, not on this machine: use [hosts]"
 
 
-def unsupported(cluster: Cluster) -> Iterator[Violation]:
+def unsupported(cluster: ClusterModel) -> Iterator[Violation]:
     """Finds tasks of this machine, where that is not Linux; it can still launch on hosts."""
     return iter(()) if sys.platform == "linux" else _unsupported(cluster)
 
 
-def _unsupported(cluster: Cluster) -> Iterator[Violation]:
+def _unsupported(cluster: ClusterModel) -> Iterator[Violation]:
     for name, job in cluster.jobs.items():
         for index, place in enumerate(job.tasks):
             if place.host != UNKNOWN and cluster.is_local(place.host):

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from .spec import Cluster
+from .spec import ClusterModel
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Rank:
     """Rank 0. The others meet at its port."""
 
 
-def has_ranks(cluster: Cluster, job: str) -> bool:
+def has_ranks(cluster: ClusterModel, job: str) -> bool:
     """Whether the tasks of a job have ranks."""
     return job != "ps" and cluster.in_spec(job)
 
 
-def ranks_with_gpus(cluster: Cluster) -> Counter[str]:
+def ranks_with_gpus(cluster: ClusterModel) -> Counter[str]:
     """Counts the tasks of each host that expect a GPU of their own: those with ranks, in the
     frameworks whose programs choose one by it."""
     found: Counter[str] = Counter()
@@ -44,7 +44,7 @@ def ranks_with_gpus(cluster: Cluster) -> Counter[str]:
     return found
 
 
-def ranks(cluster: Cluster) -> dict[TaskId, Rank]:
+def ranks(cluster: ClusterModel) -> dict[TaskId, Rank]:
     """Numbers the tasks that train."""
     hosts = {
         TaskId(job, index): place.host

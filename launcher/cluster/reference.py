@@ -20,7 +20,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from .fields import Key
-from .spec import TABLES, Cluster, tables_in
+from .spec import TABLES, ClusterModel, tables_in
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class KeyReference:
 @cache
 def keys(table: str) -> tuple[KeyReference, ...]:
     """Documented keys of a table, in the order of the model; `""` is the top level."""
-    model = TABLES[table] if table else Cluster
+    model = TABLES[table] if table else ClusterModel
     schema = _schema()
     properties = schema["$defs"][model.__name__]["properties"] if table else schema["properties"]
     found = []
@@ -78,10 +78,10 @@ def markdown(table: str) -> Iterator[str]:
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of a cluster file. What holds between values is not in it."""
-    schema = Cluster.model_json_schema(schema_generator=_Generator)
-    for model in {*TABLES.values(), *tables_in(Cluster).values()}:
+    schema = ClusterModel.model_json_schema(schema_generator=_Generator)
+    for model in {*TABLES.values(), *tables_in(ClusterModel).values()}:
         _describe(model, schema["$defs"][model.__name__])
-    _describe(Cluster, schema)
+    _describe(ClusterModel, schema)
     schema["required"].remove("name")  # the file's name stands in for it
     schema["title"] = "tfmux cluster file"
     schema["description"] = "Hosts, jobs and rules of a TensorFlow cluster, in TOML."

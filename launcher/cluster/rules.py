@@ -50,12 +50,12 @@ class Shell(StrEnum):
 
 
 @dataclass(frozen=True)
-class Listening:
+class PortListens:
     """Ready when the task's own process tree listens on its port."""
 
 
 @dataclass(frozen=True)
-class Started:
+class ProcessStarted:
     """Ready as soon as the process has been started."""
 
 
@@ -87,14 +87,18 @@ class Finished:
     """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
 
 
-Readiness = Listening | Started | LogMatches | After | Auto | Finished
+Readiness = PortListens | ProcessStarted | LogMatches | After | Auto | Finished
 
 
-_WORDS: dict[str, Readiness] = {"listening": Listening(), "started": Started(), "auto": Auto()}
+_WORDS: dict[str, Readiness] = {
+    "listening": PortListens(),
+    "started": ProcessStarted(),
+    "auto": Auto(),
+}
 
 
 def _ready(value: Any) -> Readiness:
-    if isinstance(value, Listening | Started | LogMatches | After | Auto):
+    if isinstance(value, PortListens | ProcessStarted | LogMatches | After | Auto):
         return value
     if isinstance(value, str) and value in _WORDS:
         return _WORDS[value]
@@ -110,9 +114,9 @@ def _ready(value: Any) -> Readiness:
 def ready_value(ready: Readiness) -> str | dict[str, str | float]:
     """Returns a readiness as a cluster file's value."""
     match ready:
-        case Listening():
+        case PortListens():
             return "listening"
-        case Started():
+        case ProcessStarted():
             return "started"
         case Auto():
             return "auto"

@@ -212,7 +212,7 @@ class RunSettings(Table):
     log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
 
 
-class Start(Table):
+class StartSettings(Table):
     """`[start]`: the order of the stages, and when a task is ready."""
 
     order: Annotated[
@@ -242,7 +242,7 @@ class Start(Table):
     ] = field(default_factory=dict)
 
 
-class Cluster(Table):
+class ClusterModel(Table):
     """A whole cluster file.
 
     `base` is the directory that relative paths in the file start from; it is not a key.
@@ -259,7 +259,7 @@ class Cluster(Table):
     hosts: dict[str, Host] = field(default_factory=dict)
     jobs: dict[str, Job]
     run: RunSettings = field(default_factory=RunSettings)
-    start: Start = field(default_factory=Start)
+    start: StartSettings = field(default_factory=StartSettings)
     metrics: Metrics = field(default_factory=Metrics)
     hooks: Hooks = field(default_factory=Hooks)
     slurm: Slurm | None = None
@@ -268,7 +268,7 @@ class Cluster(Table):
     _lines: FileLines = PrivateAttr(UNKNOWN_LINES)
 
     @model_validator(mode="after")
-    def _with_defaults(self) -> Cluster:
+    def _with_defaults(self) -> ClusterModel:
         if "defaults" in self.model_fields_set:
             for name, host in self.hosts.items():
                 self.hosts[name] = host.with_defaults(self.defaults.host)
@@ -279,7 +279,7 @@ class Cluster(Table):
         """The absolute directory that relative paths start from."""
         return self._base
 
-    def based_on(self, folder: Path, lines: FileLines = UNKNOWN_LINES) -> Cluster:
+    def based_on(self, folder: Path, lines: FileLines = UNKNOWN_LINES) -> ClusterModel:
         """Returns a copy whose relative paths start from `folder`, from the file of `lines`."""
         copy = self.model_copy()
         copy._base, copy._lines = folder.absolute(), lines
@@ -295,7 +295,7 @@ class Cluster(Table):
         place = f" ({self._lines.source}:{line})" if line else ""
         return f"{'.'.join(path)}{place}"
 
-    def with_hosts(self, hosts: dict[str, Host]) -> Cluster:
+    def with_hosts(self, hosts: dict[str, Host]) -> ClusterModel:
         """Returns a copy that has these hosts, too, or in place of those of the same names."""
         return self.model_copy(update={"hosts": {**self.hosts, **hosts}})
 
@@ -309,7 +309,7 @@ class Cluster(Table):
         """The table that asks an engine for the hosts."""
         return next(iter(self.engine_tables), None)
 
-    def with_pending_nodes(self) -> Cluster:
+    def with_pending_nodes(self) -> ClusterModel:
         """Returns a copy with the hosts that an engine has yet to give."""
         if (table := self.engine) is None:
             return self
@@ -369,7 +369,7 @@ def tables_in(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 TABLES: dict[str, type[BaseModel]] = {
     f"{name}.{inner}".rstrip("."): table
-    for name, model in tables_in(Cluster).items()
+    for name, model in tables_in(ClusterModel).items()
     for inner, table in (tables_in(model) or {"": model}).items()
 }
 """The tables of a file with their models. Those of `NAMED_TABLES` are `[hosts.NAME]`."""

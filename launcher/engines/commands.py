@@ -184,11 +184,11 @@ class LoginCommands:
             self._connection.abort()
 
 
-class _Reader(Protocol):
+class _ByteStream(Protocol):
     async def read(self, n: int = -1, /) -> bytes: ...
 
 
-async def _all(stream: _Reader) -> str:
+async def _all(stream: _ByteStream) -> str:
     """The output up to `MOST_BYTES`; the rest is read and dropped."""
     kept = bytearray()
     while data := await stream.read(1 << 16):

@@ -111,7 +111,7 @@ class Engine(Protocol):
             EngineError: the engine did not answer.
         """
 
-    async def look(self, job: str) -> JobState:
+    async def poll(self, job: str) -> JobState:
         """Asks for the state of a job.
 
         Raises:

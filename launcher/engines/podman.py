@@ -20,7 +20,7 @@ from ..agent.config import AgentConfig, Rules
 from ..agent.proc import Process, read_process
 from ..cluster.engine_table import node_name
 from ..cluster.podman import HOST_NETWORK, Podman
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..hosts import bootstrap
 from ..hosts.ssh import SshConnector
 from ..paths import cache_home, runs_home
@@ -121,7 +121,7 @@ class PodmanEngine:
         """
         return self._job if await self._containers() else ""
 
-    async def look(self, job: str) -> JobState:
+    async def poll(self, job: str) -> JobState:
         """Asks for the state of the containers; one that has ended is a lost host, no more.
 
         Raises:
@@ -370,7 +370,7 @@ def _parse(line: str) -> tuple[str, Container]:
     raise EngineError(f"podman inspect printed {printable(line, 200)}")
 
 
-def podman_engine(cluster: Cluster, plan: Plan, logins: SshConnector) -> PodmanEngine:
+def podman_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector) -> PodmanEngine:
     """Podman as a cluster file describes it, for the run of a plan."""
     table, settings = cluster.podman, plan.settings
     assert table is not None

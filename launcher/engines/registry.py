@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping
 from ..cluster.engine_table import EngineTable
 from ..cluster.podman import Podman
 from ..cluster.slurm import Slurm
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..hosts.ssh import SshConnector
 from ..plan.model import Plan
 from .engine import Engine
 from .podman import podman_engine
 from .slurm_job import slurm_engine
 
-ENGINES: Mapping[type[EngineTable], Callable[[Cluster, Plan, SshConnector], Engine]] = {
+ENGINES: Mapping[type[EngineTable], Callable[[ClusterModel, Plan, SshConnector], Engine]] = {
     Slurm: slurm_engine,
     Podman: podman_engine,
 }
 
 
-def engine_of(cluster: Cluster, plan: Plan, logins: SshConnector) -> Engine | None:
+def engine_of(cluster: ClusterModel, plan: Plan, logins: SshConnector) -> Engine | None:
     """The engine that a cluster's hosts come from."""
     table = cluster.engine
     return None if table is None else ENGINES[type(table)](cluster, plan, logins)

@@ -118,7 +118,7 @@ class SlurmEngine:
         jobs = [found[1] for line in output.splitlines() if (found := _JOB.fullmatch(line.strip()))]
         return max(jobs, key=int, default="")
 
-    async def look(self, job: str) -> JobState:
+    async def poll(self, job: str) -> JobState:
         """Asks for the state of the job.
 
         Raises:

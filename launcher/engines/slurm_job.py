@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..hosts.ssh import SshConnector
 from ..plan.model import Plan, SshTarget
 from .commands import LocalCommands, LoginCommands
@@ -63,14 +63,14 @@ class SlurmJobEngine(SlurmEngine):
         """
         return self._job if await self._steps(self._job) else ""
 
-    async def look(self, job: str) -> JobState:
+    async def poll(self, job: str) -> JobState:
         """Asks for the state of the job; without steps of the run it is over for the run, except at
         the first look: if the agents have ended at once, a bridge reports the reason.
 
         Raises:
             EngineError: Slurm did not answer.
         """
-        state = await super().look(job)
+        state = await super().poll(job)
         if state.over or not state.nodes:
             return state
         if self._looked and not await self._steps(job):
@@ -108,7 +108,7 @@ class SlurmJobEngine(SlurmEngine):
             yield finding
 
     async def _held(self, job: str, nodes: Sequence[str]) -> tuple[str, ...]:
-        state = await super().look(job)
+        state = await super().poll(job)
         if state.over or not state.nodes:
             return await super()._held(job, nodes)
         return tuple(node for step in await self._steps(job) for node in step.nodes)
@@ -124,7 +124,7 @@ class SlurmJobEngine(SlurmEngine):
         Raises:
             EngineError: the job does not run, or has fewer.
         """
-        state = await super().look(self._job)
+        state = await super().poll(self._job)
         if state.over or not state.nodes:
             raise EngineError(f"job {self._job} is {state.state}", "write a job that runs")
         if len(state.nodes) < self._table.nodes:
@@ -147,7 +147,7 @@ class SlurmJobEngine(SlurmEngine):
         return tuple([Step(row[0], await self._expand(row[2])) for row in found])
 
 
-def slurm_engine(cluster: Cluster, plan: Plan, logins: SshConnector) -> SlurmEngine:
+def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector) -> SlurmEngine:
     """Slurm as a cluster file describes it, for the run of a plan."""
     table, rules = cluster.slurm, rules_of(plan)
     assert table is not None

@@ -15,7 +15,7 @@ from typing import Any
 from ..agent.config import AgentConfig, Rules
 from ..cluster.engine_table import node_name
 from ..cluster.slurm import Slurm
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..hosts import bootstrap
 from ..plan.model import Plan
 
@@ -47,7 +47,7 @@ def rules_of(plan: Plan) -> Rules:
     return Rules(settings.lease, settings.grace, str(settings.on_disconnect))
 
 
-def request_of(cluster: Cluster, plan: Plan) -> JobRequest | None:
+def request_of(cluster: ClusterModel, plan: Plan) -> JobRequest | None:
     """The request that a launch makes; None where it makes none of Slurm."""
     if cluster.slurm is None or cluster.slurm.job is not None:
         return None

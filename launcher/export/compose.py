@@ -21,7 +21,7 @@ from tomlkit.items import Table
 
 from ..cluster.addresses import LOCALHOST, join
 from ..cluster.host import SSH_OPTIONS
-from ..cluster.spec import DEFAULT_LOGDIR, Cluster
+from ..cluster.spec import DEFAULT_LOGDIR, ClusterModel
 
 FIRST_PORT = 2201
 KEY = "id_ed25519"
@@ -36,14 +36,14 @@ _HEAD = """\
 """
 
 
-def compose(cluster: Cluster, *, gpus: bool = True) -> str:
+def compose(cluster: ClusterModel, *, gpus: bool = True) -> str:
     """Renders the Compose file; without `gpus` the containers get none."""
     some = gpus and any(host.gpus for host in cluster.hosts.values())
     head = _HEAD.format(name=cluster.name, gpus=" and its GPUs" if some else "", key=KEY)
     return head + _dumped(model(cluster, gpus=gpus))
 
 
-def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
+def model(cluster: ClusterModel, *, gpus: bool = True) -> dict[str, Any]:
     """Builds the Compose file's content."""
     cuda = gpus and any(host.gpus for host in cluster.hosts.values())
     services: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def model(cluster: Cluster, *, gpus: bool = True) -> dict[str, Any]:
     }
 
 
-def containers(cluster: Cluster) -> dict[str, tuple[str, int]]:
+def containers(cluster: ClusterModel) -> dict[str, tuple[str, int]]:
     """Maps each host that has tasks to its service and to the service's SSH port here."""
     used = dict.fromkeys(place.host for job in cluster.jobs.values() for place in job.tasks)
     found: dict[str, tuple[str, int]] = {}
@@ -94,7 +94,7 @@ def containers(cluster: Cluster) -> dict[str, tuple[str, int]]:
     return found
 
 
-def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
+def cluster_file(cluster: ClusterModel, text: str, folder: Path) -> str:
     """Rewrites the cluster file `text` for the containers; it will be written into `folder`."""
     document = tomlkit.parse(text)
     names = containers(cluster)
@@ -130,7 +130,7 @@ def cluster_file(cluster: Cluster, text: str, folder: Path) -> str:
     return tomlkit.dumps(document)
 
 
-def guide(cluster: Cluster) -> str:
+def guide(cluster: ClusterModel) -> str:
     """Renders the instructions for the files, as Markdown."""
     lines = "\n".join(f"| {name} | {port} |" for name, port in containers(cluster).values())
     return f"""\
@@ -200,7 +200,7 @@ def _version(package: str, default: str) -> str:
         return default
 
 
-def _relocate(table: Any, cluster: Cluster, folder: Path, *, workdir: bool = True) -> None:
+def _relocate(table: Any, cluster: ClusterModel, folder: Path, *, workdir: bool = True) -> None:
     """Rewrites local paths for a file that lies in another folder."""
 
     def moved(path: str) -> str:

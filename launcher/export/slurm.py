@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from ..cluster.addresses import SshDestination, TaskAddress
 from ..cluster.host import Host
-from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, Listening, LogMatches, Success
-from ..cluster.spec import Cluster
+from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, LogMatches, PortListens, Success
+from ..cluster.spec import ClusterModel
 from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import installed_trainer
@@ -100,7 +100,7 @@ class ShellQuoter:
         return self.words("env", *env, *shell_prefix(task.setup, task.shell), *task.argv)
 
 
-def script(cluster: Cluster) -> str:
+def script(cluster: ClusterModel) -> str:
     """Renders the batch script.
 
     Raises:
@@ -129,7 +129,7 @@ def script(cluster: Cluster) -> str:
     return "".join([*_options(cluster, plan), head, *_tasks(plan, shell), *_end(plan)])
 
 
-def _plan(cluster: Cluster, stand_ins: Mapping[str, str], workdir: str) -> Plan:
+def _plan(cluster: ClusterModel, stand_ins: Mapping[str, str], workdir: str) -> Plan:
     """The plan with every host under the name that stands in for its node."""
     hosts: dict[str, Host] = {}
     for name, stand_in in stand_ins.items():
@@ -150,7 +150,7 @@ def _plan(cluster: Cluster, stand_ins: Mapping[str, str], workdir: str) -> Plan:
     return make_plan(copy, _RUN, dict.fromkeys(hosts, facts))
 
 
-def _options(cluster: Cluster, plan: Plan) -> Iterator[str]:
+def _options(cluster: ClusterModel, plan: Plan) -> Iterator[str]:
     yield "#!/bin/bash\n"
     table = cluster.slurm
     where = f" (on {table.login})" if table is not None and table.login is not None else ""
@@ -189,7 +189,7 @@ def _command(plan: Plan, task: TaskPlan, shell: ShellQuoter) -> str:
 def _gate(task: TaskPlan, shell: ShellQuoter) -> str:
     who = f'{task.id.stem} "${_pid(task.id)}"'
     match task.ready:
-        case Listening():
+        case PortListens():
             return f"listening {who} {shell.word(task.host)} {task.port}\n"
         case LogMatches(pattern):
             return f"said {who} {shlex.quote(pattern)}\n"

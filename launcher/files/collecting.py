@@ -28,7 +28,7 @@ from ..hosts.link import Link
 from ..plan.model import HostPlan
 from ..quantities import counted, size
 from ..run import events as ev
-from .unpacking import Unpacker, UnpackError, shown
+from .unpacking import Unpacker, UnpackError, display_name
 
 NUMBER = 0xFFFF
 """Number of the results in log frames; no task's log has it."""
@@ -79,14 +79,16 @@ class Results:
         finally:
             self._work.discard(work)
         for path in fetched.absent:
-            self._note(f"{host.name}: {shown(path)}: no such file or directory, not collected")
+            self._note(
+                f"{host.name}: {display_name(path)}: no such file or directory, not collected"
+            )
         for refused in fetched.refused[:_MAX_LISTED]:
             self._note(f"{host.name}: not collected: {refused}")
         if fetched.files:
             what = f"{counted(fetched.files, 'file')} ({size(fetched.bytes)})"
             self._note(f"{host.name}: {what} collected in {fetched.folder}")
         if fetched.problems:
-            return self._missing(host, "; ".join(map(shown, fetched.problems[:_MAX_LISTED])))
+            return self._missing(host, "; ".join(map(display_name, fetched.problems[:_MAX_LISTED])))
         return True
 
     def stop(self) -> None:
@@ -148,7 +150,7 @@ async def fetch(
                     receiver = _Receiver(folder, announced)
                 elif announced != receiver.announced:
                     raise AgentError(host, "the results changed while they were fetched")
-                link.receive(NUMBER, receiver.take)
+                link.receive(NUMBER, receiver.enqueue)
                 link.send(CollectOpen(NUMBER, receiver.received, receiver.more()))
                 heard = time.monotonic()
             elif receiver is not None and receiver.has_room:
@@ -194,7 +196,9 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, HostError):
         return error.reason
     if isinstance(error, OSError):
-        where = f"{shown(os.fsdecode(error.filename))}: " if error.filename is not None else ""
+        where = (
+            f"{display_name(os.fsdecode(error.filename))}: " if error.filename is not None else ""
+        )
         return f"{where}{error.strerror or error}"
     return str(error) if isinstance(error, TfmuxError) else f"{type(error).__name__}: {error}"
 
@@ -244,7 +248,7 @@ class _Receiver:
         self._asked = max(self._asked, min(self.announced.size, self.stored + _WINDOW))
         return self._asked
 
-    async def take(self, offset: int, chunk: bytes) -> None:
+    async def enqueue(self, offset: int, chunk: bytes) -> None:
         """Queues the bytes at `offset`, without waiting for the disk."""
         if offset != self.received or not chunk:
             return  # sent before the connection was lost
@@ -276,7 +280,7 @@ class _Receiver:
         try:
             self._unpack()
         except Exception as error:
-            self._tell(self._fail, error)
+            self._call_on_loop(self._fail, error)
 
     def _unpack(self) -> None:
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -293,20 +297,20 @@ class _Receiver:
                 self.stored += len(chunk)
                 if self.stored - told >= _WINDOW // 4:
                     told = self.stored
-                    self._tell(self._news.set)
+                    self._call_on_loop(self._news.set)
             unpacker.finish()
             self.folder = partial.rename(_free(self.folder))
         except OSError as error:
-            where = f"{shown(unpacker.name)}: " if unpacker.name else ""
+            where = f"{display_name(unpacker.name)}: " if unpacker.name else ""
             raise UnpackError(f"{where}{error.strerror}") from error
         finally:
             unpacker.close()
             with suppress(OSError):
                 partial.rmdir()  # it is empty
-        self._tell(self.ended.set)
-        self._tell(self._news.set)
+        self._call_on_loop(self.ended.set)
+        self._call_on_loop(self._news.set)
 
-    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(call, *arguments)
 

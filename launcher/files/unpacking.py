@@ -88,7 +88,7 @@ class Unpacker:
             if len(self._head) == wanted:
                 raw = bytes(self._head)
                 self._head.clear()
-                self._take_head(raw)
+                self._read_head(raw)
 
     def finish(self) -> None:
         """Makes the links, and checks that everything that was announced is there.
@@ -116,7 +116,7 @@ class Unpacker:
 
     # --- members --------------------------------------------------------------------------
 
-    def _take_head(self, raw: bytes) -> None:
+    def _read_head(self, raw: bytes) -> None:
         if not self._head_bytes:
             (self._head_bytes,) = LENGTH.unpack(raw)
             self._ended = not self._head_bytes
@@ -144,7 +144,9 @@ class Unpacker:
                 raise UnpackError("received more files than were announced")
             self._left = _number(head, "size")
             if self._left > self._announced.size:
-                raise UnpackError(f"{shown(self.name)} is larger than all that was announced")
+                raise UnpackError(
+                    f"{display_name(self.name)} is larger than all that was announced"
+                )
             self._mtime = min(_number(head, "mtime"), _LATEST)
             mode = _number(head, "mode") & 0o755 | 0o600
             self._file = os.open(parts[-1], _FILE, mode, dir_fd=self._folder(parts))
@@ -158,7 +160,7 @@ class Unpacker:
                 raise UnpackError("received more links than were announced, or too many")
             self._later.append((parts, target))
         else:
-            raise UnpackError(f"{shown(self.name)} is not a file, a folder or a link")
+            raise UnpackError(f"{display_name(self.name)} is not a file, a folder or a link")
 
     def _folder(self, parts: tuple[str, ...]) -> int:
         """Returns a descriptor of a member's folder."""
@@ -201,7 +203,7 @@ class Unpacker:
         steps = [step for step in target.split("/") if step not in ("", ".")]
         if not target or target[0] == "/" or not self._stays_inside(parts, steps):
             if len(self.refused) < _MOST_REFUSED:
-                where = f"{shown('/'.join(parts))} -> {shown(target)}"
+                where = f"{display_name('/'.join(parts))} -> {display_name(target)}"
                 self.refused.append(f"the link {where} leads outside the results")
             return
         self.name = "/".join(parts)
@@ -232,7 +234,7 @@ class Unpacker:
         return True
 
 
-def shown(text: str) -> str:
+def display_name(text: str) -> str:
     """Makes a name from a host printable and short."""
     return printable(text, _SHOWN)
 
@@ -244,7 +246,7 @@ def _text(head: dict[str, Any], key: str) -> str:
     try:
         os.fsencode(value)
     except UnicodeEncodeError as error:
-        raise UnpackError(f"a member has an invalid {key}: {shown(value)}") from error
+        raise UnpackError(f"a member has an invalid {key}: {display_name(value)}") from error
     return value
 
 
@@ -263,8 +265,8 @@ def _parts(name: str) -> tuple[str, ...]:
     """
     parts = tuple(name.split("/"))
     if len(os.fsencode(name)) > _PATH_BYTES:
-        raise UnpackError(f"the name {shown(name)} is too long")
+        raise UnpackError(f"the name {display_name(name)} is too long")
     for part in parts:
         if part in ("", ".", "..") or "\0" in part or len(os.fsencode(part)) > _NAME_BYTES:
-            raise UnpackError(f"the name {shown(name)!r} is not allowed")
+            raise UnpackError(f"the name {display_name(name)!r} is not allowed")
     return parts

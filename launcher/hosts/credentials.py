@@ -63,7 +63,7 @@ class Deadline:
         def answer(filename: str) -> str | None:
             if lacks_bcrypt(filename):
                 return None
-            text = f"Passphrase of {shown_path(filename)}"
+            text = f"Passphrase of {display_path(filename)}"
             for again in ("", *[" (wrong passphrase, try again)"] * (PASSWORDS - 1)):
                 prompt = AuthPrompt(host, text + again, True, PromptKind.PASSPHRASE)
                 given = asyncio.run_coroutine_threadsafe(self.prompt(prompt), loop).result()
@@ -242,11 +242,11 @@ def _file_of(key: asyncssh.SSHKeyPair) -> str:
     comment."""
     name = getattr(key, "_filename", None)
     if isinstance(name, bytes):
-        return shown_path(name.decode(errors="replace").removesuffix(".pub"))
+        return display_path(name.decode(errors="replace").removesuffix(".pub"))
     return str(key.get_comment() or "a key")
 
 
-def shown_path(path: str) -> str:
+def display_path(path: str) -> str:
     """A path with the home as `~`."""
     home = os.path.expanduser("~")
     return "~" + path[len(home) :] if path.startswith(home + "/") else path

@@ -72,11 +72,11 @@ async def _resolve(name: str, host: str, port: int, family: int) -> list[_Addres
     loop = asyncio.get_running_loop()
     begun = asyncio.Event()
 
-    def look_up() -> list[_Address]:
+    def resolve() -> list[_Address]:
         loop.call_soon_threadsafe(begun.set)
         return list(socket.getaddrinfo(host, port, family, socket.SOCK_STREAM))
 
-    lookup = loop.run_in_executor(_LOOKUPS, look_up)
+    lookup = loop.run_in_executor(_LOOKUPS, resolve)
     try:
         await begun.wait()
         async with asyncio.timeout(RESOLVE_SECONDS):

@@ -29,7 +29,7 @@ from asyncssh.config import SSHClientConfig
 
 from ..errors import UnreachableError
 from ..subprocesses import start_session
-from .credentials import shown_path
+from .credentials import display_path
 
 READ_SECONDS = 20.0
 """As long as the commands of `Match exec` may take."""
@@ -79,7 +79,7 @@ class SshConfig:
                     keyword = re.split(r"[\s=]", line.strip(), maxsplit=1)[0]
                     if keyword.lower() == option:
                         name = keyword
-                        found.append(f"{shown_path(str(path))}:{number}")
+                        found.append(f"{display_path(str(path))}:{number}")
         return f"{name} in {', '.join(found[:4]) or 'ssh_config'}"
 
 

@@ -9,7 +9,7 @@ import asyncssh
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError
 from ..plan.model import SshTarget
-from .credentials import encrypted, lacks_bcrypt, offered, shown_path
+from .credentials import display_path, encrypted, lacks_bcrypt, offered
 from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
@@ -37,7 +37,7 @@ async def refused(
     said: str = "",
 ) -> AuthError:
     """Error that names the keys that were offered, and the files that could not be."""
-    files = [shown_path(path) for path in identities]
+    files = [display_path(path) for path in identities]
     locked = await asyncio.to_thread(encrypted, files)
     keys = [f"{key} {what}" for key, what in await offered(options) if key not in locked]
     what = f"permission denied for {options.username} on {place(target)}"
@@ -83,7 +83,7 @@ def unknown(name: str, target: SshTarget, key: UnknownKey, why: str = "") -> Hos
 
 def changed(name: str, target: SshTarget, known: KnownHosts, what: str) -> HostKeyError:
     """Another key than the known one: never accepted, whoever asks."""
-    lines = ", ".join(shown_path(entry.where) for entry in known.standing())
+    lines = ", ".join(display_path(entry.where) for entry in known.standing())
     return HostKeyError(
         name,
         f"the host key of {place(target)} HAS CHANGED to {what}: the machine was reinstalled, "

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..ids import TaskId
 
 
-def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
+def stages(cluster: ClusterModel) -> tuple[tuple[TaskId, ...], ...]:
     """Lists the tasks of each stage, every task once; tasks that are not in `order` come last.
 
     A job in `order` means those of its tasks that are not in `order` themselves, so that
@@ -33,7 +33,7 @@ def stages(cluster: Cluster) -> tuple[tuple[TaskId, ...], ...]:
     return tuple(result)
 
 
-def default_order(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
+def default_order(cluster: ClusterModel) -> tuple[tuple[str, ...], ...]:
     """Makes the entries of `[start] order` for ps → chief → every other job; without the chief's
     own stage where the framework's tasks wait for each other by themselves."""
     chief = None if cluster.run.framework.meets else cluster.chief
@@ -42,12 +42,12 @@ def default_order(cluster: Cluster) -> tuple[tuple[str, ...], ...]:
     return (first, second, tuple(job for job in _cluster_jobs_first(cluster) if job not in first))
 
 
-def _cluster_jobs_first(cluster: Cluster) -> Sequence[str]:
+def _cluster_jobs_first(cluster: ClusterModel) -> Sequence[str]:
     # The evaluator and helpers watch what the others do.
     return sorted(cluster.jobs, key=lambda job: not cluster.in_spec(job))
 
 
-def _tasks(cluster: Cluster, entry: str, named: set[str]) -> list[TaskId]:
+def _tasks(cluster: ClusterModel, entry: str, named: set[str]) -> list[TaskId]:
     if ":" in entry:
         return [TaskId.parse(entry)]
     tasks = (TaskId(entry, index) for index in range(len(cluster.jobs[entry].tasks)))

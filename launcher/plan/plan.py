@@ -22,7 +22,7 @@ from ..cluster.host import Host
 from ..cluster.placeholders import expand, expanded
 from ..cluster.ranks import ranks
 from ..cluster.rules import Finished, Shell
-from ..cluster.spec import Cluster, Job, RunSettings
+from ..cluster.spec import ClusterModel, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment, frameworks
@@ -35,7 +35,7 @@ from .warm import warm_start
 
 
 def make_plan(
-    cluster: Cluster,
+    cluster: ClusterModel,
     run_id: str,
     facts: Mapping[str, HostFacts] = MappingProxyType({}),
     resume: str | None = None,
@@ -51,7 +51,7 @@ class _Planner:
     """State of `make_plan`: values that all tasks share are computed once."""
 
     def __init__(
-        self, cluster: Cluster, run_id: str, facts: Mapping[str, HostFacts], resume: str | None
+        self, cluster: ClusterModel, run_id: str, facts: Mapping[str, HostFacts], resume: str | None
     ) -> None:
         self._cluster = cluster
         self._run_id = run_id

@@ -7,30 +7,30 @@ from ..cluster.rules import (
     AUTO_SECONDS,
     After,
     Auto,
-    Listening,
     LogMatches,
+    PortListens,
+    ProcessStarted,
     Readiness,
-    Started,
 )
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from .model import TaskPlan
 
 _SERVERS = ("ps", "chief", "worker", "master")
 """Jobs of TensorFlow whose tasks run a server."""
 
 
-def readiness(cluster: Cluster, job: str) -> Readiness:
+def readiness(cluster: ClusterModel, job: str) -> Readiness:
     """Returns when the tasks of a job are ready."""
     ready = cluster.jobs[job].ready or cluster.start.ready.get(job)
     if ready is not None:
         return ready
     if not cluster.in_spec(job):
-        return Started()
+        return ProcessStarted()
     tensorflow = cluster.run.framework is Framework.TENSORFLOW
-    return Listening() if tensorflow and job in _SERVERS else Auto()
+    return PortListens() if tensorflow and job in _SERVERS else Auto()
 
 
-def ready_key(cluster: Cluster, job: str) -> str:
+def ready_key(cluster: ClusterModel, job: str) -> str:
     """Names the key that says so, or would, and its line in the file."""
     in_start = cluster.jobs[job].ready is None and job in cluster.start.ready
     table, key = (("start", "ready"), job) if in_start else (("jobs", job), "ready")
@@ -41,7 +41,7 @@ def ready_key(cluster: Cluster, job: str) -> str:
 def missing(task: TaskPlan, *, started: bool) -> str:
     """Says what a task has not done that was waited for, and which key of the file changes it."""
     match task.ready:
-        case Listening() if started:
+        case PortListens() if started:
             return (
                 f"it does not listen on port {task.port}; for a program that opens no port write "
                 f'ready = "auto" ({task.ready_key})'

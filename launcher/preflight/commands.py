@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..agent.programs import program_problem
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..ids import TaskId
 from ..plan.environment import EXTENDED
 from ..plan.model import HostPlan, Plan, TaskPlan
@@ -42,7 +42,9 @@ class _Command:
 class CommandCheck:
     """Looks for all that the commands of a host's tasks need."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, host: HostPlan, session: ProbeSession) -> None:
+    def __init__(
+        self, cluster: ClusterModel, plan: Plan, host: HostPlan, session: ProbeSession
+    ) -> None:
         self._cluster = cluster
         self._plan = plan
         self._host = host
@@ -153,7 +155,7 @@ def is_python(task: TaskPlan) -> bool:
     return bool(task.argv) and posixpath.basename(task.argv[0]).startswith("python")
 
 
-def public_env(cluster: Cluster, host: HostPlan, task: TaskPlan | None) -> dict[str, str]:
+def public_env(cluster: ClusterModel, host: HostPlan, task: TaskPlan | None) -> dict[str, str]:
     """A task's variables, without those that the plan fills in differently on the host."""
     if task is None:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..engines.engine import Engine, EngineError, EngineFinding, Subject, Verdict
 from ..engines.slurm_script import JobRequest
 from ..errors import TfmuxError
@@ -21,7 +21,7 @@ _CHECKS = {
 
 
 async def check_engine(
-    cluster: Cluster,
+    cluster: ClusterModel,
     engine: Engine,
     request: JobRequest | None,
     on_result: Callable[[Result], None],
@@ -31,21 +31,21 @@ async def check_engine(
     began = time.monotonic()
     findings: list[Finding] = []
 
-    def tell(finding: Finding) -> None:
+    def add(finding: Finding) -> None:
         findings.append(finding)
         on_result(finding)
 
-    await check_hooks(cluster, Check.QUEUE, engine.name, tell)
+    await check_hooks(cluster, Check.QUEUE, engine.name, add)
     try:
         async for finding in engine.examine():
-            tell(_finding(engine.name, finding))
+            add(_finding(engine.name, finding))
     except TfmuxError as error:
         table = engine.name.lower()
         what, todo = str(error), ""
         if isinstance(error, EngineError):
             what, todo = error.what, error.todo
         about = (Check.QUEUE, f"{table}-refused", engine.name, "refused")
-        tell(blocking(*about, what, todo or f"correct [{table}]"))
+        add(blocking(*about, what, todo or f"correct [{table}]"))
     return Report(
         name=cluster.name,
         hosts=(engine.name,),

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 from ..cluster.hooks import hook_problem
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from .findings import Check, Finding, warning
 
 _TODO = "correct the program, or install it on this machine"
 
 
 async def check_hooks(
-    cluster: Cluster, check: Check, host: str, tell: Callable[[Finding], None]
+    cluster: ClusterModel, check: Check, host: str, tell: Callable[[Finding], None]
 ) -> None:
     """Warns of hooks that could not be run, in the cell of `check` and `host`: a run goes on
     without them."""

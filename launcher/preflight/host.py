@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.ranks import ranks_with_gpus
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..errors import AgentError, HostError
 from ..ids import TaskId
 from ..plan.model import HostPlan, Plan, Role, TaskPlan
@@ -54,7 +54,7 @@ class HostCheck:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterModel,
         plan: Plan,
         host: HostPlan,
         session: ProbeSession,
@@ -73,7 +73,7 @@ class HostCheck:
         self._host = host
         everything = plan.on_host(host.name)
         self._tasks = tuple(task for task in everything if task.role is not Role.PREPARE)
-        self._tell = tell
+        self._report = tell
         self._mark = mark
 
     async def run(self, *, keep_mark: bool) -> None:
@@ -81,17 +81,17 @@ class HostCheck:
         try:
             if self._host.via:
                 finding = await via.check_command(self._host, self._plan.run_id)
-                self._tell(finding)
+                self._report(finding)
                 if finding.severity is Severity.ERROR:
                     return
             try:
                 await self.session.arrive()
             except HostError as error:
-                self._tell(evaluate.failure(error))
+                self._report(evaluate.failure(error))
                 return
             took = self.session.start_seconds
             sentence = f"tfmux's agent started within {took:.1f} s"
-            self._tell(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
+            self._report(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
             await asyncio.gather(
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
                 self._asked(Check.SHELL, Severity.WARN, self._account),
@@ -136,7 +136,7 @@ class HostCheck:
         try:
             await question()
         except AgentError as error:
-            self._tell(evaluate.unanswered(check, severity, error))
+            self._report(evaluate.unanswered(check, severity, error))
 
     async def _ports(self) -> None:
         fixed = {task.id: task.port for task in self._tasks if task.port is not None}
@@ -155,16 +155,16 @@ class HostCheck:
         }
         self.listening.set_result(TaskPorts(every, tokens))
         forbidden = listening["forbidden"]
-        self._tell_all(evaluate.ports(self.name, fixed, answer.owners, failed, forbidden))
+        self._report_all(evaluate.ports(self.name, fixed, answer.owners, failed, forbidden))
 
     async def _account(self) -> None:
         answer = await self.session.ask("account", QUICK)
         if self._host.via:
-            self._tell(via.shell(self.name, self.session.noise))
+            self._report(via.shell(self.name, self.session.noise))
         else:
-            self._tell_all(evaluate.shell(self.name, answer, self.session.noise))
+            self._report_all(evaluate.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
-        self._tell(evaluate.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
+        self._report(evaluate.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
 
     async def _python(self) -> None:
         task = self._pythonic()
@@ -176,43 +176,43 @@ class HostCheck:
             env=public_env(self._cluster, self._host, task),
             shell=() if task is None else shell_prefix(task.setup, task.shell),
         )
-        self._tell(evaluate.interpreter(self.name, python, answer))
+        self._report(evaluate.interpreter(self.name, python, answer))
         if "failed" in answer:
             return
         self.tensorflow = str(answer["tensorflow"])
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
-        self._tell(evaluate.tensorflow(self.name, python, answer, needed=needed))
+        self._report(evaluate.tensorflow(self.name, python, answer, needed=needed))
 
     async def _commands(self) -> None:
         check = CommandCheck(self._cluster, self._plan, self._host, self.session)
-        await check.run(self._tasks, self._tell)
+        await check.run(self._tasks, self._report)
 
     async def _gpus(self) -> None:
         answer = await self.session.ask("gpus", SLOW)
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
-        self._tell(evaluate.gpus(self.name, answer, promised))
+        self._report(evaluate.gpus(self.name, answer, promised))
         if not answer["why"]:
             had = len(answer["gpus"]) if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]
-            self._tell_all(evaluate.ranks(self.name, wanting, had))
+            self._report_all(evaluate.ranks(self.name, wanting, had))
 
     async def _room(self) -> None:
         answer = await self.session.ask("disk_space", QUICK, paths=self._task_paths())
-        self._tell_all(evaluate.disks(self.name, answer))
-        self._tell(evaluate.memory(self.name, answer, len(self._tasks)))
+        self._report_all(evaluate.disks(self.name, answer))
+        self._report(evaluate.memory(self.name, answer, len(self._tasks)))
 
     async def _clock(self) -> None:
         before, began = time.time(), time.monotonic()
         answer = await self.session.ask("clock", QUICK)
         round_trip = time.monotonic() - began
         offset = float(answer["time"]) - (before + round_trip / 2)
-        self._tell(evaluate.clock(self.name, offset, round_trip))
+        self._report(evaluate.clock(self.name, offset, round_trip))
 
     async def _leftovers(self) -> None:
         answer = await self.session.ask("leftovers", QUICK)
         known = {folder.run_id for folder in RunFolder.all()}
-        self._tell_all(evaluate.leftovers(self.name, answer["found"], known))
+        self._report_all(evaluate.leftovers(self.name, answer["found"], known))
 
     async def _logdirs(self, keep_mark: bool) -> None:
         for number, path in enumerate(self._task_paths()):
@@ -223,7 +223,7 @@ class HostCheck:
             answer = await self.session.ask("logdir", QUICK, path=path, mark=mark, keep=keep)
             if number == 0 and not answer["why"]:
                 self.folder = LogFolder(answer["path"], answer["base"], answer["above"])
-            self._tell_all(evaluate.logdir(self.name, answer))
+            self._report_all(evaluate.logdir(self.name, answer))
 
     def _task_paths(self) -> list[str]:
         """The log directories of the host's tasks, those of cluster jobs first."""
@@ -246,9 +246,9 @@ class HostCheck:
             if name.lower() in names and value
         }
 
-    def _tell_all(self, findings: Any) -> None:
+    def _report_all(self, findings: Any) -> None:
         for finding in findings:
-            self._tell(finding)
+            self._report(finding)
 
 
 def _runs_trainer(argv: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ..cluster.addresses import join
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..engines.registry import engine_of
 from ..engines.slurm_script import request_of
 from ..errors import AgentError
@@ -54,7 +54,7 @@ _STEPS = {
 
 
 async def preflight(
-    cluster: Cluster,
+    cluster: ClusterModel,
     ask: PromptHandler | None = None,
     on_result: Callable[[Result], None] = lambda result: None,
     *,
@@ -83,7 +83,7 @@ async def preflight(
 class _Preflight:
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterModel,
         ask: PromptHandler | None,
         on_result: Callable[[Result], None],
         accept_new: bool,
@@ -108,8 +108,8 @@ class _Preflight:
     async def run(self) -> Report:
         began = time.monotonic()
         chief, others, why = evaluate.sharers(self._plan)
-        self._tell_unset()
-        await check_hooks(self._cluster, Check.COMMAND, self._plan.hosts[0].name, self._tell)
+        self._report_unset()
+        await check_hooks(self._cluster, Check.COMMAND, self._plan.hosts[0].name, self._add_finding)
         try:
             async with AsyncExitStack() as sessions:
                 checks = self._open_all(sessions)
@@ -131,7 +131,7 @@ class _Preflight:
         checks = {}
         for host in self._plan.hosts:
             session = ProbeSession(host, self._plan.run_id, self._logins)
-            check = HostCheck(self._cluster, self._plan, host, session, self._tell, mark)
+            check = HostCheck(self._cluster, self._plan, host, session, self._add_finding, mark)
             checks[host.name] = check
 
         async def close_all() -> None:
@@ -166,7 +166,7 @@ class _Preflight:
             about = (finding.host, finding.other, finding.task, pair.reach)
             if about not in self._told_reach:
                 self._told_reach.add(about)
-                self._tell(finding)
+                self._add_finding(finding)
 
     async def _connect(
         self, source: HostCheck, task: TaskPlan, port: int, token: str
@@ -178,7 +178,7 @@ class _Preflight:
                 return await source.connect(name, port, token, reachability.CONNECT_SECONDS)
         except AgentError as error:
             finding = evaluate.unanswered(Check.REACH, Severity.ERROR, error)
-            self._tell(replace(finding, task=task.id, other=task.host))
+            self._add_finding(replace(finding, task=task.id, other=task.host))
             return None
 
     async def _compare(
@@ -186,13 +186,13 @@ class _Preflight:
     ) -> None:
         found = {name: check.tensorflow for name, check in checks.items() if check.tensorflow}
         for finding in evaluate.versions(found):
-            self._tell(finding)
+            self._add_finding(finding)
         for name in reachability.sources(self._plan):
-            self._tell_reach(name)
+            self._report_reachability(name)
             address = self._cluster.address(name)
             public = evaluate.address(name, address, sorted(self._resolved.get(name, set()) - {""}))
             if public is not None:
-                self._tell(public)
+                self._add_finding(public)
         folder = checks[chief].folder if others else None
         if folder is None:
             return
@@ -203,11 +203,11 @@ class _Preflight:
             try:
                 seen = await check.sees(folder, f".{self._plan.run_id}")
             except AgentError as error:
-                self._tell(evaluate.unanswered(Check.LOGDIR, Severity.WARN, error))
+                self._add_finding(evaluate.unanswered(Check.LOGDIR, Severity.WARN, error))
                 continue
-            self._tell(evaluate.sharing(name, chief, check.folder.path, why, seen=seen))
+            self._add_finding(evaluate.sharing(name, chief, check.folder.path, why, seen=seen))
 
-    def _tell_unset(self) -> None:
+    def _report_unset(self) -> None:
         """Warns of variables that the tasks of a host would not get from this shell."""
         for host in self._plan.hosts:
             unset = unset_names(self._plan.on_host(host.name), os.environ)
@@ -215,17 +215,21 @@ class _Preflight:
                 sentence = f"{unset_note(name, tasks)} would start without it"
                 todo = f"export {name} before the launch, or remove it from env_from"
                 brief = f"{name} is not set"
-                self._tell(warning(Check.SHELL, "env-unset", host.name, brief, sentence, todo))
+                self._add_finding(
+                    warning(Check.SHELL, "env-unset", host.name, brief, sentence, todo)
+                )
 
-    def _tell_reach(self, source: str) -> None:
+    def _report_reachability(self, source: str) -> None:
         """Reports a host that reaches every task that it must reach."""
         pairs = [pair for pair in self._pairs.values() if pair.source == source]
         fine = [pair for pair in pairs if pair.reach in (Reach.OK, Reach.SLOW)]
         if pairs and len(fine) == len(pairs):
             brief = f"all {len(pairs)}" if len(pairs) > 1 else "reached"
-            self._tell(passed(Check.REACH, source, brief, f"{source} reaches {len(pairs)} tasks"))
+            self._add_finding(
+                passed(Check.REACH, source, brief, f"{source} reaches {len(pairs)} tasks")
+            )
 
-    def _tell(self, finding: Finding) -> None:
+    def _add_finding(self, finding: Finding) -> None:
         self._findings.append(finding)
         self._on_result(finding)
 
@@ -234,12 +238,12 @@ class _Preflight:
         check = Check(step)
         finding = passed(check, host, found, f"{_STEPS[check]} {found}")
         if not any(f.host == host and f.code == OK and f.check is check for f in self._findings):
-            self._tell(finding)
+            self._add_finding(finding)
 
     def _note(self, host: str, note: str) -> None:
         """Warns of a line in a known_hosts file, for the first host that came across it."""
         todo = "remove or correct the line"
-        self._tell(
+        self._add_finding(
             Finding(Severity.WARN, Check.KEY, "known-hosts-odd", host, "odd line", note, todo)
         )
 

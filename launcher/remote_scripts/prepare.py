@@ -35,27 +35,27 @@ def main(words: list[str]) -> int:
         os.makedirs(folder, 0o700, exist_ok=True)
         lock = open(os.path.join(folder, digest + ".lock"), "w")
     except OSError as error:
-        say(f"{error.filename}: {error.strerror}: cannot store which lines are done")
+        log(f"{error.filename}: {error.strerror}: cannot store which lines are done")
         return 1
     with lock:
         _wait_for(lock.fileno())
         if os.path.exists(stamp):
             day = time.strftime("%Y-%m-%d %H:%M", time.localtime(os.stat(stamp).st_mtime))
-            say(f"already done for this content on {day}; to run it again, remove {stamp}")
+            log(f"already done for this content on {day}; to run it again, remove {stamp}")
             return 0
         before = dict(_files(".")) if fresh else {}
         status = run(lines)
         if status:
-            say(f"failed with status {status}")
+            log(f"failed with status {status}")
             return status
         if fresh and dict(_files(".")) != before:
-            say("done, but files in the workdir were changed, which is copied at each launch, so")
-            say("it will run again at the next launch. Write to a lasting folder, such as ~/…")
+            log("done, but files in the workdir were changed, which is copied at each launch, so")
+            log("it will run again at the next launch. Write to a lasting folder, such as ~/…")
             return 0
         # Computed again: a line may have changed the files that it names.
         with open(_stamp(folder, content(lines, place)), "w") as file:
             file.write("\n".join(lines) + "\n")
-        say("done")
+        log("done")
         return 0
 
 
@@ -79,7 +79,7 @@ def run(lines: list[str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """Writes a line of this script's own to the log."""
     print(f"prepare: {text}", flush=True)
 
@@ -92,7 +92,7 @@ def _wait_for(lock: int) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        say("waiting for another host or run that prepares the same in this home directory")
+        log("waiting for another host or run that prepares the same in this home directory")
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 

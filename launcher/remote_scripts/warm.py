@@ -84,7 +84,7 @@ def _import(name: str, *, required: bool) -> None:
             sys.excepthook(type(error), error.with_traceback(trace), trace)
             _end(f"cannot import {name}, which is listed in {_KEY}")
     if _activity() > before:
-        _say(
+        _log(
             f"importing {name} has started a thread or a process before the task's stage: where "
             f"that is too early, remove it from {_KEY}"
         )
@@ -111,13 +111,13 @@ def _wait() -> None:
     os.close(null)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"tfmux: warm start: {text}\n")
     sys.stderr.flush()
 
 
 def _end(text: str) -> None:
-    _say(text)
+    _log(text)
     sys.exit(1)
 
 

@@ -53,7 +53,7 @@ class Allocations:
             return []
         data.allocation = replace(data.allocation, state="RUNNING", reason="", expected=None)
         data.nodes = dict(event.nodes)
-        data.take_nodes()
+        data.apply_nodes()
         nodes = ", ".join(f"{host} = {node.name}" for host, node in event.nodes.items())
         data.note(f"{data.allocation.title}: {nodes}")
         if data.phase is RunPhase.QUEUED:

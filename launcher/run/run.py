@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..ids import TaskId
 from ..plan.model import Plan
 from . import events as ev
@@ -52,11 +52,11 @@ _STILL_HEARD = (
 """Events that matter although the run has ended."""
 
 
-class Run:
+class RunStateMachine:
     """One run, from connecting to the receipt."""
 
     def __init__(
-        self, cluster: Cluster, run_id: str, started: float = 0.0, *, resume: str | None = None
+        self, cluster: ClusterModel, run_id: str, started: float = 0.0, *, resume: str | None = None
     ) -> None:
         """`started` and `resume` are those of the `Begin` that comes first, where it is known."""
         self._data = RunData(cluster, run_id, started, resume, stage_since=started)
@@ -95,7 +95,7 @@ class Run:
 
     def __eq__(self, other: object) -> bool:
         """Two runs are equal when all that they know is."""
-        return isinstance(other, Run) and self._data == other._data
+        return isinstance(other, RunStateMachine) and self._data == other._data
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -210,7 +210,7 @@ class Run:
         receipt = self._data.hosts[host].receipt
         return () if receipt is None else receipt.survivors
 
-    def take_changed(self) -> tuple[list[HostView], list[TaskView]]:
+    def pop_changed(self) -> tuple[list[HostView], list[TaskView]]:
         """Hosts and tasks that have changed since the last call; at first, all."""
         data = self._data
         hosts = [data.hosts[host].view for host in data.changed_hosts]

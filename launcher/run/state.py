@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..ids import TaskId
 from ..plan.model import HostFacts, Plan, Role
 from ..plan.plan import make_plan
@@ -89,7 +89,7 @@ class ShutdownRecord:
 class RunData:
     """Hosts and tasks of one run; `now` is the time of the event that is being handled."""
 
-    cluster: Cluster = field(repr=False)
+    cluster: ClusterModel = field(repr=False)
     run_id: str
     started: float
     resume: str | None
@@ -150,7 +150,7 @@ class RunData:
         for record in self.tasks.values():
             self._on_host.setdefault(record.view.host, []).append(record)
 
-    def take_nodes(self) -> None:
+    def apply_nodes(self) -> None:
         """Makes the plan again with the nodes that an engine has given."""
         self.cluster = self.cluster.with_hosts(
             {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, OnFailure, Started, Success
+from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, OnFailure, ProcessStarted, Success
 from ..ids import TaskId
 from ..plan.model import Role
 from ..plan.readiness import missing
@@ -157,7 +157,7 @@ class Tasks:
     def _await_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
         """Its program runs; the rest of its readiness the host or its log will tell."""
         ready = self._data.plan.task(task).ready
-        if isinstance(ready, Started):
+        if isinstance(ready, ProcessStarted):
             return self.on_ready(task, attempt)
         if isinstance(ready, After):
             return [SetTimer(ReadyDelay(task, attempt), ready.seconds)]

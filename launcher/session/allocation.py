@@ -14,7 +14,7 @@ from ..cluster.engine_table import node_name
 from ..engines.engine import Engine, EngineError, JobState, MissingProgramError, NoAnswerError
 from ..errors import TfmuxError
 from ..run import events as ev
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.states import HostState
 
 FIRST_PACE, LAST_PACE = 2.0, 15.0
@@ -34,7 +34,12 @@ class Allocation:
     """The engine's job, from the request to its release."""
 
     def __init__(
-        self, run: Run, engine: Engine, feed: Callable[[ev.Event], None], *, attached: bool
+        self,
+        run: RunStateMachine,
+        engine: Engine,
+        feed: Callable[[ev.Event], None],
+        *,
+        attached: bool,
     ) -> None:
         """`attached`: another launcher may have asked for the nodes already."""
         self._run = run
@@ -57,7 +62,7 @@ class Allocation:
             if self._run.nodes or await self._queue():
                 await self._watch()
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Something happened to a host or a task: the job may have ended."""
         self._look_now.set()
 
@@ -84,13 +89,13 @@ class Allocation:
         self._feed(ev.Queued(time.time(), self._job))
         pace, told, warned = FIRST_PACE, None, self._request is None
         while True:
-            state = await self._look()
+            state = await self._poll()
             if state is not None:
                 if state.over:
-                    self._tell_end(state)
+                    self._report_end(state)
                     return False
                 if state.nodes:
-                    taken = self._take(state)
+                    taken = self._accept_nodes(state)
                     if not warned:
                         await self._warn()
                     return taken
@@ -120,7 +125,7 @@ class Allocation:
                 text = f"{self._engine.name}: {finding.text}{todo}"
                 self._feed(ev.NoteAdded(time.time(), text))
 
-    def _take(self, state: JobState) -> bool:
+    def _accept_nodes(self, state: JobState) -> bool:
         """False when they are not enough: a node may fail before the job has started."""
         hosts = self._hosts(state)
         missing = [host.name for host in self._run.plan.hosts if host.name not in hosts]
@@ -139,14 +144,14 @@ class Allocation:
             for number, (node, address) in enumerate(zip(state.nodes, addresses, strict=True))
         }
 
-    async def _look(self) -> JobState | None:
+    async def _poll(self) -> JobState | None:
         """Asks for the state of the job; None if the engine does not answer."""
         try:
-            return await self._engine.look(self._job)
+            return await self._engine.poll(self._job)
         except TfmuxError:
             return None
 
-    def _tell_end(self, state: JobState) -> None:
+    def _report_end(self, state: JobState) -> None:
         self._end = state
         self._feed(ev.AllocationEnded(time.time(), self._sentence(state), state.state))
 
@@ -174,9 +179,9 @@ class Allocation:
             await self._look_now.wait()
         while True:
             self._look_now.clear()
-            state = await self._look()
+            state = await self._poll()
             if state is not None and (state.over or not state.nodes):
-                self._tell_end(state)
+                self._report_end(state)
                 return
             views = self._run.snapshot().hosts
             lost = any(view.state is HostState.LOST for view in views)
@@ -198,7 +203,7 @@ class Allocation:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 text, words = await self._released()
                 if self._end is not None and self._end.state == _COMPLETING:
-                    end = await self._look()  # only then does Slurm say how it has ended
+                    end = await self._poll()  # only then does Slurm say how it has ended
         except (TfmuxError, TimeoutError) as error:
             said = str(error) or "no answer"
             text = f"{self._share} could not be released: {said}; when {self._engine.name} "
@@ -217,9 +222,9 @@ class Allocation:
             return "", {}
         views = self._run.snapshot().hosts
         if self._end is None and any(view.state is HostState.REFUSED for view in views):
-            state = await self._look()  # the agents may have ended at once, and the job with them
+            state = await self._poll()  # the agents may have ended at once, and the job with them
             if state is not None and state.over:
-                self._tell_end(state)
+                self._report_end(state)
         await self._engine.release(self._job)
         stays = "" if self._engine.owns_job else f"; {self._title} is yours and stays"
         released = f"{self._share} is released{stays}"

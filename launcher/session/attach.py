@@ -10,7 +10,7 @@ from ..errors import RunNotFoundError
 from ..paths import runs_home
 from ..plan.model import Plan
 from ..printable import escaped
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import read_journal
@@ -32,7 +32,7 @@ class StoredRun:
         self.folder = folder
         self.cluster = load(folder.cluster_file, base=folder.origin)
         journal = read_journal(folder.journal)
-        self.run: Run = journal.replay(self.cluster, folder.run_id)
+        self.run: RunStateMachine = journal.replay(self.cluster, folder.run_id)
         self.damage = journal.damage
         """Parts of the journal that could not be read."""
         self.last = journal.last

@@ -18,11 +18,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from ..cluster.rules import OnHangup
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..errors import TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store import snapshot_codec
@@ -123,7 +123,7 @@ class RunClient:
     @classmethod
     def launch(
         cls,
-        cluster: Cluster,
+        cluster: ClusterModel,
         text: str,
         *,
         resume: str | None = None,
@@ -142,7 +142,7 @@ class RunClient:
             TfmuxError: the cluster cannot be planned, or the run's folder not be made.
         """
         run_id = new_run_id(cluster.name)
-        run = Run(cluster, run_id, time.time(), resume=resume)
+        run = RunStateMachine(cluster, run_id, time.time(), resume=resume)
         process = process or LauncherProcess()
         try:
             folder = RunFolder.create(run_id, text, cluster)
@@ -324,7 +324,7 @@ class RunClient:
     def _handle(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
             if "changes" in message:
-                self._tell(snapshot_codec.apply(self._told, message["changes"]))
+                self._accept_state(snapshot_codec.apply(self._told, message["changes"]))
             elif "prompts" in message and self._responder is not None:
                 self._responder.show(PROMPTS.validate_python(message["prompts"]))
             elif "event" in message and self._on_event is not None:
@@ -334,15 +334,15 @@ class RunClient:
             elif "disconnected" in message:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
             elif "error" in message:
-                self._tell(_failed(self._told, str(message["error"])), self._done)
+                self._accept_state(_failed(self._told, str(message["error"])), self._done)
             elif "finished" in message:
-                self._tell(self._told, self._done)
+                self._accept_state(self._told, self._done)
 
     def _withdraw_prompts(self) -> None:
         if self._responder is not None:
             self._responder.show(())
 
-    def _tell(self, told: Snapshot, *due: threading.Event) -> None:
+    def _accept_state(self, told: Snapshot, *due: threading.Event) -> None:
         self._told, self._alone, self._stale = told, False, True
         self._due += (self._heard, *due)
 
@@ -353,7 +353,7 @@ class RunClient:
         with suppress(TfmuxError, OSError):  # it may have ended under another launcher
             stored = StoredRun(self.folder).snapshot()
             if stored.state is RunPhase.ENDED:
-                self._tell(stored, self._done)
+                self._accept_state(stored, self._done)
                 return False
         self.lost_launchers += 1
         self._alone = self._launcher.alone = True

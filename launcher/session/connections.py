@@ -31,7 +31,7 @@ from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
 from ..plan.model import HostPlan
 from ..run import events as ev
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.snapshot import HostReceipt, Survivor
 from ..run.states import RunPhase
 from .outputs import Outputs
@@ -44,7 +44,7 @@ class Connections:
 
     def __init__(
         self,
-        run: Run,
+        run: RunStateMachine,
         folder: Path,
         *,
         feed: Callable[[ev.Event], None],
@@ -186,7 +186,7 @@ class Connections:
 
     def _listens(self, task: TaskId, attempt: int) -> None:
         # A line of its log, or a time, may be what makes it ready.
-        if isinstance(self._run.plan.task(task).ready, rules.Listening | rules.Auto):
+        if isinstance(self._run.plan.task(task).ready, rules.PortListens | rules.Auto):
             self._feed(ev.TaskReady(time.time(), task, attempt))
         self._listening(task)
 

@@ -157,7 +157,7 @@ def active_runs() -> ActiveRuns:
     unsupervised: list[tuple[StoredRun, ActiveRun]] = []
     for folder in folders:
         try:
-            looked = _look(folder)
+            looked = _read_run(folder)
         except Exception as error:  # whatever is wrong with one run must not hide the others
             unreadable.append(UnreadableRun(folder.run_id, _reason(error)))
             continue
@@ -182,7 +182,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _look(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
+def _read_run(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
     """The run as its journal tells it; None if it has ended."""
     reader = SummaryReader(folder)
     if reader.read().over:
@@ -213,7 +213,7 @@ def _look(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
         snapshot.started,
         len(snapshot.tasks),
         hosts,
-        run.damage.told(folder.run_id),
+        run.damage.describe(folder.run_id),
         queued,
         snapshot.waiting_since or snapshot.started,
     )

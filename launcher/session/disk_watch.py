@@ -37,7 +37,7 @@ class DiskWatch:
             await asyncio.sleep(_PACE)
             if self.outputs.monitor.stalled:
                 self.complain("the disk does not answer")
-                await self.outputs.tell_exits()
+                await self.outputs.report_exits()
             trouble = self.writer.trouble
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"

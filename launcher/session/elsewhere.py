@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..plan.model import Plan
 from ..run import events as ev
 from ..run.shutdown import KILL_PATIENCE
@@ -24,7 +24,7 @@ _PACE = 0.1
 
 
 async def look_elsewhere(
-    plan: Plan, cluster: Cluster, folder: Path, by: str, launcher: str
+    plan: Plan, cluster: ClusterModel, folder: Path, by: str, launcher: str
 ) -> ev.LookedElsewhere:
     """End of the run under a launcher other than `launcher`, which is we, or (no outcome) that
     it goes on; while it is being killed, that is waited for."""
@@ -45,7 +45,7 @@ async def look_elsewhere(
 
 
 async def _read(
-    plan: Plan, cluster: Cluster, folder: Path, launcher: str, seconds: float
+    plan: Plan, cluster: ClusterModel, folder: Path, launcher: str, seconds: float
 ) -> Snapshot | None:
     """The state in the journal; None when the disk does not answer in time, or no other launcher
     has written there."""

@@ -64,7 +64,7 @@ class EventInbox:
                     await self._news.wait()
         return False
 
-    def take_lost(self) -> int:
+    def pop_lost(self) -> int:
         """The number of events that found no room, once all before them have been read."""
         with self._lock:
             if self._events:

@@ -18,7 +18,7 @@ from ..plan.model import TaskPlan
 from ..plan.shell import exports, shell_prefix
 from ..run import events as ev
 from ..run import instructions as do
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.timers import Timer
 from .allocation import Allocation
 from .connections import Connections
@@ -35,7 +35,7 @@ Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
 class Executor:
     """Carries instructions out; what takes time becomes a task of the launcher's loop."""
 
-    run: Run
+    run: RunStateMachine
     connections: Connections
     outputs: Outputs
     preparation: LaunchPreparation
@@ -73,7 +73,7 @@ class Executor:
                 self._set_timer(timer, seconds)
             case do.WatchSilence(task_id, seconds):
                 if self.outputs.watch_silence(task_id, seconds):
-                    self.spawn(self.outputs.tell_silences(), "silence")
+                    self.spawn(self.outputs.check_silences(), "silence")
             case do.ReleaseHost(host):
                 work = self.teardown.release(run.plan.host(host), self.connections.tasks[host])
                 self._releases.append(self.spawn(work, f"release of {host}"))

@@ -90,7 +90,7 @@ class SummaryReader:
         return self._of_run(self.run)
 
     def _of_run(self, run: StoredRun) -> RunSummary:
-        told = run.damage.told(self._folder.run_id)
+        told = run.damage.describe(self._folder.run_id)
         return _summary(self._folder, run.snapshot(), run.last, told)
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..plan.model import Plan
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, TaskState
@@ -74,7 +74,7 @@ class HookRunner:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterModel,
         plan: Plan,
         folder: Path,
         snapshot: Callable[[], Snapshot | None],
@@ -239,12 +239,12 @@ async def _in_thread(work: Callable[[], str]) -> str:
         except Exception as error:  # a fault of ours must not end the launcher
             text = f"{type(error).__name__}: {error}"
 
-        def tell() -> None:
+        def settle() -> None:
             if not done.done():
                 done.set_result(text)
 
         try:
-            loop.call_soon_threadsafe(tell)
+            loop.call_soon_threadsafe(settle)
         except RuntimeError:
             return  # the loop has ended
 

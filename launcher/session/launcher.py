@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import AsyncExitStack, suppress
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..hosts.open_files import allow_connections
 from ..run import events as ev
 from ..run.snapshot import Snapshot
@@ -39,7 +39,7 @@ class Launcher:
     def __init__(
         self,
         folder: RunFolder,
-        cluster: Cluster,
+        cluster: ClusterModel,
         *,
         resume: str | None = None,
         past: StoredRun | None = None,

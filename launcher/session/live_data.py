@@ -110,7 +110,7 @@ class HostStats:
             if self.links[host].connected:
                 self.latest[host] = await self.links[host].ask(Stats())
 
-    def _heard(self, host: str) -> float | None:
+    def _last_heard(self, host: str) -> float | None:
         """Time at which a host was heard last, in whole seconds, as people are shown it: one that
         is silent has not changed, and one that says much changes once a second."""
         link = self.links.get(host)
@@ -123,7 +123,7 @@ class HostStats:
         return known[1]
 
     def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
-        heard = self._heard(view.name)
+        heard = self._last_heard(view.name)
         stats = self.latest.get(view.name)
         if stats is None:
             return replace(view, last_heard=heard)

@@ -89,9 +89,9 @@ class LogMonitor:
         found: Callable[[], None],
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`found` is called, on the worker's thread, when there is something to `take`."""
+        """`found` is called, on the worker's thread, when there is something to `pop_found`."""
         self._logs = logs
-        self._tell = found
+        self._notify = found
         self._worker = DiskThread("logs", failed)
         self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
         self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
@@ -183,7 +183,7 @@ class LogMonitor:
         """Bytes that were handed over and are not on disk."""
         return sum(job.size for job in self._worker.jobs() if isinstance(job, _Store))
 
-    def take(self) -> Found:
+    def pop_found(self) -> Found:
         """Findings since the last call."""
         with self._lock:
             found, self._found = self._found, Found()
@@ -237,7 +237,7 @@ class LogMonitor:
     def _complain(self, trouble: str) -> None:
         with self._lock:
             self._found.trouble = trouble
-        self._tell()
+        self._notify()
 
     def _read(self, task: TaskId, data: bytes, now: float) -> None:
         last = None
@@ -250,7 +250,7 @@ class LogMonitor:
             if last is not None:
                 rate = self._extractors[task].rate
                 self._found.metrics[task] = (now, last.values, rate)
-        self._tell()
+        self._notify()
 
     def _await_line(self, task: TaskId, attempt: int, pattern: str, again: bool) -> None:
         self._patterns[task] = (attempt, compile_pattern(pattern), b"")
@@ -270,4 +270,4 @@ class LogMonitor:
         del self._patterns[task]
         with self._lock:
             self._found.ready.append((task, attempt))
-        self._tell()
+        self._notify()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from ..agent.probes import ConnectAnswer, ConnectProbe
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..errors import AgentError
 from ..hosts.link import Link
 from ..ids import TaskId
@@ -27,7 +27,7 @@ _SLOWEST = CONNECT_SECONDS + 10.0
 _DOOMED = (Reach.UNRESOLVED, Reach.NO_ROUTE)
 
 
-def name_for_nodes(cluster: Cluster) -> str:
+def name_for_nodes(cluster: ClusterModel) -> str:
     """The name of this machine, where `srun` runs here and Slurm must know it."""
     slurm = cluster.slurm
     return socket.gethostname() if slurm is not None and slurm.login is None else ""

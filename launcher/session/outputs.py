@@ -19,7 +19,7 @@ from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
 from ..run import events as ev
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.snapshot import TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
@@ -55,7 +55,7 @@ class Outputs:
 
     def __init__(
         self,
-        run: Run,
+        run: RunStateMachine,
         logs: LogStore,
         links: Mapping[str, Link],
         *,
@@ -109,14 +109,14 @@ class Outputs:
     def _wake(self) -> None:
         if not self._woken:
             self._woken = True
-            self._call(self._hear)
+            self._call(self._process_findings)
 
     def _broken(self, error: BaseException) -> None:
         self._call(lambda: self._failed("logs", error))
 
-    def _hear(self) -> None:
+    def _process_findings(self) -> None:
         self._woken = False
-        found = self.monitor.take()
+        found = self.monitor.pop_found()
         try:
             self._handle(found)
         except Exception as error:
@@ -131,7 +131,7 @@ class Outputs:
             asyncio.get_running_loop().call_later(SHOWN_SECONDS, self._show)
         if found.metrics:
             if not self._metrics:
-                asyncio.get_running_loop().call_later(METRIC_SECONDS, self._tell_metrics)
+                asyncio.get_running_loop().call_later(METRIC_SECONDS, self._publish_metrics)
             self._metrics.update(found.metrics)
         for task, attempt in found.ready:
             self._feed(ev.TaskReady(time.time(), task, attempt))
@@ -139,14 +139,14 @@ class Outputs:
             self._trouble(found.trouble)
         for task in found.wrote:
             if task in self._exits:
-                self._look_at_exit(task)
-            self._tell_news(task)
+                self._check_exit(task)
+            self._notify_host(task)
 
     def _show(self) -> None:
         self._publishing = False
         self._publish()
 
-    def _tell_metrics(self) -> None:
+    def _publish_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}
         for task, (now, values, rate) in metrics.items():
             self._latest[task] = self._latest.get(task, NO_METRICS).updated(now, values, rate)
@@ -181,12 +181,12 @@ class Outputs:
 
     def watch_silence(self, task: TaskId, seconds: float) -> bool:
         """Says so when a task has written nothing for `seconds`; True where the caller has to run
-        `tell_silences` for that."""
+        `check_silences` for that."""
         self._silences[task] = _Silence(seconds, self.last.get(task), -_SILENCE_PACE)
         begins, self._counting = not self._counting, True
         return begins
 
-    async def tell_silences(self) -> None:
+    async def check_silences(self) -> None:
         """Counts the time for which watched tasks are silent, until none is left. Time in which
         nothing could be heard (a busy loop, Ctrl-Z, a lid) is none, whatever clocks say."""
         while self._silences:
@@ -212,23 +212,23 @@ class Outputs:
         self._tails.discard(task)
         self._count_local(task, facts.size)
         if at_once:
-            self._tell_exit(task, facts, ())
+            self._report_exit(task, facts, ())
         else:
-            self._look_at_exit(task)
+            self._check_exit(task)
 
     def ended(self, facts: TaskFacts) -> None:
         """Nobody will write to the log of this attempt any more."""
         self._ends[facts.task] = facts
         self._count_local(facts.task, facts.size)
-        self._tell_news(facts.task)
+        self._notify_host(facts.task)
 
-    async def tell_exits(self) -> None:
+    async def report_exits(self) -> None:
         """The disk takes nothing: the run goes on without what finds no room, with the lines
         that are known."""
         if exits := dict(self._exits):
             lines = self.monitor.waiting_lines(exits)
             for task, facts in exits.items():
-                self._tell_exit(task, facts, lines[task])
+                self._report_exit(task, facts, lines[task])
                 await asyncio.sleep(0)
 
     def listen(self, host: str, news: Callable[[], None] | None) -> None:
@@ -239,7 +239,7 @@ class Outputs:
         else:
             self._listeners[host] = news
 
-    def _tell_news(self, task: TaskId) -> None:
+    def _notify_host(self, task: TaskId) -> None:
         if news := self._listeners.get(self._hosts_of[task]):
             news()
 
@@ -254,21 +254,21 @@ class Outputs:
         if self._links[self._hosts_of[task]].settings.local:
             self.monitor.grown(task, size)
 
-    def _look_at_exit(self, task: TaskId) -> None:
+    def _check_exit(self, task: TaskId) -> None:
         facts = self._exits[task]
         if task not in self._tails and self.monitor.size(task) >= facts.size:
             self._tails.add(task)
-            told = partial(self._tell_exit, task, facts)
+            told = partial(self._report_exit, task, facts)
             self.monitor.tail(task, lambda tail: self._call(partial(told, tail)))
 
-    def _tell_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
+    def _report_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
         if self._exits.get(task) is not facts:
             return  # told already
         del self._exits[task]
         self._tails.discard(task)
-        self._tell_news(task)
+        self._notify_host(task)
         if task in self._metrics:
-            self._tell_metrics()  # in the order in which it was written
+            self._publish_metrics()  # in the order in which it was written
         if not self._run.needs_tail(task, facts.attempt, facts.status):
             tail = ()
         held = describe_owner(facts.port_owner)

@@ -16,14 +16,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..engines.registry import engine_of
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
 from ..plan.environment import unset_names, unset_note
 from ..run import events as ev
 from ..run.instructions import Instruction
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.shutdown import KILL_PATIENCE
 from ..run.snapshot import HostReceipt, HostView, Receipt, Snapshot, TaskView
 from ..run.state import named
@@ -56,7 +56,7 @@ class RunLoop:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterModel,
         run_id: str,
         logs: LogStore,
         *,
@@ -68,7 +68,9 @@ class RunLoop:
         past: StoredRun | None = None,
     ) -> None:
         """`writer` keeps the journal and the metrics; `past` is a run to be taken up."""
-        self.run = past.run if past else Run(cluster, run_id, time.time(), resume=resume)
+        self.run = (
+            past.run if past else RunStateMachine(cluster, run_id, time.time(), resume=resume)
+        )
         begin = ev.Attached(time.time(), past.complete) if past else ev.Begin(time.time(), resume)
         self._first = as_stored(begin)
         self._shown = self.run.snapshot()
@@ -198,7 +200,7 @@ class RunLoop:
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
         match event:
             case ev.HostLost() | ev.TaskExited():
-                allocation.look_soon()
+                allocation.poll_soon()
             case ev.KillAll(force=True) if self.run.releasing:
                 allocation.force()
 
@@ -273,7 +275,7 @@ class RunLoop:
 
     def _changed(self) -> None:
         """Records what is different now, and has it published."""
-        self._record_changes(*self.run.take_changed())
+        self._record_changes(*self.run.pop_changed())
 
     def _transferred(self, host: str) -> None:
         self._record_changes([self.run.host(host)], [])

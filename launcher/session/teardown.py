@@ -13,7 +13,7 @@ from ..files.collecting import Results
 from ..hosts.link import Link
 from ..plan.model import HostPlan
 from ..run import events as ev
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.snapshot import TaskView
 from .disk_watch import DiskWatch
 from .live_data import Transfers
@@ -48,7 +48,7 @@ class Teardown:
 
     def __init__(
         self,
-        run: Run,
+        run: RunStateMachine,
         folder: Path,
         links: Mapping[str, Link],
         outputs: Outputs,

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..errors import TfmuxError
 from ..run import events as ev
-from ..run.run import Run
+from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import InvalidTransition
 from . import snapshot_codec
@@ -134,9 +134,9 @@ class Journal:
             self.final = None  # one that told this event, too, may not have come to the disk
             self.last = event.time
 
-    def replay(self, cluster: Cluster, run_id: str) -> Run:
+    def replay(self, cluster: ClusterModel, run_id: str) -> RunStateMachine:
         """The run that has handled these events; one that it cannot handle counts as damage."""
-        run = Run(cluster, run_id)
+        run = RunStateMachine(cluster, run_id)
         for event in self.events:
             try:
                 run.handle(event)

@@ -42,7 +42,7 @@ class Damage:
     def __bool__(self) -> bool:
         return bool(self.records or self.reason)
 
-    def told(self, run_id: str) -> str:
+    def describe(self, run_id: str) -> str:
         """A sentence; empty where all was read."""
         count = f"{counted(self.records, 'record')} of {run_id}"
         words = [f"{count} could not be read"] if self.records else []

@@ -50,7 +50,7 @@ def launcher_pid(folder: Path) -> int | None:
     return None
 
 
-def was_left(folder: Path) -> bool:
+def is_abandoned(folder: Path) -> bool:
     """A launcher process has held the lock, and none does."""
     return (folder / _NAME).exists() and launcher_pid(folder) is None
 
@@ -69,7 +69,7 @@ def held(folder: Path, fd: int | None, disk: Disk) -> Iterator[None]:
         with suppress(IndexError):
             os.close(descriptors.pop())
 
-    def take() -> None:
+    def hold() -> None:
         while not over.is_set():
             with suppress(OSError):
                 if not descriptors and (taken := acquire(folder)) is not None:
@@ -81,7 +81,7 @@ def held(folder: Path, fd: int | None, disk: Disk) -> Iterator[None]:
         if over.is_set():
             release()
 
-    threading.Thread(target=take, name="lock", daemon=True).start()
+    threading.Thread(target=hold, name="lock", daemon=True).start()
     try:
         yield
     finally:

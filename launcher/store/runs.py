@@ -19,7 +19,7 @@ from typing import Any
 
 from ..agent.folders import FolderError, private
 from ..cluster.file import with_file_name
-from ..cluster.spec import Cluster
+from ..cluster.spec import ClusterModel
 from ..errors import RunNotFoundError, TfmuxError
 from ..paths import runs_home
 from .json_lines import Damage, stored_records
@@ -43,7 +43,7 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
 
     @classmethod
-    def create(cls, run_id: str, text: str, cluster: Cluster) -> RunFolder:
+    def create(cls, run_id: str, text: str, cluster: ClusterModel) -> RunFolder:
         """Makes the folder of a new run, mode 0700; `text` is the cluster's file as it stands.
 
         Raises:

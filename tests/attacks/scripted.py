@@ -88,7 +88,7 @@ class Agent(Transport):
     def complaint(self) -> str:
         return ""
 
-    def say(self, kind: int, body: Body) -> None:
+    def send(self, kind: int, body: Body) -> None:
         """Sends a frame to the launcher."""
         self._said.put_nowait(wire.encode(kind, body))
 
@@ -140,27 +140,27 @@ class Host:
         reply = {"id": body.get("id")}
         match frame.type:
             case wire.HELLO:
-                agent.say(wire.WELCOME, welcome())
+                agent.send(wire.WELCOME, welcome())
             case wire.BEAT:
-                agent.say(wire.PONG, {})
+                agent.send(wire.PONG, {})
             case wire.PORTS:
                 picked = list(range(20000, 20000 + body["pick"]))
-                agent.say(wire.REPLY, {**reply, "picked": picked, "owners": []})
+                agent.send(wire.REPLY, {**reply, "picked": picked, "owners": []})
             case wire.PROBE:
-                agent.say(wire.REPLY, {**reply, "gpus": [], "why": ""})
+                agent.send(wire.REPLY, {**reply, "gpus": [], "why": ""})
             case wire.STAGE_MANIFEST if body.get("last"):
-                agent.say(wire.REPLY, {**reply, "missing": [], "built": True})
+                agent.send(wire.REPLY, {**reply, "missing": [], "built": True})
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
-                agent.say(wire.REPLY, {**reply, **figures, "tasks": {}})
+                agent.send(wire.REPLY, {**reply, **figures, "tasks": {}})
             case wire.START:
                 said = facts(body["task"], attempt=body["attempt"])
-                agent.say(wire.STARTED, said)
+                agent.send(wire.STARTED, said)
             case wire.KILL:
                 receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 1}
-                agent.say(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.1})
+                agent.send(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.1})
             case wire.LEAVE:
-                agent.say(wire.GONE, {"by": ""})
+                agent.send(wire.GONE, {"by": ""})
 
 
 class Bench:
@@ -231,7 +231,7 @@ class Bench:
         """Whatever a host has said so far has been read: its next answer to a beat has come."""
         link = self.run_loop.connections.links[host]
         heard = link.last_heard
-        self.hosts[host].agent.say(wire.PONG, {})
+        self.hosts[host].agent.send(wire.PONG, {})
         await self.until(lambda: link.last_heard > heard or link.closed, f"{host} is heard")
 
 

@@ -25,7 +25,7 @@ async def test_a_flood_of_notes_leaves_few_records(
         await seen.running()
         before = len(seen.records)
         for number in range(50_000):
-            seen.liar.agent.say(wire.NOTE, {"text": f"note {number} {'x' * 100}"})
+            seen.liar.agent.send(wire.NOTE, {"text": f"note {number} {'x' * 100}"})
         agent = seen.liar.agent
         await seen.until(agent._said.empty, "all are read")
         await seen.settle("liar")
@@ -63,12 +63,12 @@ async def test_an_event_that_is_reported_again_costs_the_link(
         await seen.running()
         before = len(seen.records)
         for _ in range(most):
-            seen.liar.agent.say(kind, body)
+            seen.liar.agent.send(kind, body)
         if most == 1:
             await seen.settle("liar")
             assert seen.state("liar")[0] is HostState.UP
         for _ in range(1000):
-            seen.liar.agent.say(kind, body)
+            seen.liar.agent.send(kind, body)
         reason = await seen.lost()
         assert reason.startswith(f"liar broke the protocol: {wire.NAMES[kind]} "), reason
         assert len(seen.records) - before < 300
@@ -82,7 +82,7 @@ async def test_a_receipt_answers_each_request_once(
 
     def twice(agent: Agent, body: dict[str, Any]) -> None:
         for _ in range(2):
-            agent.say(wire.RECEIPT, {**RECEIPT, "ids": [body["id"]], "tasks": body["tasks"]})
+            agent.send(wire.RECEIPT, {**RECEIPT, "ids": [body["id"]], "tasks": body["tasks"]})
 
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
@@ -101,7 +101,7 @@ async def test_a_host_that_hangs_up_again_and_again_is_contacted_less_often(
         times: list[float] = []
 
         def hang_up(agent: Agent, _: dict[str, Any]) -> None:
-            agent.say(wire.WELCOME, welcome())
+            agent.send(wire.WELCOME, welcome())
             agent.raw(b"")
             times.append(time.monotonic())
 

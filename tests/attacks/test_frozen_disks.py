@@ -134,7 +134,7 @@ def test_a_training_goes_on_while_the_home_hangs(
     assert max(beats) < bound
     disk.thaw()
     assert client.get(wire.STARTED, task="w:1")["error"] == ""
-    process = proc.look(started["pid"])
+    process = proc.read(started["pid"])
     assert process is not None and process.alive
     receipt = client.kill()
     assert receipt["confirmed"] and not receipt["survivors"] and receipt["signalled"] >= 2

@@ -139,7 +139,7 @@ def test_a_run_is_ended_while_the_disk_is_frozen(
         code = up.wait()
         ended = time.monotonic() - began
         print(f"{means}: receipt after {told:.2f} s, end after {ended:.2f} s")
-        assert code == (143 if means == "term" else 130), up.told()
+        assert code == (143 if means == "term" else 130), up.transcript()
         assert told < SECONDS * slowness
         assert any("are not stored here" in note for note in notes(up)), notes(up)
     disk.thaw()
@@ -186,7 +186,7 @@ def test_a_disk_that_answers_again_costs_nothing(
         size = (folder / "a-0.log").stat().st_size
         wait_until(lambda: (folder / "a-0.log").stat().st_size > size + 20_000, "logs go on")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         for name in ("a", "b"):
             assert (folder / f"{name}-0.log").read_bytes() == copy(tmp_path, name)

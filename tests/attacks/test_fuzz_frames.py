@@ -210,7 +210,7 @@ async def test_a_run_survives_any_frames_of_a_host(
         folder.mkdir()
         async with bench(folder, monkeypatch) as seen:
             await seen.running()
-            await _tell(seen, frames)
+            await _send(seen, frames)
             assert untouched(seen), frames
             assert not [note for note in seen.seen.notes if "internal error" in note], frames
             reason = seen.state("liar")[1]
@@ -220,12 +220,12 @@ async def test_a_run_survives_any_frames_of_a_host(
     assert number > 3
 
 
-async def _tell(seen: Bench, frames: list[bytes]) -> None:
+async def _send(seen: Bench, frames: list[bytes]) -> None:
     for chunk in frames:
         # Another launcher takes over, and this one leaves: true of the whole run by design.
         if chunk[4:5] != bytes([wire.GONE]):
             seen.liar.agent.raw(chunk)
-    seen.liar.agent.say(wire.NOTE, {"text": "read so far"})
+    seen.liar.agent.send(wire.NOTE, {"text": "read so far"})
     link, agent = seen.run_loop.connections.links["liar"], seen.liar.agent
 
     def read() -> bool:

@@ -17,7 +17,7 @@ from launcher.hosts.link import Link
 from launcher.hosts.ssh import SshConnector
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import ControlSocket
@@ -60,14 +60,14 @@ def handle_breaks(kind: type[ev.Event]) -> Callable[[pytest.MonkeyPatch], None]:
 
     def spoil(patch: pytest.MonkeyPatch) -> None:
         broken = False
-        real = Run.handle
+        real = RunStateMachine.handle
 
-        def handle(run: Run, event: ev.Event) -> list[Instruction]:
+        def handle(run: RunStateMachine, event: ev.Event) -> list[Instruction]:
             nonlocal broken
             broken = broken or isinstance(event, kind)
             return boom() if broken else real(run, event)
 
-        patch.setattr(Run, "handle", handle)
+        patch.setattr(RunStateMachine, "handle", handle)
 
     return spoil
 

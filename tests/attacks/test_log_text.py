@@ -77,7 +77,7 @@ def test_the_worst_text_does_not_delay_the_end(tmp_path: Path, pattern: str, mea
         code = up.wait()
         ended = time.monotonic() - began
     print(f"{means}: receipt after {told:.2f} s, end after {ended:.2f} s")
-    assert code == (143 if means == "term" else 130), up.told()
+    assert code == (143 if means == "term" else 130), up.transcript()
     assert confirmed(up)
     assert ended < SECONDS * slowness
 

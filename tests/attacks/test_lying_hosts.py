@@ -87,7 +87,7 @@ async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         await seen.running()
         number, offset = log_of(seen, "worker:1")
         seen.liar.agent.raw(wire.encode_data(number, offset, b"fine\n"))
-        seen.liar.agent.say(wire.EXITED, ended("worker:1", size=5))
+        seen.liar.agent.send(wire.EXITED, ended("worker:1", size=5))
         await seen.until(lambda: seen.task("worker:1").exit_code == 0, "it has exited")
         assert seen.state("liar")[0] is HostState.UP and untouched(seen)
 
@@ -101,7 +101,7 @@ async def test_a_lie_costs_the_liar_its_link_and_nobody_else_anything(
     kind, body, rule = LIES[lie]
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
-        seen.liar.agent.say(kind, body)
+        seen.liar.agent.send(kind, body)
         reason = await seen.lost()
         assert reason.startswith("liar broke the protocol: ") and rule in reason, reason
         assert "not connecting to it again" in reason
@@ -222,7 +222,7 @@ async def test_a_welcome_that_lies_is_refused(
 ) -> None:
     """At the first login the host is refused like one that cannot be used, with the reason."""
     async with bench(tmp_path, monkeypatch) as seen:
-        seen.liar.answers[wire.HELLO] = lambda agent, _: agent.say(wire.WELCOME, welcome(**change))
+        seen.liar.answers[wire.HELLO] = lambda agent, _: agent.send(wire.WELCOME, welcome(**change))
         await seen.until(lambda: seen.seen.outcome is not None, "the run has ended")
         state, reason = seen.state("liar")
         assert state is HostState.REFUSED
@@ -240,11 +240,11 @@ async def test_a_second_answer_to_a_question_is_a_lie(
 
         def twice(agent: Agent, body: dict[str, Any]) -> None:
             ports.append({"id": body["id"], "picked": [20001] * body["pick"], "owners": []})
-            agent.say(wire.REPLY, ports[0])
+            agent.send(wire.REPLY, ports[0])
 
         seen.liar.answers[wire.PORTS] = twice
         await seen.running()
-        seen.liar.agent.say(wire.REPLY, ports[0])
+        seen.liar.agent.send(wire.REPLY, ports[0])
         reason = await seen.lost()
         assert "REPLY to a question that was not asked" in reason
         assert untouched(seen)
@@ -266,13 +266,13 @@ async def test_a_query_believes_no_more_than_a_launch(
     """`tfmux ps` and `kill` ask agents without taking them over: who lies is an error that the
     host is listed with."""
     host = Host("liar")
-    host.answers[wire.HELLO] = lambda agent, _: agent.say(kind, body)
+    host.answers[wire.HELLO] = lambda agent, _: agent.send(kind, body)
     tasks = {TaskId("worker", 1): 1000}
     settings = LinkSettings("r", "liar", 60.0, 1.0, "stop", local=False, tasks=tasks)
     with pytest.raises(AgentError, match=reason):
         await query_agent(settings, host.open)
     left = {"by": "", "left": ["worker:1", "worker:0", None]}
-    host.answers[wire.HELLO] = lambda agent, _: agent.say(wire.GONE, left)
+    host.answers[wire.HELLO] = lambda agent, _: agent.send(wire.GONE, left)
     gone = await query_agent(settings, host.open)
     assert isinstance(gone, Gone) and gone.left == (TaskId("worker", 1), None, None)
 
@@ -283,14 +283,14 @@ async def test_what_a_host_says_is_shown_without_escapes(
     """Notes, reasons and receipts are text for a terminal."""
     evil = "\x1b]52;c;eA==\x07\u202eevil\u2066\ud800\n\x9b31m"
     async with bench(tmp_path, monkeypatch) as seen:
-        seen.liar.answers[wire.KILL] = lambda agent, _: agent.say(
+        seen.liar.answers[wire.KILL] = lambda agent, _: agent.send(
             wire.RECEIPT,
             {**RECEIPT, "survivors": [{"pid": 5, "command": evil * 1000, "state": "D"}]},
         )
 
         def started(agent: Agent, body: dict[str, Any]) -> None:
-            agent.say(wire.NOTE, {"text": evil})
-            agent.say(wire.STARTED, facts(body["task"], error=evil))
+            agent.send(wire.NOTE, {"text": evil})
+            agent.send(wire.STARTED, facts(body["task"], error=evil))
 
         seen.liar.answers[wire.START] = started
         await seen.until(lambda: seen.seen.receipt is not None, "the receipt")
@@ -356,7 +356,7 @@ worker = "started"
         run_id = up.run_id
         up.press_ctrl_c()
         up.press_ctrl_c()
-        assert up.wait() == 4, up.told()
+        assert up.wait() == 4, up.transcript()
         (receipt,) = up.of("receipt")
         confirmed = {host["host"]: host["confirmed"] for host in receipt["hosts"]}
         assert confirmed == {"honest": True, "liar": False}

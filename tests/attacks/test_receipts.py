@@ -105,7 +105,7 @@ def test_a_single_kill_is_proven_beside_a_neighbour(
         judge(receipt, chain, alive(chain, looks=3))
         assert receipt["confirmed"] and not receipt["survivors"], receipt
     assert not alive(chain, looks=10)
-    neighbour = proc.look(quiet["pid"])
+    neighbour = proc.read(quiet["pid"])
     assert neighbour is not None and neighbour.alive
     wait_until(lambda: alive(other), "the neighbour's chain lives on")
     receipt = client.kill()
@@ -127,7 +127,7 @@ def test_a_task_that_kills_its_parent(client: Client, chain: Path, words: tuple[
         judge(receipt, chain, alive(chain, looks=3))
         assert receipt["confirmed"] and not receipt["survivors"], receipt
     assert not alive(chain, looks=10)
-    neighbour = proc.look(quiet["pid"])
+    neighbour = proc.read(quiet["pid"])
     assert neighbour is not None and neighbour.alive
     assert client.kill()["confirmed"]
 

@@ -223,7 +223,7 @@ def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
         for name in names:
             assert f"tfmux: {name} could not be read: " in killed.stderr
         assert "Traceback" not in listed.stderr + killed.stderr
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
@@ -248,7 +248,7 @@ def test_kill_of_a_run_whose_cluster_file_is_broken_asks_its_launcher(tmp_path: 
         killed = run("kill", up.run_id)
         assert killed.returncode == 0, killed.stderr
         assert "nothing is left on any host" in killed.stdout
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 def _folder(path: Path) -> None:
@@ -324,7 +324,7 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
     text = CLUSTER.replace('["sleep", "1000"]', json.dumps(["echo", line]))
     text += f"[metrics]\npattern = '{pattern}'\n"
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     (record,) = up.of("metric")
     assert record["values"] == {name: float(number) for number, name in enumerate(names)}
     assert (record["task"], record["host"], record["step"]) == ("worker:0", "localhost", 8)

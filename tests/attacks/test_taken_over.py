@@ -33,7 +33,7 @@ def test_a_run_that_was_killed_elsewhere_meanwhile_ends_here_with_130(
         finally:
             up.signal_launcher(signal.SIGCONT)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert any("has ended this run: killed" in note for note in notes(up))
         assert confirmed(up)
         assert "the run goes on" not in up.said
@@ -55,8 +55,8 @@ def test_a_launcher_that_wakes_while_the_run_is_killed_waits_for_the_end(
                 other.wait_for(lambda e: e.get("state") == "killing", "killing")
             finally:
                 up.signal_launcher(signal.SIGCONT)
-            assert other.wait() == 130, other.told()
-        assert up.wait() == 130, up.told()
+            assert other.wait() == 130, other.transcript()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
     scenario.wait_dead()
 
@@ -109,7 +109,7 @@ def test_one_host_that_another_launcher_takes_does_not_end_the_run(scenario: Fau
             assert up.process.poll() is None
             assert scenario.of("tf3", "worker:0")
             up.press_ctrl_c()
-            assert up.wait() == 4, up.told()
+            assert up.wait() == 4, up.transcript()
             assert not scenario.of("tf3", "worker:0") and scenario.of("tf1", "ps:0")
             found = receipt(up)
             assert found["tf3"]["confirmed"] and not found["tf1"]["confirmed"]

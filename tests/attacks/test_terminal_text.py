@@ -27,7 +27,7 @@ from launcher.ids import TaskId
 from launcher.plan.model import SshTarget
 from launcher.printable import PICTURES, pictured, printable, without_escapes
 from launcher.run import events as ev
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
 from launcher.store.runs import RunFolder
@@ -221,7 +221,7 @@ def test_the_last_words_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     """Whatever a snapshot holds (of a run that was read from disk, for example), its report and
     what a headless run says are text."""
     text = 'name = "x"\n[jobs.worker]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["x"]\n'
-    run = Run(loads(text, "x.toml", tmp_path), "x-1", 1.0)
+    run = RunStateMachine(loads(text, "x.toml", tmp_path), "x-1", 1.0)
     run.handle(ev.NoteAdded(2.0, EVIL))
     assert not acted_on("".join(run.snapshot().notes))
     task = TaskId("worker", 0)

@@ -74,7 +74,7 @@ def test_the_events_of_four_hosts() -> None:
 def test_the_events_of_a_run(tmp_path: Path) -> None:
     """What `--json` prints, the failure of a task and its receipt among it, and what is kept."""
     with Up("up", str(write(tmp_path, FILE)), "--json") as up:
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         _check(up.events)
         assert {event["event"] for event in up.events} == {
             "run", "host", "task", "metric", "receipt", "log",

@@ -58,7 +58,7 @@ class FaultScenario:
         """Bystanders must have survived whatever the test did; they go last."""
         for host in self.testbed:
             host.heal()
-        found = {name: [proc.look(p.pid) for p in them] for name, them in self.bystanders.items()}
+        found = {name: [proc.read(p.pid) for p in them] for name, them in self.bystanders.items()}
         for bystanders in self.bystanders.values():
             for bystander in bystanders:
                 proc.signal_process(bystander, signal.SIGKILL)

@@ -74,7 +74,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     assert listed["run"] == run_id and listed["launcher"]
     wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end", 90)
     assert stored_state(run_id) == "success"
-    wait_until(lambda: proc.look(listed["launcher"]) is None, "the launcher has gone")
+    wait_until(lambda: proc.read(listed["launcher"]) is None, "the launcher has gone")
     attempts = {
         r["task"]: r["attempt"]
         for r in RunFolder(runs_home() / run_id).records()
@@ -100,12 +100,12 @@ def test_the_second_launcher_takes_over_and_the_first_says_so(scenario: FaultSce
         with Up("attach", first.run_id, "--json") as second:
             wait_until(lambda: set(last_states(second).values()) == {"ready"}, "it has taken over")
             first.signal_launcher(signal.SIGCONT)
-            assert first.wait() == 0, first.told()
+            assert first.wait() == 0, first.transcript()
             assert any("has taken this run over; leaving" in note for note in notes(first))
             assert {e["task"]: e["pid"] for e in second.of("task") if "pid" in e} == pids
             assert last_states(second) == dict.fromkeys(ALL, "ready")
             second.press_ctrl_c()
-            assert second.wait() == 130, second.told()
+            assert second.wait() == 130, second.transcript()
             assert confirmed(second)
         scenario.check_logs(first.run_id)
         scenario.wait_dead(first.run_id)
@@ -120,7 +120,7 @@ def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenar
         up.signal_launcher(signal.SIGSTOP)
         grows(before, f"{up.run_id}.worker-0.1", 10_000)
         up.signal_launcher(signal.SIGCONT)
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert not any("lost" in note for note in notes(up))
         scenario.check_logs(up.run_id)
         scenario.wait_dead(up.run_id)
@@ -149,7 +149,7 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
             "all hosts have acted",
         )
         up.signal_launcher(signal.SIGCONT)
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         assert any("no launcher for" in note for note in notes(up))
         assert confirmed(up)
         scenario.check_logs(up.run_id)
@@ -163,7 +163,7 @@ def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultSce
         ready(up, *ALL)
         code, said = scenario.kill(up.run_id)
         assert code == 0 and "nothing is left on any host" in said, said
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up) and not any("taken this run over" in note for note in notes(up))
         scenario.wait_dead(up.run_id)
     assert scenario.kill(up.run_id)[0] == 0
@@ -181,7 +181,7 @@ def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(
         assert code == 0 and "nothing is left on any host" in said, said
         scenario.wait_dead(up.run_id)
         up.signal_launcher(signal.SIGCONT)
-        assert up.wait() in (0, 1, 130), up.told()
+        assert up.wait() in (0, 1, 130), up.transcript()
 
 
 def test_from_another_machine_with_the_cluster_file(
@@ -202,7 +202,7 @@ def test_from_another_machine_with_the_cluster_file(
     with Up("attach", run_id, "--file", str(file), "--json") as again:
         wait_until(lambda: set(last_states(again).values()) == {"ready"}, "taken over")
         again.press_ctrl_c()
-        assert again.wait() == 130, again.told()
+        assert again.wait() == 130, again.transcript()
         assert confirmed(again)
     scenario.check_logs(run_id)
     scenario.wait_dead(run_id)

@@ -53,7 +53,7 @@ def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> 
         back(up, "tf4")
         scenario.testbed["tf3"].heal()
         back(up, "tf3")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         states = last_states(up)
         assert {states[f"worker:{n}"] for n in range(3)} == {"exited"}
         assert {e["attempt"] for e in up.of("task")} == {0, 1}
@@ -80,7 +80,7 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
             30,
         )
         assert up.process.poll() is None, "the launcher still waits for it"
-        assert up.wait() == 4, up.told()
+        assert up.wait() == 4, up.transcript()
         away = receipt(up)["tf3"]
         assert not away["confirmed"] and away["unreachable_until"]
         assert receipt(up)["tf1"]["confirmed"] and receipt(up)["tf4"]["confirmed"]
@@ -106,7 +106,7 @@ def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScen
             lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()), "all ended", 30
         )
         scenario.testbed["tf3"].heal()
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         assert any("tf3 is back (meanwhile: no launcher for" in note for note in notes(up))
         assert confirmed(up)
         assert last_states(up)["worker:1"] == "failed"
@@ -136,7 +136,7 @@ def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScen
         up.state("worker:2", "starting")
         lost(up, "tf4")
         scenario.testbed["tf4"].heal()
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         folder = RunFolder.find(up.run_id)
         starts = [
             (r["task"], r["attempt"])

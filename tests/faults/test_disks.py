@@ -57,7 +57,7 @@ def test_a_full_disk_here_delays_the_log_and_nothing_else(
         subprocess.run(["mount", "-o", "remount,size=300m", small_disk], check=True)
         wait_until(lambda: here.stat().st_size > start + 100_000, "the stream goes on")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         assert scenario.check_logs(up.run_id) > start
     scenario.wait_dead()
@@ -71,7 +71,7 @@ def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None
         ready(up, "ps:0", "worker:0")
         up.wait_for(lambda e: "log not stored here" in e.get("note", ""), "said")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         assert any("tf3 did not come; they stay there" in note for note in notes(up))
         there = (
@@ -93,7 +93,7 @@ def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Pa
         run="lease = 60\ngrace = 1",
     )
     with scenario.up(file) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert confirmed(up) and last_states(up)["worker:0"] == "exited"
         said = notes(up)
         assert any("log of worker:0" in note and "disk is full" in note for note in said), said
@@ -114,7 +114,7 @@ def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
         run="lease = 60\ngrace = 1",
     )
     with fresh_scenario.up(file) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert confirmed(up) and last_states(up)["worker:0"] == "exited"
         said = notes(up)
         assert any("tf3: the log of worker:0" in n and "disk is full" in n for n in said), said
@@ -135,7 +135,7 @@ def test_a_log_at_its_limit_is_cut_and_said(scenario: FaultScenario) -> None:
         folder = RunFolder.find(up.run_id).path
         state = scenario.folder / "home/.local/state/tfmux"
         assert not list(state.glob("*/logs/*")), "a second copy of a local log"
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         for task in ("worker-0", "worker-1"):
             assert (folder / f"{task}.log").stat().st_size == 20000
         for task in ("worker:0", "worker:1"):

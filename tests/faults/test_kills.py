@@ -34,7 +34,7 @@ def test_tasks_that_do_everything_not_to_die_are_gone(scenario: FaultScenario) -
     with launched(scenario, "stubborn daemon orphan child holder chain") as up:
         ready(up, *ALL)
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         assert set(receipt(up)) == {"tf1", "tf3", "tf4", "localhost"}
         assert min(receipt(up)[h]["signalled"] for h in ("tf3", "tf4", "localhost")) >= 6
@@ -55,7 +55,7 @@ def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
             lambda: any(p.state == "T" for p in scenario.of("tf3", "worker:0")), "it has stopped"
         )
         up.press_ctrl_c()
-        assert up.wait(0.75 * grace) == 130, up.told()  # well within the grace
+        assert up.wait(0.75 * grace) == 130, up.transcript()  # well within the grace
         assert confirmed(up)
         scenario.check_logs(up.run_id)
         scenario.wait_dead(up.run_id)
@@ -72,7 +72,7 @@ def test_a_task_that_exits_while_its_children_live(scenario: FaultScenario) -> N
     )
     with scenario.up(file) as up:
         up.state("worker:0", "exited")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert confirmed(up) and receipt(up)["tf3"]["signalled"] >= 3
         scenario.check_logs(up.run_id)
     scenario.wait_dead()
@@ -89,7 +89,7 @@ def test_pressed_again_it_does_not_wait_for_the_grace(
         up.wait_for(lambda e: e.get("state") == "killing", "killing")
         for _ in range(presses - 1):
             up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         scenario.wait_dead(up.run_id)
 
@@ -99,7 +99,7 @@ def test_kill_while_starting_leaves_no_late_starter(scenario: FaultScenario) -> 
     with launched(scenario, "stubborn") as up:
         up.state("ps:0", "starting")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         assert {last_states(up)[task] for task in ALL[1:]} == {"pending"}
         scenario.wait_dead(up.run_id)
@@ -114,7 +114,7 @@ def test_kill_while_connecting_leaves_nothing(fresh_scenario: FaultScenario) -> 
     with fresh_scenario.up(file) as up:
         up.wait_for(lambda e: e["event"] == "host", "hosts")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     fresh_scenario.wait_dead(up.run_id)
 
 
@@ -132,7 +132,7 @@ def test_kill_while_a_host_is_away_and_during_its_return(scenario: FaultScenario
         )
         assert up.process.poll() is None and scenario.of("tf3", "worker:0")
         scenario.testbed["tf3"].heal()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         scenario.wait_dead(up.run_id)
 
@@ -147,7 +147,7 @@ def test_kill_into_the_void(scenario: FaultScenario) -> None:
         up.wait_for(lambda e: e["event"] == "host" and e["state"] == "lost", "lost")
         assert not up.of("receipt")
         scenario.testbed["tf3"].heal()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up) and receipt(up)["tf3"]["signalled"] >= 1
         scenario.wait_dead(up.run_id)
 

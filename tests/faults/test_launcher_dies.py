@@ -91,7 +91,7 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: Fault
         attempts = {e["task"]: e["attempt"] for e in again.of("task")}
         assert set(attempts.values()) == {1}
         again.process.send_signal(signal.SIGINT)
-        assert again.wait() == 130, again.told()
+        assert again.wait() == 130, again.transcript()
     assert scenario.check_logs(run_id) > 10_000
     assert not scenario.left(run_id)
     assert command.run("ps", "--json").stdout.strip() == "[]"

@@ -78,7 +78,7 @@ def test_a_host_whose_clock_is_an_hour_ahead(fresh_scenario: FaultScenario) -> N
     file = fresh_scenario.file(PLACES, run="lease = 5\ngrace = 1", env={"SECONDS": "7"})
     with fresh_scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         times = [event["time"] for event in up.events if event["event"] != "log"]
         assert times == sorted(times)
         assert all(abs(event["time"] - time.time()) < 600 for event in up.events)

@@ -59,7 +59,7 @@ def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Pa
             )
             tags = [p.tag for p in FaultScenario.here(up.run_id) if "/worker:1/" in (p.tag or "")]
             assert set(tags) <= {f"{up.run_id}/worker:1/{attempt};"}, tags
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         assert "worker:1 on localhost: exit 7" in up.said
         states = [(e["state"], e["attempt"]) for e in up.of("task") if e["task"] == "worker:1"]
         assert ("backoff", 1) in states and ("backoff", 2) in states
@@ -84,7 +84,7 @@ def test_a_restarted_task_that_recovers_ends_in_success(tmp_path: Path) -> None:
         modes={"worker": "fails"},
         env={"SECONDS": "1", "FAILURES": "1"},
     ) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         ended = {e["task"]: e["attempt"] for e in up.of("task") if e["state"] == "exited"}
         assert (ended["worker:0"], ended["worker:1"]) == (2, 2)
         assert confirmed(up) and gone(up.run_id)
@@ -108,7 +108,7 @@ def test_a_program_that_hangs_at_its_end_is_named_and_ended(tmp_path: Path) -> N
         run="finish_timeout = 2\ngrace = 1",
         words=["{python}", "-c", HANGS.replace("{", "{{").replace("}", "}}"), "{port}"],
     ) as up:
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         assert last_states(up)["worker:0"] == "failed" and last_states(up)["worker:1"] == "exited"
         assert "worker:0 on localhost: hangs at its end: no output for" in up.said
         assert confirmed(up) and gone(up.run_id)
@@ -123,7 +123,7 @@ def test_a_ps_that_dies_stops_the_run_and_is_the_headline(tmp_path: Path) -> Non
         modes={"ps": "fails"},
         env={"FIRST": "ps:0", "FIRST_SECONDS": "2"},
     ) as up:
-        assert up.wait() == 1, up.told()
+        assert up.wait() == 1, up.transcript()
         assert "first failure: ps:0 on localhost: exit 7" in up.said
         assert last_states(up) == {"ps:0": "failed", "worker:0": "stopped", "worker:1": "stopped"}
         assert confirmed(up) and gone(up.run_id)
@@ -141,7 +141,7 @@ def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
         up.state("worker:0", "exited")
         assert last_states(up)["worker:1"] in ("starting", "ready")
         assert up.wait() in (0, 1)
-        assert last_states(up)["worker:1"] == "exited", up.told()
+        assert last_states(up)["worker:1"] == "exited", up.transcript()
 
 
 def test_a_task_of_a_like_name_is_not_restarted(
@@ -171,7 +171,7 @@ def test_a_task_of_a_like_name_is_not_restarted(
             "the restart",
         )
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         attempts = {e["task"]: e["attempt"] for e in up.of("task")}
         assert attempts.pop("worker:1") == 2
         assert set(attempts.values()) == {1} and len(attempts) == 10

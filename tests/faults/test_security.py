@@ -78,7 +78,7 @@ def test_no_secret_on_a_command_line_or_in_a_file(
         folders += [scenario.folder / "home/.local/state", Path(f"/tmp/tfmux-{os.getuid()}")]
         assert holding(folders) == []
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert holding(folders) == []
     assert SECRET not in json.dumps(up.events) + up.said
     scenario.wait_dead(up.run_id)
@@ -117,7 +117,7 @@ env = {{ NASTY = {json.dumps(nasty[2] + nasty[4] + nasty[5])} }}
 """
     file = write(fresh_scenario.folder, text)
     with fresh_scenario.up(file) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         said = up.log("worker:0", "plain")["text"]
         wanted = [word.replace("{{x}}", "{x}") for word in NASTY]
         assert repr(wanted) in said or repr(list(NASTY)) in said, said

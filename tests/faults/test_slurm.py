@@ -52,7 +52,7 @@ def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_
     text = re.sub(r"(?m)^command = .*$", lambda _: f"command = {words}", text)
     text = text.replace('workdir = ""', f'workdir = "{work}"')
     with scenario.up(command.write(tmp_path, text + 'success = "all"\n')) as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     states = [e["state"] for e in up.of("run")]
     assert states[0] == "queued" and states[-1] == "ended"
     for task, node in zip(ALL, ("sl1", "sl2", "sl3", "sl4"), strict=True):
@@ -74,7 +74,7 @@ def test_kill_all_ends_everything_on_every_node(scenario: Scenario) -> None:
         ready(up, *ALL)
         assert len(scenario.bed.leftovers()) > 12
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     found = receipt(up)
     assert len(found) == 4 and confirmed(up)
     assert all(host["signalled"] >= 3 and not host["by_engine"] for host in found.values())
@@ -103,7 +103,7 @@ def test_a_run_is_listed_and_taken_up_without_a_file(scenario: Scenario) -> None
     with Up("attach", run_id, "--json") as again:
         again.state("worker:2", "ready")
         again.press_ctrl_c()
-        assert again.wait() == 130, again.told()
+        assert again.wait() == 130, again.transcript()
     assert len(receipt(again)) == 4 and confirmed(again)
     scenario.check_logs(run_id)
     scenario.check_empty()
@@ -114,10 +114,10 @@ def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         scenario.bed.run("scancel", "1")
-        assert up.wait() == 1, up.told()
-    assert any("Slurm 1 has ended" in note for note in notes(up)), up.told()
+        assert up.wait() == 1, up.transcript()
+    assert any("Slurm 1 has ended" in note for note in notes(up)), up.transcript()
     assert "Slurm 1 has ended: CANCELLED" in up.said
-    assert len(receipt(up)) == 4 and confirmed(up), up.told()
+    assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
     scenario.check_empty()
 
 
@@ -130,7 +130,7 @@ def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> 
         assert told["state"] == "queued"
         assert told["allocation"]["engine"] == "Slurm" and told["allocation"]["job"] == "2"
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert "Slurm 2 was cancelled in the queue: nothing had started" in up.said
     assert scenario.bed.jobs() == ["1 RUNNING"]
     scenario.bed.run("scancel", "1")
@@ -175,7 +175,7 @@ def test_tasks_on_some_nodes_and_nodes_that_are_excluded(scenario: Scenario) -> 
         assert tagged == {"sl1", "sl4"}
         assert scenario.agents("sl3") and not scenario.agents("sl2")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert set(receipt(up)) == {"node0", "node2"} and confirmed(up)
     scenario.check_empty()
 
@@ -191,7 +191,7 @@ def test_a_grace_that_slurm_cuts_short_is_said_at_the_launch(scenario: Scenario)
         up.wait_for(lambda e: "write a grace below 5" in e.get("note", ""), "the note")
         ready(up, *ALL)
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     scenario.check_empty()
 
 
@@ -212,7 +212,7 @@ def test_a_cut_node_comes_back_and_no_byte_is_lost(scenario: Scenario) -> None:
             "worker:1 is back",
         )
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert confirmed(up)
     scenario.check_logs(up.run_id)
     scenario.check_empty()
@@ -225,7 +225,7 @@ def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario)
         ready(up, *ALL)
         scenario.bed.stop_controller()
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         assert [p for p in scenario.bed.leftovers() if "TFMUX_TASK" in p.environ] == []
         assert "could not be released" in up.said and "scancel 1" in up.said
@@ -241,7 +241,7 @@ def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> 
         scenario.bed.crash("sl4")
         up.state("worker:2", "lost")
         up.press_ctrl_c()
-        assert up.wait() == 4, up.told()
+        assert up.wait() == 4, up.transcript()
     found = receipt(up)
     assert [host["confirmed"] for host in found.values()] == [True, True, True, False]
     assert scenario.bed.leftovers() == []
@@ -258,7 +258,7 @@ def test_through_a_login_node(tmp_path: Path) -> None:
         with scenario.up(slurm=f'login = "{login}"', nodes=3) as up:
             ready(up, *ALL[:3])
             up.press_ctrl_c()
-            assert up.wait() == 130, up.told()
+            assert up.wait() == 130, up.transcript()
         assert len(receipt(up)) == 3 and confirmed(up)
         scenario.check_empty()
 
@@ -272,7 +272,7 @@ def test_slurms_word_does_not_count_without_cgroups(tmp_path: Path) -> None:
         with scenario.up() as up:
             ready(up, *ALL)
             up.press_ctrl_c()
-            assert up.wait() == 130, up.told()
+            assert up.wait() == 130, up.transcript()
         assert confirmed(up)
         assert all("cannot confirm it" in host["engine"] for host in receipt(up).values())
         scenario.check_empty()
@@ -299,7 +299,7 @@ def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
     logdir = f'logdir = "{scenario.bed.folder}/logs"'
     text = training(table, ("node0", "node1", "node2"), logdir)
     with scenario.up(command.write(scenario.folder, text)) as up:
-        assert up.wait(300) == 0, up.told()
+        assert up.wait(300) == 0, up.transcript()
     assert max(e["step"] for e in up.of("metric") if "step" in e) >= STEPS
     assert len(receipt(up)) == 3 and confirmed(up)
     scenario.check_empty()
@@ -310,7 +310,7 @@ def test_a_time_limit_that_is_reached(scenario: Scenario) -> None:
     """Slurm's TERM comes first, so tasks have their grace; the run says what ended it."""
     with scenario.up(slurm='time = "1"', run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
-        assert up.wait(200) == 1, up.told()
+        assert up.wait(200) == 1, up.transcript()
     assert "Slurm 1 has ended: TIMEOUT" in up.said
     assert len(receipt(up)) == 4 and confirmed(up)
     scenario.check_empty()

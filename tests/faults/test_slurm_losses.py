@@ -49,8 +49,8 @@ def test_slurm_ends_what_an_agent_has_left(scenario: Scenario) -> None:
     with scenario.up() as up:
         ready(up, *ALL)
         kill_agent(scenario, "sl3")
-        assert up.wait() == 1, up.told()
-    assert "its host's agent has died" in up.said and "node2: none left" in up.said, up.told()
+        assert up.wait() == 1, up.transcript()
+    assert "its host's agent has died" in up.said and "node2: none left" in up.said, up.transcript()
     host = receipt(up)["node2"]
     assert host["by_engine"] and host["confirmed"] and host["engine"] == "Slurm agrees"
     assert confirmed(up)
@@ -67,8 +67,8 @@ def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
             kill_agent(scenario, "sl3")
             up.state("worker:1", "lost")
             up.press_ctrl_c()
-            assert up.wait() == 4, up.told()
-        assert "node2: unreachable; Slurm cannot confirm it" in up.said, up.told()
+            assert up.wait() == 4, up.transcript()
+        assert "node2: unreachable; Slurm cannot confirm it" in up.said, up.transcript()
         found = receipt(up)
         assert [host["confirmed"] for host in found.values()] == [True, True, False, True]
         assert "does not track processes by proctrack/cgroup" in found["node2"]["engine"]
@@ -92,9 +92,9 @@ def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
             scenario.bed.run("scontrol", "requeue", "1")
         scenario.bed.run("scontrol", "update", "jobid=1", "requeue=1")
         scenario.bed.run("scontrol", "requeue", "1")
-        assert up.wait() == 1, up.told()
-    assert "back into the queue" in up.said, up.told()
-    assert len(receipt(up)) == 4 and confirmed(up), up.told()
+        assert up.wait() == 1, up.transcript()
+    assert "back into the queue" in up.said, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
     scenario.check_empty()
 
 
@@ -104,9 +104,9 @@ def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
         ready(up, *ALL)
         urgent = ("sbatch", "-p", "urgent", "-N4", "--exclusive", "-t10", "-o/dev/null")
         scenario.bed.run(*urgent, "--wrap", "sleep 1000")
-        assert up.wait() == 1, up.told()
-    assert "Slurm 1 has ended: PREEMPTED" in up.said, up.told()
-    assert len(receipt(up)) == 4 and confirmed(up), up.told()
+        assert up.wait() == 1, up.transcript()
+    assert "Slurm 1 has ended: PREEMPTED" in up.said, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
     scenario.bed.run("scancel", "2")
     scenario.bed.wait_empty()
 
@@ -121,9 +121,9 @@ def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
         scenario.bed.run("scontrol", "resume", "1")
         wait_until(lambda: set(last_states(up).values()) == {"ready"}, "all are back")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     found = receipt(up)
-    assert len(found) == 4 and confirmed(up), up.told()
+    assert len(found) == 4 and confirmed(up), up.transcript()
     # On a busy machine a bridge may end once more, and the job with its logs before it is back.
     hosts = {event["task"]: event["host"] for event in up.of("task")}
     scenario.check_logs(up.run_id, [t for t in ALL if not found[hosts[t]]["by_engine"]])
@@ -139,8 +139,8 @@ def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
         up.state("worker:2", "lost")
         up.press_ctrl_c()
         code = up.wait()
-    assert code == (130 if confirmed(up) else 4), up.told()
-    assert confirmed(up), up.told()
+    assert code == (130 if confirmed(up) else 4), up.transcript()
+    assert confirmed(up), up.transcript()
     scenario.check_empty()
 
 
@@ -192,7 +192,7 @@ async def test_jobs_of_others_are_not_ours_whatever_their_names(scenario: Scenar
     engine = SlurmEngine(table, run_id, rules, LocalCommands())
     job = hold(scenario.bed, f"tfmux-{run_id}")
     assert await engine.find() == ""
-    assert (await engine.look(job)).nodes, "it can be seen, as every job can"
+    assert (await engine.poll(job)).nodes, "it can be seen, as every job can"
     done = command.run("kill", run_id, "--file", str(file))
     assert done.returncode != 0, done.stdout + done.stderr
     assert scenario.bed.jobs() == [f"{job} RUNNING"]
@@ -215,7 +215,7 @@ def test_a_run_of_another_user_cannot_be_reached(scenario: Scenario) -> None:
     with Up("attach", up.run_id, "--json") as again:
         ready(again, *ALL)
         again.press_ctrl_c()
-        assert again.wait() == 130, again.told()
+        assert again.wait() == 130, again.transcript()
     assert len(receipt(again)) == 4 and confirmed(again)
     wait_until(lambda: scenario.bed.jobs() == [f"{job} RUNNING"], "only the other's is left")
     scenario.bed.run("scancel", job)

@@ -35,14 +35,14 @@ def refused(file: Path, *said: str | tuple[str, ...]) -> None:
     bound = REFUSED_SECONDS * command.slowness()
     began = time.monotonic()
     with Up("up", str(file), "--json") as up:
-        assert up.wait() == 3, up.told()
+        assert up.wait() == 3, up.transcript()
     assert time.monotonic() - began < bound
     for words in said:
         alternatives = [words] if isinstance(words, str) else words
-        assert any(one in up.said for one in alternatives), up.told()
+        assert any(one in up.said for one in alternatives), up.transcript()
     assert "nothing was started" in up.said
     assert "could not be released" not in up.said and "no answer" not in up.said
-    assert up.of("receipt") == [] or receipt(up) == {} or confirmed(up), up.told()
+    assert up.of("receipt") == [] or receipt(up) == {} or confirmed(up), up.transcript()
 
 
 def blocked(file: Path, *said: str) -> None:
@@ -129,7 +129,7 @@ def test_what_a_partition_never_gives_is_said_in_the_queue(
     with scenario.up(slurm=f'partition = "{partition}"') as up:
         up.wait_for(lambda e: said in e.get("note", ""), "what to change")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert "cancelled in the queue: nothing had started" in up.said
     scenario.check_empty()
 
@@ -176,7 +176,7 @@ def test_homes_that_are_one_disk_and_homes_that_are_not(
         counts = [len(found.split()) for found in runs.values()]
         assert counts == ([4] * 4 if shared else [1] * 4), runs
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert len(receipt(up)) == 4 and confirmed(up)
     scenario.check_logs(up.run_id)
     for name in scenario.bed.names:
@@ -237,7 +237,7 @@ def test_nodes_that_do_not_know_each_other(scenario: Scenario, tmp_path: Path) -
         up.wait_for(lambda e: "sl1 cannot resolve" in e.get("note", ""), "a note on the name")
         ready(up, *ALL)
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     scenario.check_empty()
 
 
@@ -272,7 +272,7 @@ def test_a_kill_while_sbatch_submits_leaves_no_job(
     with scenario.up() as up:
         wait_until((marks / "asked").exists, "sbatch is under way")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     wait_until((marks / "done").exists, "sbatch has ended")
     assert "Slurm 1 was cancelled in the queue: nothing had started" in up.said
     scenario.check_empty()
@@ -288,7 +288,7 @@ def test_a_second_kill_does_not_wait_for_sbatch(
         up.press_ctrl_c()
         up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the first press")
         up.press_ctrl_c()
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
     assert f"scancel --me --name=tfmux-{up.run_id}" in up.said
     assert not (marks / "done").exists()
     scenario.check_empty()

@@ -47,7 +47,7 @@ def test_a_survivor_is_named_and_stays_known(fresh_scenario: FaultScenario) -> N
         assert survivor.uid == 0
         try:
             up.press_ctrl_c()
-            assert up.wait() == 4, up.told()
+            assert up.wait() == 4, up.transcript()
             assert receipt(up)["tf1"]["confirmed"] and not receipt(up)["tf1"]["survivors"]
             (named,) = receipt(up)["tf3"]["survivors"]
             assert (named["pid"], named["command"]) == (survivor.inner, "sleep 3005")

@@ -44,7 +44,7 @@ def test_a_host_that_was_cut_off_learns_of_its_stage(scenario: FaultScenario) ->
         scenario.testbed["tf4"].heal()
         ready(up, "worker:1")
         assert [p.pid for p in scenario.of("tf4", "worker:1")] == [pid]
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
         assert confirmed(up)
         scenario.check_logs(up.run_id, pace=0.1)
     assert {e["attempt"] for e in up.of("task") if e["state"] == "ready"} == {1}

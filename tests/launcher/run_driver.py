@@ -12,7 +12,7 @@ from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.instructions import End, Instruction, KillHost, ReleaseHost, SetTimer, StartTask
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.timers import ReadyTimeout, ShutdownTimeout, Timer
@@ -47,9 +47,9 @@ class RunDriver:
     def __init__(self, settings: str = "", jobs: str = "", text: str = CLUSTER) -> None:
         cluster = loads(text + settings + jobs, "cluster.toml", Path("/srv"))
         self.now = 1000.0
-        self.run = Run(cluster, "r", self.now)
+        self.run = RunStateMachine(cluster, "r", self.now)
 
-    def tell(self, kind: type[Event], *words: Any, **fields: Any) -> list[Instruction]:
+    def feed(self, kind: type[Event], *words: Any, **fields: Any) -> list[Instruction]:
         """Lets something happen; returns what the run wants done."""
         self.now += 1
         out = self.run.handle(kind(self.now, *words, **fields))
@@ -94,27 +94,27 @@ class RunDriver:
         return self.task(task).state
 
     def up(self, *hosts: str, tasks: Sequence[ev.HeldTask] = (), agent_exit: str = "") -> Any:
-        return [i for host in hosts for i in self.tell(ev.HostUp, host, tuple(tasks), agent_exit)]
+        return [i for host in hosts for i in self.feed(ev.HostUp, host, tuple(tasks), agent_exit)]
 
     def lost(self, host: str, lease: float = 60.0) -> list[Instruction]:
-        return self.tell(ev.HostLost, host, "silence", self.now + 1 + lease)
+        return self.feed(ev.HostLost, host, "silence", self.now + 1 + lease)
 
     def checked(self) -> None:
         """All hosts up and checked."""
-        self.tell(ev.Begin)
+        self.feed(ev.Begin)
         self.up("a", "b")
-        self.tell(ev.HostsChecked, FACTS)
+        self.feed(ev.HostsChecked, FACTS)
 
     def staged(self) -> list[Instruction]:
         """All hosts up, checked and staged; the first stage starts."""
         self.checked()
-        return [i for host in ("a", "b") for i in self.tell(ev.Staged, host)]
+        return [i for host in ("a", "b") for i in self.feed(ev.Staged, host)]
 
     def begun(self, *tasks: str, attempt: int = 1) -> list[Instruction]:
         return [
             i
             for n, t in enumerate(tasks, 100)
-            for i in self.tell(ev.TaskStarted, name(t), attempt, n)
+            for i in self.feed(ev.TaskStarted, name(t), attempt, n)
         ]
 
     def ready(self, *tasks: str, attempt: int = 1) -> list[Instruction]:
@@ -122,7 +122,7 @@ class RunDriver:
         out = []
         for task in tasks:
             self.begun(task, attempt=attempt)
-            out += self.tell(ev.TaskReady, name(task), attempt)
+            out += self.feed(ev.TaskReady, name(task), attempt)
         return out
 
     def running(self) -> None:
@@ -133,18 +133,18 @@ class RunDriver:
     def exited(
         self, task: str, status: int | None = 0, signal: str | None = None, attempt: int = 1
     ) -> list[Instruction]:
-        return self.tell(ev.TaskExited, name(task), attempt, status, signal)
+        return self.feed(ev.TaskExited, name(task), attempt, status, signal)
 
     def receipt(self, host: str, tasks: Sequence[str] | None = None, **fields: Any) -> Any:
         named = None if tasks is None else tuple(name(t) for t in tasks)
-        return self.tell(ev.ReceiptReceived, HostReceipt(host, confirmed=True, **fields), named)
+        return self.feed(ev.ReceiptReceived, HostReceipt(host, confirmed=True, **fields), named)
 
     def confirmed(self) -> Any:
         """Both hosts confirm that nothing is left, one after the other."""
         return self.receipt("a") + self.receipt("b")
 
     def fired(self, timer: Timer) -> list[Instruction]:
-        return self.tell(ev.TimerFired, timer)
+        return self.feed(ev.TimerFired, timer)
 
 
 def kill(host: str, task: str, grace: float) -> Instruction:

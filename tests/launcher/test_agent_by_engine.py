@@ -105,7 +105,7 @@ def test_term_to_the_first_process_gives_tasks_their_grace(
         started.process.send_signal(signal.SIGTERM)
         assert client.log_until(b"saved\n") == b"up\nsaved\n"
         assert started.process.wait(PATIENCE) == 0
-        assert proc.look(task["pid"]) is None
+        assert proc.read(task["pid"]) is None
 
 
 def test_an_agent_without_a_launcher_waits_for_its_lease(run_id: str) -> None:

@@ -162,7 +162,7 @@ def test_beats_keep_a_run_alive_beyond_the_lease() -> None:
             client.send(wire.BEAT)
             client.get(wire.PONG)
             time.sleep(0.05)
-        process = proc.look(started["pid"])
+        process = proc.read(started["pid"])
         assert process is not None and process.alive
         client.kill()
         client.leave()

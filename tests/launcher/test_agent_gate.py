@@ -51,7 +51,7 @@ def test_a_gated_task_begins_when_it_is_released(client: Client) -> None:
     release(client, "worker:1")
     release(client, "worker:0", 2)
     client.ask(wire.STATS, {})  # it has read both
-    assert (process := proc.look(started["pid"])) is not None and process.alive
+    assert (process := proc.read(started["pid"])) is not None and process.alive
     release(client, "worker:0")
     release(client, "worker:0")
     ended = client.get(wire.EXITED, task="worker:0")
@@ -99,7 +99,7 @@ def test_a_kill_at_the_gate_leaves_nothing(client: Client) -> None:
     receipt = client.kill(["worker:0"], grace=60.0)
     assert receipt["confirmed"] and not receipt["survivors"]
     assert client.get(wire.EXITED, task="worker:0")["signal"] == "TERM"
-    assert proc.look(pid) is None
+    assert proc.read(pid) is None
     assert b"begins" not in client.logs[0]
 
 
@@ -111,7 +111,7 @@ def test_the_death_of_the_agent_ends_a_task_at_its_gate() -> None:
         pid = client.python("worker:0", WAITS, gated=True)["pid"]
         client.follow("worker:0")
         client.log_until(b"imports")
-        process = proc.look(pid)
+        process = proc.read(pid)
         assert process is not None
         os.kill(process.ppid, signal.SIGKILL)
         client.get(wire.EXITED, task="worker:0")  # by KILL, or by its own end just before

@@ -63,7 +63,7 @@ def test_a_task_that_stops_itself_gets_its_term(client: Client) -> None:
     script += "print('stopping'); os.kill(os.getpid(), signal.SIGSTOP)\n"
     script += "signal.pause()"
     started = client.python("w:0", script)
-    wait_until(lambda: (p := proc.look(started["pid"])) and p.state == "T", "it is stopped")
+    wait_until(lambda: (p := proc.read(started["pid"])) and p.state == "T", "it is stopped")
     receipt = client.kill(grace=30.0)
     assert receipt["survivors"] == [] and receipt["seconds"] < 20
     client.follow("w:0")
@@ -85,12 +85,12 @@ libc.syscall(60, 0)
 """
     started = client.python("w:0", script)
     client.follow("w:0")
-    wait_until(lambda: (p := proc.look(started["pid"])) and p.state == "Z", "its leader is dead")
+    wait_until(lambda: (p := proc.read(started["pid"])) and p.state == "Z", "its leader is dead")
     client.log_until(b"working 20\n")
     receipt = client.kill()
     assert receipt["signalled"] == 1 and receipt["survivors"] == []
     client.get(wire.EOF, task="w:0")
-    assert proc.look(started["pid"]) is None
+    assert proc.read(started["pid"]) is None
 
 
 def test_a_chain_of_forks_is_caught(client: Client) -> None:
@@ -176,11 +176,11 @@ def test_a_task_of_a_like_name_and_another_run_are_not_touched(client: Client) -
     try:
         one, ten = client.start("w:1", argv), client.start("w:10", argv)
         client.kill(["w:1"])
-        assert proc.look(one["pid"]) is None
-        survivor = proc.look(ten["pid"])
+        assert proc.read(one["pid"]) is None
+        survivor = proc.read(ten["pid"])
         assert survivor is not None and survivor.alive
         client.kill()
-        assert proc.look(ten["pid"]) is None
+        assert proc.read(ten["pid"]) is None
         assert [bystander.poll() for bystander in bystanders] == [None] * len(bystanders)
     finally:
         for bystander in bystanders:
@@ -198,7 +198,7 @@ def test_two_hosts_of_a_run_may_be_one_machine(client: Client) -> None:
         theirs = other.python("w:1", DAEMON + "\nimport time; time.sleep(1000)", mark)
         wait_until(lambda: sleepers(mark), "the daemon runs")
         assert client.kill()["signalled"] == 1
-        process = proc.look(theirs["pid"])
+        process = proc.read(theirs["pid"])
         assert process is not None and process.alive and sleepers(mark)
         other.kill()
         other.leave()

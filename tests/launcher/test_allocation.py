@@ -47,7 +47,7 @@ class FakeEngine:
         self.asked.append("find")
         return self._found.pop(0) if len(self._found) > 1 else self._found[0]
 
-    async def look(self, job: str) -> JobState:
+    async def poll(self, job: str) -> JobState:
         self.asked.append(f"look {job}")
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
 
@@ -218,7 +218,7 @@ async def test_a_run_ends_when_its_job_is_put_back(state: JobState, reason: str)
     engine = FakeEngine(RUNNING, state)
     shell = Shell(engine)
     engine.answer.set_result("7")
-    shell.allocation.look_soon()
+    shell.allocation.poll_soon()
     await shell.supervising
     assert shell.ended.reason == reason
     await shell.allocation.release()
@@ -231,7 +231,7 @@ async def test_a_job_that_is_completing_is_asked_again_why() -> None:
     engine = FakeEngine(RUNNING, JobState("COMPLETING", over=True), ended)
     shell = Shell(engine)
     engine.answer.set_result("7")
-    shell.allocation.look_soon()
+    shell.allocation.poll_soon()
     await shell.supervising
     await shell.allocation.release()
     assert shell.released.reason == "Slurm 7 has ended: TIMEOUT (TimeLimit)"

@@ -348,8 +348,8 @@ async def test_events_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPa
     for _ in range(5):
         inbox.put(event)
     inbox.put(None)
-    assert await inbox.get() == event and inbox.take_lost() == 0
-    assert await inbox.get() == event and inbox.take_lost() == 3
+    assert await inbox.get() == event and inbox.pop_lost() == 0
+    assert await inbox.get() == event and inbox.pop_lost() == 3
     assert await inbox.get() is None and await inbox.get() is None
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from launcher.cluster.file import loads
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan.model import HostFacts, plan_json
@@ -38,7 +38,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def read(tables: dict[str, Any]) -> Cluster:
+def read(tables: dict[str, Any]) -> ClusterModel:
     return loads(tomlkit.dumps(tables), "cluster.toml", BASE)
 
 

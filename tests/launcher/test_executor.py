@@ -13,7 +13,7 @@ from launcher.cluster.file import loads
 from launcher.plan.texts import Text, written
 from launcher.run import events as ev
 from launcher.run import instructions as do
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.timers import ReadyTimeout, ShutdownTimeout
 from launcher.session.executor import Executor
 
@@ -42,7 +42,7 @@ class Scene:
         tables = "".join(f'[hosts.{name}]\nssh = "{name}"\n' for name in names)
         places = ", ".join(f'"{name}:{port}"' for name in names for port in (1, 2))
         text = f'{tables}[jobs.w]\ntasks = [{places}]\n[run]\ncommand = ["true"]\n'
-        self.run = Run(loads(text, "c", Path("/")), "run-1", 1.0)
+        self.run = RunStateMachine(loads(text, "c", Path("/")), "run-1", 1.0)
         self.sent: list[tuple[str, Request]] = []
         self.work: list[asyncio.Task[None]] = []
         self.fed: list[ev.Event] = []

@@ -12,7 +12,7 @@ from launcher.cluster.choices import Framework
 from launcher.cluster.file import loads
 from launcher.cluster.generated import RunRequest, default_name, first_slots
 from launcher.cluster.host_list import ListedHost, parse, parse_option
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError
 from launcher.plan.model import plan_json
 from launcher.plan.plan import make_plan
@@ -23,7 +23,7 @@ def made(
     framework: Framework = Framework.TENSORFLOW,
     addresses: dict[str, str] | None = None,
     **jobs: str,
-) -> Cluster:
+) -> ClusterModel:
     """The cluster of the file for these lists of hosts."""
     lists = {job: parse_option(text, "-H") for job, text in jobs.items()}
     request = RunRequest(command, lists, "made", "", framework, addresses or {})

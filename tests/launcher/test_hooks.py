@@ -53,7 +53,7 @@ def text(script: str, **hooks: list[str]) -> str:
     return TEXT.replace("SCRIPT", script) + "".join(lines)
 
 
-def told(folder: Path) -> dict[str, dict[str, Any]]:
+def received(folder: Path) -> dict[str, dict[str, Any]]:
     """What each hook that has run was told."""
     return {
         name: json.loads((folder / name).read_text()) for name in ALL if (folder / name).exists()
@@ -70,7 +70,7 @@ async def run(folder: Path, script: str, **hooks: list[str]) -> Run:
 
 def wait_until_dead(pid: int) -> None:
     """Waits for a process that has been killed."""
-    wait_until(lambda: (found := proc.look(pid)) is None or not found.alive, f"{pid} is dead")
+    wait_until(lambda: (found := proc.read(pid)) is None or not found.alive, f"{pid} is dead")
 
 
 def tellers() -> dict[str, list[str]]:
@@ -87,7 +87,7 @@ async def test_a_success_is_told_with_all_that_is_documented(
     ended = await run(tmp_path, "import os; print(os.environ['TOKEN_OF_MINE'])", **tellers())
     assert ended.log("worker:0").read_text() == "swordfish\n"
     assert ended.snapshot().notes == ()
-    found = told(tmp_path)
+    found = received(tmp_path)
     assert found.keys() == {"success", "end"}
     for name, event in found.items():
         assert event.pop("time") <= time.time()
@@ -110,7 +110,7 @@ async def test_a_success_is_told_with_all_that_is_documented(
 async def test_a_failure_is_told_with_its_task_and_last_lines(tmp_path: Path) -> None:
     """To `on_failure` and `on_end`."""
     await run(tmp_path, "print('the last words'); raise SystemExit(3)", **tellers())
-    found = told(tmp_path)
+    found = received(tmp_path)
     assert found.keys() == {"failure", "end"}
     event = found["failure"]
     assert (event["outcome"], event["exit_code"]) == ("failed", 1)
@@ -127,8 +127,8 @@ async def test_a_kill_is_told_to_on_end_alone(tmp_path: Path) -> None:
         async for event in launched.events():
             if event["event"] == "metric":
                 await launched.kill()
-    assert told(tmp_path).keys() == {"end"}
-    assert told(tmp_path)["end"]["outcome"] == "killed"
+    assert received(tmp_path).keys() == {"end"}
+    assert received(tmp_path)["end"]["outcome"] == "killed"
 
 
 async def test_what_a_hook_prints_and_why_it_fails_are_notes(
@@ -172,7 +172,7 @@ async def test_the_receipt_does_not_wait_for_a_hook_that_hangs(tmp_path: Path) -
             raise AssertionError("the run ended before the receipt")
         await until((tmp_path / "pids").exists, "the hook has told its pids")
         pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
-        assert launched.client.living and all(map(proc.look, pids))
+        assert launched.client.living and all(map(proc.read, pids))
         launched.client.kill_all(force=True)
         await launched.wait()
     assert any("killed" in note for note in launched.snapshot().notes), launched.snapshot().notes
@@ -194,8 +194,8 @@ def test_a_hook_ends_also_where_the_launcher_is_broken(
     client = launcher_thread.launch(cluster.model, cluster.text)
     assert client.wait(PATIENCE)
     client.close()
-    assert told(tmp_path)["failure"]["exit_code"] == 4
-    assert told(tmp_path).keys() == {"failure", "end"}
+    assert received(tmp_path)["failure"]["exit_code"] == 4
+    assert received(tmp_path).keys() == {"failure", "end"}
 
 
 # --- the process -------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_a_hook_may_leave_a_process_behind_that_holds_nothing(tmp_path: Path) ->
     """Such as a daemon of its own."""
     script = "sleep 1000 > /dev/null 2>&1 & echo $!"
     pid = int(outcome("sh", "-c", script, base=tmp_path))
-    found = proc.look(pid)
+    found = proc.read(pid)
     assert found is not None and found.alive
     os.kill(pid, 9)
 
@@ -336,10 +336,10 @@ async def test_a_stall_is_told_while_the_run_goes_on(tmp_path: Path) -> None:
     async with asyncio.timeout(PATIENCE), cluster.launch():
         while not (tmp_path / "stall.env").exists():  # noqa: ASYNC110 another process makes it
             await asyncio.sleep(0.1)
-        event = told(tmp_path)["stall"]
+        event = received(tmp_path)["stall"]
     assert event["stalled"][0]["task"] == "worker:0" and event["stalled"][0]["seconds"] >= 10
     assert (event["outcome"], event["exit_code"], event["receipt"]) == (None, None, None)
-    assert told(tmp_path).keys() == {"stall", "end"}
+    assert received(tmp_path).keys() == {"stall", "end"}
 
 
 # --- the file ----------------------------------------------------------------------------

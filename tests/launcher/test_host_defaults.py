@@ -11,7 +11,7 @@ import pytest
 from launcher.cluster.file import load, loads
 from launcher.cluster.reference import json_schema
 from launcher.cluster.rules import Shell
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError, Problem
 from launcher.export import slurm
 from launcher.export.compose import cluster_file
@@ -50,7 +50,7 @@ env = { B = "all", C = "all" }
 """
 
 
-def read(text: str) -> Cluster:
+def read(text: str) -> ClusterModel:
     """A text without a problem."""
     return loads(text, "cluster.toml", Path("/srv"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from launcher.cluster.file import loads
 from launcher.run import events as ev
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
@@ -71,7 +71,7 @@ def test_a_kill_of_an_earlier_version_is_read() -> None:
     """It did not say whether it was forced, nor its last record whether a person had asked."""
     record = {"launcher": "a", "event": "kill_all", "time": 1000.0, "by_person": True}
     assert decode(record) == ev.KillAll(1000.0, by_person=True, force=False)
-    snapshot = Run(loads(CLUSTER, "kept.toml", Path("/")), "r", 1.0).snapshot()
+    snapshot = RunStateMachine(loads(CLUSTER, "kept.toml", Path("/")), "r", 1.0).snapshot()
     final = final_record(snapshot)
     del final["snapshot"]["kill_asked"]
     assert snapshot_codec.decode(final["snapshot"]) == snapshot

@@ -108,9 +108,9 @@ class Sink:
     def store(self, task: TaskId, offset: int, data: bytes, stored: link.Stored) -> None:
         self.waiting.append((task, offset, data, stored))
         if self.takes:
-            self.take()
+            self.store_waiting()
 
-    def take(self) -> None:
+    def store_waiting(self) -> None:
         while self.waiting:
             task, offset, data, stored = self.waiting.pop(0)
             self._logs.open(task).append(offset, data, 1.0)
@@ -225,7 +225,7 @@ async def test_a_receipt_behind_bytes_that_are_not_stored_is_heard(tmp_path: Pat
     assert (said.ids, said.tasks, said.signalled) == ((1,), None, 2)
     assert len(line.sink.waiting) == 16 and line.sink.size(TASK) == 0
     assert granted(transport) == [link.WINDOW]
-    line.sink.take()
+    line.sink.store_waiting()
     assert line.sink.size(TASK) == 16 * len(chunk)
     assert granted(transport)[-1] == link.WINDOW + 16 * len(chunk)
     await line.close()

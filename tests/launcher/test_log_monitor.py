@@ -76,7 +76,7 @@ def test_bytes_that_wait_for_the_disk_are_stored_together(tmp_path: Path) -> Non
     drained(monitor)
     for name in ("worker-0.log", "worker-1.log"):
         assert (tmp_path / name).read_bytes() == b"".join(pieces)
-    confirmed = sum(monitor.take().stored.values())
+    confirmed = sum(monitor.pop_found().stored.values())
     assert confirmed == 2 * sum(map(len, pieces))
     assert disk.writes <= 4
     monitor.close()
@@ -93,7 +93,7 @@ def test_no_bytes_pass_a_line_that_is_awaited(tmp_path: Path) -> None:
     monitor.store(FIRST, 6, b"ready\n", print)
     disk.go.set()
     drained(monitor)
-    assert monitor.take().ready == [(FIRST, 2)]
+    assert monitor.pop_found().ready == [(FIRST, 2)]
     monitor.close()
 
 

@@ -17,7 +17,7 @@ from launcher.cluster.file import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.events import Event
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import RunPhase
 from launcher.run.timers import ReadyTimeout
@@ -26,7 +26,7 @@ from launcher.store.public_events import ChangeRecords
 TASKS_A_HOST = 8
 
 
-def life(run: Run, *, killed: bool) -> Iterator[Event]:
+def life(run: RunStateMachine, *, killed: bool) -> Iterator[Event]:
     """The events of a run from its beginning to the last receipt."""
     hosts, tasks = run.plan.hosts, run.plan.tasks
     yield ev.Begin(1.0, None)
@@ -84,11 +84,11 @@ def live(hosts: int, *, killed: bool) -> None:
     text = "".join(f'[hosts.{name}]\nssh = "{name}"\ngpus = 8\n' for name in names)
     text += f'[jobs.worker]\ntasks = {json.dumps(places)}\n[run]\ncommand = ["x"]\n'
     text += 'success = "all"\n[start.ready]\nworker = "started"\n'
-    run = Run(loads(text, "c", Path("/")), "run-1", 1.0)
+    run = RunStateMachine(loads(text, "c", Path("/")), "run-1", 1.0)
     records = ChangeRecords(None)
     for event in life(run, killed=killed):
         run.handle(event)
-        hosts_changed, tasks_changed = run.take_changed()
+        hosts_changed, tasks_changed = run.pop_changed()
         for _ in records.changes(run.summary(), hosts_changed, tasks_changed, event.time):
             pass
     assert run.phase is RunPhase.ENDED
@@ -102,13 +102,13 @@ def test_four_times_the_hosts_are_four_times_the_work(killed: bool) -> None:
     assert many < 4.6 * few
 
 
-def serving(workers: int, rules: str = "") -> Run:
+def serving(workers: int, rules: str = "") -> RunStateMachine:
     """A run with a chief of a job of its own and many workers on one host, all ready."""
     places = json.dumps([f"h:{2300 + number}" for number in range(workers)])
     text = '[hosts.h]\nssh = "h"\n[jobs.chief]\ntasks = ["h:2222"]\n[jobs.worker]\n'
     text += f'tasks = {places}\n[run]\ncommand = ["x"]\n{rules}'
     text += '[start.ready]\nworker = "started"\nchief = "started"\n'
-    run = Run(loads(text, "c", Path("/")), "run-1", 1.0)
+    run = RunStateMachine(loads(text, "c", Path("/")), "run-1", 1.0)
     run.handle(ev.Begin(1.0, None))
     run.handle(ev.HostUp(1.0, "h", (), ""))
     run.handle(ev.HostsChecked(1.0, {}))
@@ -119,7 +119,7 @@ def serving(workers: int, rules: str = "") -> Run:
     return run
 
 
-def end_all(run: Run, event: Callable[[TaskId], Event]) -> None:
+def end_all(run: RunStateMachine, event: Callable[[TaskId], Event]) -> None:
     """The same happens to all workers."""
     for task in run.plan.tasks:
         if task.id.job == "worker":
@@ -162,7 +162,7 @@ def test_answers_of_hosts_do_not_look_at_all_the_others(order: str) -> None:
         text = "".join(f'[hosts.{name}]\nssh = "{name}"\n' for name in names)
         places = json.dumps([f"{name}:2222" for name in names])
         text += f'[jobs.worker]\ntasks = {places}\n[run]\ncommand = ["x"]\n'
-        run = Run(loads(text, "c", Path("/")), "run-1", 1.0)
+        run = RunStateMachine(loads(text, "c", Path("/")), "run-1", 1.0)
         if order == "any":
             random.Random(1).shuffle(names)
         events: list[Event] = [ev.Begin(1.0, None), *(ev.HostUp(1.0, n, (), "") for n in names)]

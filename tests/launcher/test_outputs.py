@@ -16,7 +16,7 @@ from launcher.agent.messages import TaskFacts
 from launcher.cluster.file import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.session import outputs as module
 from launcher.session.log_monitor import Found
 from launcher.session.outputs import Outputs
@@ -33,7 +33,7 @@ class Scene:
         places = ", ".join(f'"h:{2222 + number}"' for number in range(tasks))
         text = f'[hosts.h]\nssh = "h"\n[jobs.w]\ntasks = [{places}]\n'
         text += '[run]\ncommand = ["x"]\n[start.ready]\nw = "started"\n'
-        self.run = Run(loads(text, "c", folder), "run-1", 1.0)
+        self.run = RunStateMachine(loads(text, "c", folder), "run-1", 1.0)
         for event in (ev.Begin(1.0, None), ev.HostUp(1.0, "h", (), ""), ev.HostsChecked(1.0, {})):
             self.run.handle(event)
         self.run.handle(ev.Staged(1.0, "h"))
@@ -118,7 +118,7 @@ async def test_silence_is_time_in_which_something_could_be_heard(
     with a_scene(tmp_path, 3) as scene:
         outputs = scene.outputs
         assert outputs.watch_silence(FIRST, 1.0) and not outputs.watch_silence(SECOND, 1.0)
-        watch = asyncio.create_task(outputs.tell_silences())
+        watch = asyncio.create_task(outputs.check_silences())
         await asyncio.sleep(0.1)
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 100)

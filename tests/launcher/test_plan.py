@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.cluster.rules import After, Listening, LogMatches, Started
+from launcher.cluster.rules import After, LogMatches, PortListens, ProcessStarted
 from launcher.ids import TaskId
 from launcher.plan.model import HostFacts, Plan, Role, SshTarget, TaskPlan, plan_json
 from launcher.plan.plan import make_plan
@@ -106,12 +106,12 @@ def test_roles_and_readiness_have_their_defaults() -> None:
     """Cluster tasks are ready when they listen, onlookers when they have started."""
     plan = plan_of(MISSION)
     assert [(str(t.id), t.role, t.ready, t.in_cluster) for t in plan.tasks] == [
-        ("ps:0", Role.PS, Listening(), True),
-        ("worker:0", Role.CHIEF, Listening(), True),
-        ("worker:1", Role.WORKER, Listening(), True),
-        ("worker:2", Role.WORKER, Listening(), True),
-        ("evaluator:0", Role.EVALUATOR, Started(), False),
-        ("board:0", Role.HELPER, Started(), False),
+        ("ps:0", Role.PS, PortListens(), True),
+        ("worker:0", Role.CHIEF, PortListens(), True),
+        ("worker:1", Role.WORKER, PortListens(), True),
+        ("worker:2", Role.WORKER, PortListens(), True),
+        ("evaluator:0", Role.EVALUATOR, ProcessStarted(), False),
+        ("board:0", Role.HELPER, ProcessStarted(), False),
     ]
     text = MISSION.replace("[jobs.ps]", "[jobs.ps]\nready = { log = 'up' }")
     plan = plan_of(text + '[start]\nready = { ps = "started", worker = { after = 2 } }\n')

@@ -12,7 +12,7 @@ import pytest
 from launcher.agent.config import Rules
 from launcher.cluster.file import loads
 from launcher.cluster.podman import Podman
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.engines.commands import Output
 from launcher.engines.engine import EngineError, JobState
 from launcher.engines.podman import PodmanEngine
@@ -34,7 +34,7 @@ RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
 FIRST, SECOND = "tfmux-c-1-node0", "tfmux-c-1-node1"
 
 
-def cluster(podman: str = "", second: str = "node1", more: str = "") -> Cluster:
+def cluster(podman: str = "", second: str = "node1", more: str = "") -> ClusterModel:
     text = FILE.format(podman=podman, second=second) + more
     return loads(text, "c.toml", Path("/srv"))
 
@@ -65,7 +65,7 @@ def engine(commands: Scripted, podman: str = "") -> PodmanEngine:
     return PodmanEngine(table, "c-1", RULES, commands)
 
 
-def shown(*states: str, address: str = "") -> dict[str, Output | str]:
+def answers_of(*states: str, address: str = "") -> dict[str, Output | str]:
     """The answers of `ps` and `inspect` for these states of the first containers."""
     names = (FIRST, SECOND)[: len(states)]
     lines = [f"{n}|{state}|{address}" for n, state in zip(names, states, strict=True)]
@@ -79,19 +79,19 @@ async def test_nodes_are_there_while_a_container_runs() -> None:
     """One that has ended is a lost host; when all have, the job is over."""
     here = ("127.0.0.1", "127.0.0.1")
     nodes = JobState("RUNNING", nodes=(FIRST, SECOND), addresses=here)
-    assert await engine(Scripted(**shown(RUNS, RUNS))).look("x") == nodes
-    assert await engine(Scripted(**shown(RUNS, ENDED))).look("x") == nodes
-    assert (await engine(Scripted(**shown(ENDED, ENDED))).look("x")).over
-    assert (await engine(Scripted(ps="")).look("x")).over
+    assert await engine(Scripted(**answers_of(RUNS, RUNS))).poll("x") == nodes
+    assert await engine(Scripted(**answers_of(RUNS, ENDED))).poll("x") == nodes
+    assert (await engine(Scripted(**answers_of(ENDED, ENDED))).poll("x")).over
+    assert (await engine(Scripted(ps="")).poll("x")).over
 
 
 async def test_addresses_are_those_of_the_network() -> None:
     """Without an address a container is known by its name."""
-    answers = shown(RUNS, RUNS, address="10.89.0.2 ")
-    state = await engine(Scripted(**answers), 'network = "n1"').look("x")
+    answers = answers_of(RUNS, RUNS, address="10.89.0.2 ")
+    state = await engine(Scripted(**answers), 'network = "n1"').poll("x")
     assert state.addresses == ("10.89.0.2", "10.89.0.2")
-    answers = shown(RUNS, RUNS, address="evil;$(x)")
-    state = await engine(Scripted(**answers), 'network = "n1"').look("x")
+    answers = answers_of(RUNS, RUNS, address="evil;$(x)")
+    state = await engine(Scripted(**answers), 'network = "n1"').poll("x")
     assert state.addresses == ("", "")
 
 
@@ -103,9 +103,9 @@ async def test_answers_that_are_none(line: str) -> None:
     commands = Scripted(ps=f"{FIRST}\n", container=f"{line}\n")
     if line:
         with pytest.raises(EngineError, match="podman inspect printed"):
-            await engine(commands).look("x")
+            await engine(commands).poll("x")
     with pytest.raises(EngineError, match="not scripted"):
-        await engine(Scripted()).look("x")
+        await engine(Scripted()).poll("x")
 
 
 async def test_containers_of_others_are_not_touched() -> None:
@@ -121,7 +121,7 @@ async def test_podmans_word_counts_of_containers_that_it_has_shown() -> None:
     blind = engine(Scripted(ps=""))
     word = (await blind.words("x", [FIRST]))[FIRST]
     assert not word.gone and word.text == "podman does not know the container"
-    commands = Scripted(**shown(ENDED, RUNS), rm="")
+    commands = Scripted(**answers_of(ENDED, RUNS), rm="")
     asking = engine(commands)
     words = await asking.words("x", [FIRST, SECOND])
     assert words[FIRST].gone and words[FIRST].text == "podman agrees"
@@ -132,10 +132,10 @@ async def test_podmans_word_counts_of_containers_that_it_has_shown() -> None:
 
 async def test_the_kernel_is_asked_for_the_first_process() -> None:
     """A container that podman calls ended, and whose first process lives."""
-    commands = Scripted(**shown(f"running|{os.getpid()}|0"))
+    commands = Scripted(**answers_of(f"running|{os.getpid()}|0"))
     asking = engine(commands)
-    await asking.look("x")
-    commands.answers.update(shown(ENDED))
+    await asking.poll("x")
+    commands.answers.update(answers_of(ENDED))
     word = (await asking.words("x", [FIRST]))[FIRST]
     assert not word.gone and not word.final and f"process {os.getpid()} is alive" in word.text
 
@@ -146,7 +146,7 @@ async def test_a_container_that_cannot_be_started_takes_the_others_along(
     """Its words are the error."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     refused = Output(125, "", "Error: no space left on device")
-    commands = Scripted(**{**shown(RUNS), "run": refused, "rm": ""})
+    commands = Scripted(**{**answers_of(RUNS), "run": refused, "rm": ""})
     with pytest.raises(EngineError, match="no space left"):
         await engine(commands).request()
     assert ("rm", "--force", "--time=0", "--ignore", FIRST) in commands.asked
@@ -158,7 +158,7 @@ async def test_a_container_that_ends_at_once_is_a_refusal(
 ) -> None:
     """Such as without a Python: podman has started `env`, which did not find it."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    commands = Scripted(**{**shown("exited|0|127"), "run": "id\n", "rm": ""})
+    commands = Scripted(**{**answers_of("exited|0|127"), "run": "id\n", "rm": ""})
     commands.answers["logs"] = Output(0, "", "env: python3: No such file or directory\n")
     with pytest.raises(EngineError, match="node0 ended with 127: env: python3: No such file"):
         await engine(commands).request()

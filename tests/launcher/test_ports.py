@@ -83,7 +83,7 @@ workdir = ""
 success = "all"
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     ready = {e["task"]: e["address"] for e in up.of("task") if e["state"] == "ready"}
     assert len(ready) == len({address.rpartition(":")[2] for address in ready.values()}) == 8
 

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.hosts import dial
 from launcher.preflight import (
     CHECKS,
@@ -45,7 +45,7 @@ command = ["{python}", "-m", "trainer", "async"]
 RUN = "old-20261120-183002-7f3a"
 
 
-def cluster(testbed: Testbed, settings: str = "", hosts: str = "") -> Cluster:
+def cluster(testbed: Testbed, settings: str = "", hosts: str = "") -> ClusterModel:
     """The cluster of the testbed; `settings` goes on in `[run]`."""
     return loads((hosts or testbed.hosts_toml()) + JOBS + settings, "testbed.toml", Path("/"))
 

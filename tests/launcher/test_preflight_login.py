@@ -19,7 +19,7 @@ from launcher.cluster.file import loads
 from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import dial
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
-from launcher.hosts.credentials import shown_path
+from launcher.hosts.credentials import display_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan.model import SshTarget
@@ -308,7 +308,7 @@ async def test_a_locked_key_is_named_when_nobody_can_unlock_it(
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "word", "-f", path], check=True)
     with pytest.raises(AuthError, match="locked has a passphrase") as told:
         await login(replace(target(ssh_server), identity=str(path)))
-    assert told.value.todo.startswith(f"unlock it first: ssh-add {shown_path(str(path))}")
+    assert told.value.todo.startswith(f"unlock it first: ssh-add {display_path(str(path))}")
 
 
 async def test_a_passphrase_is_asked_for_until_it_is_right(

@@ -56,7 +56,7 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
     child = subprocess.Popen(["sleep", "1000"], env={**os.environ, **env})
     try:
         # Only some time after the exec does it show its own arguments.
-        while (found := proc.look(child.pid)) is None or found.argv != ("sleep", "1000"):
+        while (found := proc.read(child.pid)) is None or found.argv != ("sleep", "1000"):
             pass
         yield found
     finally:

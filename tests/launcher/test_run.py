@@ -16,12 +16,12 @@ from tests.launcher.run_driver import CLUSTER, FACTS, RunDriver, kill, kills, na
 
 def test_checks_come_when_all_hosts_have_answered_and_staging_after_them() -> None:
     driver = RunDriver()
-    assert driver.tell(ev.Begin) == []
+    assert driver.feed(ev.Begin) == []
     assert driver.up("a") == []
     assert driver.up("b") == [CheckHosts()]
-    assert driver.tell(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
-    assert driver.tell(ev.Staged, "b") == []
-    assert driver.tell(ev.Staged, "a") == driver.start("ps:0")
+    assert driver.feed(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
+    assert driver.feed(ev.Staged, "b") == []
+    assert driver.feed(ev.Staged, "a") == driver.start("ps:0")
 
 
 def test_each_stage_waits_for_the_one_before() -> None:
@@ -29,7 +29,7 @@ def test_each_stage_waits_for_the_one_before() -> None:
     driver = RunDriver()
     assert driver.staged() == driver.start("ps:0")
     assert driver.begun("ps:0") == []
-    assert driver.tell(ev.TaskReady, name("ps:0"), 1) == driver.start("worker:0")
+    assert driver.feed(ev.TaskReady, name("ps:0"), 1) == driver.start("worker:0")
     assert driver.ready("worker:0") == driver.start("worker:1", "worker:2")
     assert driver.phase() is RunPhase.STARTING
     driver.ready("worker:1", "worker:2")
@@ -107,8 +107,8 @@ def test_a_process_that_was_never_started_did_not_miss_its_readiness(ready: str)
 def test_a_port_that_somebody_holds_is_the_reason() -> None:
     driver = RunDriver()
     driver.staged()
-    driver.tell(ev.TaskStarted, name("ps:0"), 1, 99, port_holder="pid 7 of other/ps:0/1 (python)")
-    driver.tell(ev.TaskExited, name("ps:0"), 1, 1, None, "pid 7 of other/ps:0/1 (python)")
+    driver.feed(ev.TaskStarted, name("ps:0"), 1, 99, port_holder="pid 7 of other/ps:0/1 (python)")
+    driver.feed(ev.TaskExited, name("ps:0"), 1, 1, None, "pid 7 of other/ps:0/1 (python)")
     failure = driver.failure
     assert "exit 1, its port is held by pid 7 of other/ps:0/1 (python)" in failure.how
 
@@ -127,12 +127,12 @@ def test_auto_is_ready_when_it_listens_prints_a_metric_line_or_has_lived() -> No
     """Whichever comes first, of the attempt that runs now."""
     driver = RunDriver(settings="[start.ready]\nps = 'auto'\nworker = 'auto'\n")
     driver.staged()
-    assert driver.tell(ev.MetricsSeen, name("ps:0")) == []  # of an earlier attempt: it is not begun
+    assert driver.feed(ev.MetricsSeen, name("ps:0")) == []  # of an earlier attempt: it is not begun
     assert timers(driver.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): 5.0}
-    assert driver.tell(ev.TaskReady, name("ps:0"), 1) == driver.start("worker:0")
+    assert driver.feed(ev.TaskReady, name("ps:0"), 1) == driver.start("worker:0")
     assert driver.fired(ReadyDelay(name("ps:0"), 1)) == []
     driver.begun("worker:0")
-    assert driver.tell(ev.MetricsSeen, name("worker:0")) == driver.start("worker:1", "worker:2")
+    assert driver.feed(ev.MetricsSeen, name("worker:0")) == driver.start("worker:1", "worker:2")
     assert driver.state("worker:0") is TaskState.RUNNING
     driver.begun("worker:1", "worker:2")
     assert driver.fired(ReadyDelay(name("worker:1"), 1)) == []
@@ -152,10 +152,10 @@ def test_a_task_that_is_done_before_it_was_ready_does_not_hold_the_start_up() ->
 def test_metrics_make_ready_running_and_may_name_the_total_of_steps() -> None:
     driver = RunDriver()
     driver.staged()
-    assert driver.tell(ev.MetricsSeen, name("ps:0"), 500) == []
+    assert driver.feed(ev.MetricsSeen, name("ps:0"), 500) == []
     assert (driver.state("ps:0"), driver.seen.total_steps) == (TaskState.STARTING, 500)
     driver.ready("ps:0")
-    assert driver.tell(ev.MetricsSeen, name("ps:0")) == []
+    assert driver.feed(ev.MetricsSeen, name("ps:0")) == []
     assert (driver.state("ps:0"), driver.seen.total_steps) == (TaskState.RUNNING, 500)
 
 
@@ -211,9 +211,9 @@ def test_a_restart_by_hand_ends_the_task_first() -> None:
     for hard, grace in ((False, 5.0), (True, 0.0)):
         driver = RunDriver()
         driver.running()
-        out = driver.tell(ev.Restart, name("worker:1"), hard)
+        out = driver.feed(ev.Restart, name("worker:1"), hard)
         assert kills(out) == [("b", ["worker:1"], grace)]
-        assert driver.tell(ev.Restart, name("worker:1"), hard) == []  # pressed twice
+        assert driver.feed(ev.Restart, name("worker:1"), hard) == []  # pressed twice
         assert driver.exited("worker:1", None, "TERM") == []
         assert driver.state("worker:1") is TaskState.BACKOFF
         assert driver.receipt("b", ["worker:1"]) == driver.start("worker:1", attempt=2)
@@ -224,17 +224,17 @@ def test_a_restart_by_hand_during_the_pause_does_not_start_twice() -> None:
     driver = RunDriver(settings='on_failure = "restart"')
     driver.running()
     driver.exited("worker:1", 1)
-    driver.tell(ev.Restart, name("worker:1"))
+    driver.feed(ev.Restart, name("worker:1"))
     assert driver.fired(RestartDelay(name("worker:1"), 1)) == []
     assert driver.receipt("b", ["worker:1"]) == driver.start("worker:1", attempt=2)
     assert driver.receipt("b", ["worker:1"]) == []
 
 
 def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does(driver: RunDriver) -> None:
-    assert driver.tell(ev.SignalTask, name("worker:2"), "KILL") == [kill("b", "worker:2", 0.0)]
+    assert driver.feed(ev.SignalTask, name("worker:2"), "KILL") == [kill("b", "worker:2", 0.0)]
     assert driver.exited("worker:2", None, "KILL") == []
     assert driver.state("worker:2") is TaskState.KILLED
-    assert driver.tell(ev.SignalTask, name("worker:0"), "TERM") == [kill("a", "worker:0", 5.0)]
+    assert driver.feed(ev.SignalTask, name("worker:0"), "TERM") == [kill("a", "worker:0", 5.0)]
     assert driver.exited("worker:0", None, "TERM") == driver.shut_down()
 
 
@@ -244,5 +244,5 @@ def test_a_restart_that_is_due_is_forgotten_in_a_kill() -> None:
     driver.running()
     driver.exited("worker:1", 1)
     assert driver.fired(RestartDelay(name("worker:1"), 1)) == []
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     assert driver.receipt("b", ["worker:1"]) == []

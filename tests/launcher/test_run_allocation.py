@@ -47,35 +47,35 @@ class QueueDriver(RunDriver):
 
     def __init__(self) -> None:
         super().__init__(text=CLUSTER)
-        self.tell(ev.Begin)
+        self.feed(ev.Begin)
 
     def queue(self, state: str = "PENDING", **said: Any) -> list[Instruction]:
-        return self.tell(ev.Queued, "7", state, **said)
+        return self.feed(ev.Queued, "7", state, **said)
 
     def begin(self) -> None:
         """Nodes are given, agents are there, and the tasks run."""
         self.queue()
-        self.tell(ev.Allocated, NODES)
+        self.feed(ev.Allocated, NODES)
         self.up("node0", "node1")
-        self.tell(ev.HostsChecked, {name: HostFacts(home="/h") for name in NODES})
-        self.tell(ev.Staged, "node0")
-        self.tell(ev.Staged, "node1")
+        self.feed(ev.HostsChecked, {name: HostFacts(home="/h") for name in NODES})
+        self.feed(ev.Staged, "node0")
+        self.feed(ev.Staged, "node1")
 
     def confirm(self, *hosts: str) -> list[Instruction]:
         """Agents' receipts."""
         return [
             i
             for host in hosts
-            for i in self.tell(
+            for i in self.feed(
                 ev.ReceiptReceived, HostReceipt(host, signalled=1, confirmed=True), None
             )
         ]
 
     def released(self, **words: ev.EngineWord) -> list[Instruction]:
-        return self.tell(ev.AllocationReleased, "Slurm 7 is released", words)
+        return self.feed(ev.AllocationReleased, "Slurm 7 is released", words)
 
     def ended(self) -> list[Instruction]:
-        return self.tell(ev.AllocationEnded, "Slurm 7 has ended: TIMEOUT", "TIMEOUT")
+        return self.feed(ev.AllocationEnded, "Slurm 7 has ended: TIMEOUT", "TIMEOUT")
 
 
 def test_a_run_waits_in_the_queue_until_it_has_nodes() -> None:
@@ -86,7 +86,7 @@ def test_a_run_waits_in_the_queue_until_it_has_nodes() -> None:
     allocation = driver.seen.allocation
     assert allocation is not None
     assert (allocation.title, allocation.reason) == ("Slurm 7", "Resources")
-    assert driver.tell(ev.Allocated, NODES) == [ConnectHosts()]
+    assert driver.feed(ev.Allocated, NODES) == [ConnectHosts()]
     assert driver.phase() is RunPhase.CONNECTING
     assert [host.via for host in driver.run.plan.hosts] == [n.via for n in NODES.values()]
     assert driver.task("worker:1").address == "sl2:2222"
@@ -105,9 +105,9 @@ def test_a_kill_in_the_queue_ends_when_the_request_is_cancelled() -> None:
     """Nothing had started: the receipt has no host."""
     driver = QueueDriver()
     driver.queue()
-    assert driver.tell(ev.KillAll) == [ReleaseAllocation()]
+    assert driver.feed(ev.KillAll) == [ReleaseAllocation()]
     assert driver.phase() is RunPhase.KILLING
-    assert driver.tell(ev.Allocated, NODES) == []  # it came too late
+    assert driver.feed(ev.Allocated, NODES) == []  # it came too late
     assert driver.released() == [End(Outcome.KILLED, 130)]
     assert driver.seen.receipt is not None and driver.seen.receipt.clean
 
@@ -116,7 +116,7 @@ def test_a_refused_request_is_a_failed_preflight() -> None:
     """Its words are the reason."""
     driver = QueueDriver()
     said = "Slurm: sbatch: error: invalid partition specified: x"
-    assert driver.tell(ev.AllocationEnded, said, "REFUSED") == [ReleaseAllocation()]
+    assert driver.feed(ev.AllocationEnded, said, "REFUSED") == [ReleaseAllocation()]
     assert driver.released() == [End(Outcome.PREFLIGHT, 3)]
     assert driver.seen.notes == (said,)
 
@@ -125,7 +125,7 @@ def test_the_receipt_has_the_engines_word_beside_the_agents() -> None:
     """The hosts are released first: what is left of logs and results is there."""
     driver = QueueDriver()
     driver.begin()
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     assert driver.confirm("node0") == []
     assert driver.confirm("node1") == [
         *map(ReleaseHost, NODES),
@@ -146,7 +146,7 @@ def test_only_a_word_that_counts_stands_for_an_agents() -> None:
         driver = QueueDriver()
         driver.begin()
         driver.lost("node1")
-        driver.tell(ev.KillAll)
+        driver.feed(ev.KillAll)
         driver.confirm("node0")
         driver.ended()
         assert driver.released(node0=AGREES, node1=word) == [End(Outcome.KILLED, code)]
@@ -162,10 +162,10 @@ def test_a_node_without_an_agent_is_not_waited_for() -> None:
     """An engine starts an agent only once; nothing acts there when the lease ends."""
     driver = QueueDriver()
     driver.begin()
-    driver.tell(ev.HostLost, "node0", "silence", driver.now + 60)
-    said = driver.tell(ev.HostLost, "node0", "its agent is gone", driver.now + 60, True)
+    driver.feed(ev.HostLost, "node0", "silence", driver.now + 60)
+    said = driver.feed(ev.HostLost, "node0", "its agent is gone", driver.now + 60, True)
     assert said == [SetTimer(LeaseEnd("node0"), 5 + KILL_PATIENCE)]
-    killed = driver.tell(ev.TimerFired, LeaseEnd("node0"))
+    killed = driver.feed(ev.TimerFired, LeaseEnd("node0"))
     assert killed == driver.shut_down("node1")
     assert driver.failure.task.index == 0
     assert ReleaseAllocation() in driver.confirm("node1")
@@ -184,7 +184,7 @@ def test_an_end_from_outside_ends_the_run() -> None:
     assert driver.phase() is not RunPhase.KILLING
     assert ReleaseAllocation() in driver.ended()
     assert driver.ended() == []
-    released = driver.tell(
+    released = driver.feed(
         ev.AllocationReleased,
         "Slurm 7 is released",
         {"node0": AGREES, "node1": SILENT},
@@ -216,11 +216,11 @@ def test_an_agent_that_is_back_has_said_nothing_yet() -> None:
 def test_a_kill_by_who_has_no_record_of_the_run_finds_its_nodes_first() -> None:
     """Any host may hold something of it, until the engine has said which nodes they are."""
     driver = QueueDriver()
-    driver.tell(ev.Attached, False)
-    driver.tell(ev.KillAll)
+    driver.feed(ev.Attached, False)
+    driver.feed(ev.KillAll)
     assert driver.phase() is RunPhase.KILLING and driver.run.awaits_nodes
     driver.queue("")
-    assert ConnectHosts() in driver.tell(ev.Allocated, NODES)
+    assert ConnectHosts() in driver.feed(ev.Allocated, NODES)
     assert driver.phase() is RunPhase.KILLING and driver.run.nodes == NODES
     assert any(isinstance(told, KillHost) for told in driver.up("node0"))
     driver.up("node1")
@@ -230,8 +230,8 @@ def test_a_kill_by_who_has_no_record_of_the_run_finds_its_nodes_first() -> None:
 def test_a_kill_by_who_has_no_record_of_a_run_that_is_in_the_queue() -> None:
     """Nothing has started: no host is waited for."""
     driver = QueueDriver()
-    driver.tell(ev.Attached, False)
-    driver.tell(ev.KillAll)
+    driver.feed(ev.Attached, False)
+    driver.feed(ev.KillAll)
     assert driver.queue("") == []
     assert driver.queue() == [ReleaseAllocation()]
     driver.released()
@@ -242,11 +242,11 @@ def test_a_launcher_takes_a_run_up_in_the_queue_and_on_its_nodes() -> None:
     """The journal has the job and the nodes."""
     driver = QueueDriver()
     driver.queue()
-    driver.tell(ev.Attached)
+    driver.feed(ev.Attached)
     assert driver.phase() is RunPhase.QUEUED
-    driver.tell(ev.Allocated, NODES)
+    driver.feed(ev.Allocated, NODES)
     driver.up("node0", "node1")
-    driver.tell(ev.Attached)
+    driver.feed(ev.Attached)
     assert driver.phase() is RunPhase.CONNECTING
     assert {host.state for host in driver.seen.hosts} == {HostState.CONNECTING}
     assert driver.run.nodes == NODES

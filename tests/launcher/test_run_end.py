@@ -48,7 +48,7 @@ def test_success_all_waits_for_everybody() -> None:
 def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriver) -> None:
     driver.exited("worker:0")
     driver.exited("worker:1")
-    out = driver.tell(ev.OutputStalled, name("worker:2"), 60.0)
+    out = driver.feed(ev.OutputStalled, name("worker:2"), 60.0)
     assert out == [kill("b", "worker:2", 5.0)]
     assert "hangs at its end" in driver.task("worker:2").reason
     assert driver.exited("worker:2", None, "TERM") == driver.shut_down()
@@ -63,7 +63,7 @@ def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
     driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
     driver.exited("chief:0")
     for worker, host in (("worker:0", "a"), ("worker:1", "b"), ("worker:2", "b")):
-        out = driver.tell(ev.OutputStalled, name(worker), 60.0)
+        out = driver.feed(ev.OutputStalled, name(worker), 60.0)
         assert kills(out) == [(host, [worker], 5.0)]
         out = driver.exited(worker, None, "TERM")
         assert driver.state(worker) is TaskState.STOPPED
@@ -79,7 +79,7 @@ def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
     driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
     driver.exited("chief:0")
     driver.exited("worker:0")
-    driver.tell(ev.OutputStalled, name("worker:1"), 60.0)
+    driver.feed(ev.OutputStalled, name("worker:1"), 60.0)
     assert "hangs at its end" in driver.task("worker:1").reason
     driver.exited("worker:1", None, "TERM")
     assert driver.state("worker:1") is TaskState.FAILED
@@ -89,7 +89,7 @@ def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
     """It is we who hear nothing; the watch goes on."""
     driver.exited("worker:0")
     driver.lost("b")
-    assert driver.tell(ev.OutputStalled, name("worker:2"), 60.0) == [
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == [
         WatchSilence(name("worker:2"), 60.0)
     ]
     assert driver.state("worker:2") is TaskState.LOST
@@ -114,7 +114,7 @@ def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
 def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
     driver = RunDriver(settings='on_failure = "keep"')
     driver.running()
-    driver.tell(ev.TaskExited, name("worker:2"), 1, None, "SEGV", "", ("last words",))
+    driver.feed(ev.TaskExited, name("worker:2"), 1, None, "SEGV", "", ("last words",))
     driver.exited("worker:1", 1)
     failure = driver.failure
     assert (str(failure.task), failure.how, failure.tail) == (
@@ -154,7 +154,7 @@ def test_the_end_of_an_earlier_attempt_says_nothing_of_the_present_one() -> None
 
 
 def test_kill_all_is_one_broadcast_and_ends_in_a_receipt(driver: RunDriver) -> None:
-    out = driver.tell(ev.KillAll)
+    out = driver.feed(ev.KillAll)
     assert out == driver.shut_down()
     assert driver.seen.kill_deadline == driver.now + 5
     driver.exited("ps:0", None, "TERM")
@@ -167,27 +167,27 @@ def test_kill_all_is_one_broadcast_and_ends_in_a_receipt(driver: RunDriver) -> N
 
 
 def test_a_forced_kill_kills_now_only_where_something_is_left(driver: RunDriver) -> None:
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     driver.receipt("a")
-    assert driver.tell(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
-    assert driver.tell(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
     assert driver.seen.kill_deadline == driver.now - 1
     assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
-    assert driver.tell(ev.KillAll, force=True) == []
+    assert driver.feed(ev.KillAll, force=True) == []
 
 
 def test_a_forced_kill_needs_no_other_before_it(driver: RunDriver) -> None:
     now = [KillHost(host, None, 0.0) for host in ("a", "b")]
-    assert driver.tell(ev.KillAll, force=True) == [*driver.shut_down(), *now]
+    assert driver.feed(ev.KillAll, force=True) == [*driver.shut_down(), *now]
     assert driver.run.forced and driver.seen.kill_deadline == driver.now
 
 
 def test_a_kill_that_is_repeated_shortens_no_grace(driver: RunDriver) -> None:
     """A client that leaves, a closed pipe and a person may all say it for one Ctrl-C."""
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     deadline = driver.seen.kill_deadline
     for by_person in (False, True, False):
-        assert driver.tell(ev.KillAll, by_person) == []
+        assert driver.feed(ev.KillAll, by_person) == []
     assert not driver.run.forced and driver.seen.kill_deadline == deadline
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
 
@@ -204,10 +204,10 @@ def test_a_persons_first_kill_while_the_rule_ends_a_run_is_the_first(driver: Run
     """It is a person's kill from then on, and the ps keeps its grace; the next one is forced."""
     ended_by_the_rule(driver)
     deadline = driver.seen.kill_deadline
-    assert driver.tell(ev.KillAll) == []
+    assert driver.feed(ev.KillAll) == []
     assert driver.seen.kill_asked and not driver.run.forced
     assert driver.seen.kill_deadline == deadline
-    assert kills(driver.tell(ev.KillAll, force=True)) == [("a", None, 0.0), ("b", None, 0.0)]
+    assert kills(driver.feed(ev.KillAll, force=True)) == [("a", None, 0.0), ("b", None, 0.0)]
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
 
 
@@ -218,11 +218,11 @@ def test_only_a_forced_kill_gives_up_the_results_of_a_run_that_has_ended(
     driver.confirmed()
     notes = driver.seen.notes
     for by_person in (False, True, True):
-        assert driver.tell(ev.KillAll, by_person) == []
+        assert driver.feed(ev.KillAll, by_person) == []
         assert not driver.run.forced and driver.seen.kill_asked is by_person
     (note,) = driver.seen.notes[len(notes) :]
     assert "kill it again to give up the results" in note
-    assert driver.tell(ev.KillAll, force=True) == []
+    assert driver.feed(ev.KillAll, force=True) == []
     assert driver.run.forced and driver.seen.outcome is Outcome.SUCCESS
 
 
@@ -230,7 +230,7 @@ def test_a_terminal_that_is_closed_while_the_rule_ends_a_run_changes_nothing(
     driver: RunDriver,
 ) -> None:
     ended_by_the_rule(driver)
-    assert driver.tell(ev.KillAll, by_person=False) == []
+    assert driver.feed(ev.KillAll, by_person=False) == []
     assert not driver.run.forced and not driver.seen.kill_asked
     assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
@@ -240,22 +240,22 @@ def test_a_person_who_joins_in_after_a_failure_has_killed_the_run() -> None:
     driver = RunDriver()
     driver.running()
     assert driver.exited("worker:1", 1) == driver.shut_down()
-    assert driver.tell(ev.KillAll) == []
+    assert driver.feed(ev.KillAll) == []
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
     assert str(driver.failure.task) == "worker:1"
 
 
 def test_a_task_that_a_person_kills_is_no_press_of_the_kill_key(driver: RunDriver) -> None:
     """A ps that is ended ends the run; whoever then presses the key has not pressed it before."""
-    driver.tell(ev.SignalTask, name("ps:0"), "TERM")
+    driver.feed(ev.SignalTask, name("ps:0"), "TERM")
     assert driver.exited("ps:0", None, "TERM") == driver.shut_down()
     assert not driver.seen.kill_asked
-    assert driver.tell(ev.KillAll) == []
+    assert driver.feed(ev.KillAll) == []
     assert driver.seen.kill_asked
 
 
 def test_by_term_the_exit_code_is_another(driver: RunDriver) -> None:
-    driver.tell(ev.KillAll, by_person=False)
+    driver.feed(ev.KillAll, by_person=False)
     assert driver.confirmed() == driver.end(Outcome.TERMINATED, 143)
 
 
@@ -263,8 +263,8 @@ def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
     driver = RunDriver(settings='on_failure = "restart"')
     driver.staged()
     driver.begun("ps:0")
-    driver.tell(ev.KillAll)
-    assert driver.tell(ev.TaskReady, name("ps:0"), 1) == []
+    driver.feed(ev.KillAll)
+    assert driver.feed(ev.TaskReady, name("ps:0"), 1) == []
     assert driver.exited("ps:0", 1) == []
     assert driver.fired(RestartDelay(name("ps:0"), 1)) == []
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
@@ -273,20 +273,20 @@ def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
 
 def test_kill_before_any_host_was_contacted_ends_at_once() -> None:
     driver = RunDriver()
-    driver.tell(ev.Begin)
-    assert driver.tell(ev.KillAll) == driver.end(Outcome.KILLED, 130, ())
+    driver.feed(ev.Begin)
+    assert driver.feed(ev.KillAll) == driver.end(Outcome.KILLED, 130, ())
 
 
 def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
     driver = RunDriver()
     driver.checked()
-    assert driver.tell(ev.KillAll) == driver.shut_down()
-    assert driver.tell(ev.Staged, "a") == []
+    assert driver.feed(ev.KillAll) == driver.shut_down()
+    assert driver.feed(ev.Staged, "a") == []
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
 
 
 def test_survivors_are_reported_and_the_exit_code_says_unconfirmed(driver: RunDriver) -> None:
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     driver.receipt("a")
     out = driver.receipt("b", survivors=(Survivor(7, "stuck", "D"),))
     assert out == driver.end(Outcome.KILLED, 4)

@@ -14,7 +14,7 @@ from tests.launcher.run_driver import RunDriver, held, kill, kills, name, timers
 
 def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
     """Its tasks are `lost`, not failed, and have their true state again afterwards."""
-    driver.tell(ev.MetricsSeen, name("worker:1"))
+    driver.feed(ev.MetricsSeen, name("worker:1"))
     out = driver.lost("b", lease=60)
     assert timers(out) == {LeaseEnd("b"): pytest.approx(60 + 5 + 8)}
     assert driver.state("worker:1") is TaskState.LOST
@@ -69,7 +69,7 @@ def test_a_kill_sets_no_time_limit_when_a_host_is_back() -> None:
     driver.staged()
     driver.begun("ps:0")
     driver.lost("a")
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     assert timers(driver.up("a", tasks=[held("ps:0")])) == {}
 
 
@@ -85,7 +85,7 @@ def test_a_task_that_a_new_agent_does_not_know_has_ended(driver: RunDriver) -> N
 def test_a_cut_while_staging_stages_again() -> None:
     driver = RunDriver()
     driver.checked()
-    driver.tell(ev.Staged, "a")
+    driver.feed(ev.Staged, "a")
     driver.lost("b")
     assert driver.up("b") == [StageHost("b")]
     driver.lost("a")
@@ -94,7 +94,7 @@ def test_a_cut_while_staging_stages_again() -> None:
 
 def test_a_kill_of_one_task_that_got_lost_is_repeated(driver: RunDriver) -> None:
     driver.lost("b")
-    driver.tell(ev.Restart, name("worker:1"))
+    driver.feed(ev.Restart, name("worker:1"))
     out = driver.up("b", tasks=[held("worker:1"), held("worker:2")])
     assert out == [kill("b", "worker:1", 5.0)]
     driver.exited("worker:1", None, "TERM")
@@ -130,21 +130,21 @@ def test_under_keep_a_lost_host_ends_nothing() -> None:
 def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back(driver: RunDriver) -> None:
     """With what is left of the grace, and at once after a second press."""
     driver.lost("b")
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     driver.receipt("a")
     (kill,) = kills(driver.up("b", tasks=[held("worker:1"), held("worker:2")]))
     assert kill[:2] == ("b", None) and 0 < kill[2] < 5
     driver.lost("b")
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 0.0)]
     assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
 
 
 def test_a_host_that_is_refused_before_the_start_ends_the_run_as_preflight() -> None:
     driver = RunDriver()
-    driver.tell(ev.Begin)
+    driver.feed(ev.Begin)
     driver.up("a")
-    out = driver.tell(ev.HostRefused, "b", "no login")
+    out = driver.feed(ev.HostRefused, "b", "no login")
     assert out == driver.shut_down("a")
     assert driver.receipt("a") == driver.end(Outcome.PREFLIGHT, 3, ["a"])
     assert driver.seen.hosts[1].state is HostState.REFUSED
@@ -160,8 +160,8 @@ def test_more_ranks_than_gpus_are_noted_once() -> None:
         ("gpus = 0\n", []),
     ):
         driver = RunDriver(jobs + gpus)
-        driver.tell(ev.Begin)
+        driver.feed(ev.Begin)
         driver.up("a", "b")
-        driver.tell(ev.HostsChecked, facts)
+        driver.feed(ev.HostsChecked, facts)
         notes = [note for note in driver.seen.notes if "rank" in note]
         assert len(notes) == bool(expected) and all(text in notes[0] for text in expected)

@@ -22,7 +22,7 @@ from launcher.ids import TaskId
 from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run import instructions as do
-from launcher.run.run import Run
+from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.tasks import AT_WORK
@@ -112,12 +112,12 @@ class RunMachine(RuleBasedStateMachine):
         )
         self.cluster = loads(text, "t.toml", Path("/srv"))
         self.now = 1000.0
-        self.run = Run(self.cluster, "r", self.now)
+        self.run = RunStateMachine(self.cluster, "r", self.now)
         self.lines: list[str] = []
         self.open: list[do.Instruction] = []
         """Instructions that nobody has answered."""
         self.timers: list[Timer] = []
-        self.tell(ev.Begin(self.now))
+        self.feed(ev.Begin(self.now))
         if running:
             self.start_all()
 
@@ -128,7 +128,7 @@ class RunMachine(RuleBasedStateMachine):
         while self.open:
             self.answer(0, ok=True)
 
-    def tell(self, event: ev.Event) -> None:
+    def feed(self, event: ev.Event) -> None:
         if isinstance(event, ev.TimerFired) and event.timer in self.timers:
             self.timers.remove(event.timer)
         stored = as_stored(event)
@@ -175,7 +175,7 @@ class RunMachine(RuleBasedStateMachine):
         views = [view for view in self.run.snapshot().tasks if view.host == host and view.attempt]
         warming = TaskState.WARMING
         held = tuple(ev.HeldTask(v.id, v.attempt, v.state is warming) for v in views)
-        self.tell(ev.HostUp(self.later(), host, held))
+        self.feed(ev.HostUp(self.later(), host, held))
 
     @precondition(lambda self: self.run.phase is RunPhase.CONNECTING)
     @rule()
@@ -189,9 +189,9 @@ class RunMachine(RuleBasedStateMachine):
     @rule(host=HOSTS)
     def is_cut_off_for_long(self, host: str) -> None:
         """All that is starting had to be ready meanwhile."""
-        self.tell(ev.HostLost(self.later(), host, "no route", self.now + 600))
+        self.feed(ev.HostLost(self.later(), host, "no route", self.now + 600))
         for timer in [timer for timer in self.timers if isinstance(timer, ReadyTimeout)]:
-            self.tell(ev.TimerFired(self.later(), timer))
+            self.feed(ev.TimerFired(self.later(), timer))
         self.comes_up(host)
 
     @precondition(lambda self: bool(getattr(self, "open", None)))
@@ -205,64 +205,64 @@ class RunMachine(RuleBasedStateMachine):
             case do.CheckHosts():
                 port = {TaskId("worker", 1): 4711}
                 facts = {"node0": HostFacts(home="/h"), "node1": HostFacts(home="/h", ports=port)}
-                self.tell(ev.HostsChecked(now, facts))
+                self.feed(ev.HostsChecked(now, facts))
             case do.StageHost(host):
-                self.tell(ev.Staged(now, host) if ok else ev.HostRefused(now, host, "disk full"))
+                self.feed(ev.Staged(now, host) if ok else ev.HostRefused(now, host, "disk full"))
             case do.StartTask(task, attempt):
                 error = "" if ok else "no such file"
-                self.tell(ev.TaskStarted(now, task.id, attempt, 7, 0, error))
+                self.feed(ev.TaskStarted(now, task.id, attempt, 7, 0, error))
                 if ok:
-                    self.tell(ev.TaskReady(now, task.id, attempt))
+                    self.feed(ev.TaskReady(now, task.id, attempt))
             case do.ReleaseTask(task, attempt):
-                self.tell(ev.TaskReady(now, task.id, attempt))
+                self.feed(ev.TaskReady(now, task.id, attempt))
             case do.KillHost(host, tasks):
                 for view in self.run.snapshot().tasks:
                     if view.host == host and (tasks is None or view.id in tasks) and view.attempt:
-                        self.tell(ev.TaskExited(now, view.id, view.attempt, None, "TERM"))
+                        self.feed(ev.TaskExited(now, view.id, view.attempt, None, "TERM"))
                 survivors = () if ok else (Survivor(7, "stuck", "D"),)
                 receipt = HostReceipt(host, 1, survivors, confirmed=ok)
-                self.tell(ev.ReceiptReceived(now, receipt, tasks))
+                self.feed(ev.ReceiptReceived(now, receipt, tasks))
             case do.WatchSilence(watched):
-                self.tell(ev.OutputStalled(now, watched, 60.0))
+                self.feed(ev.OutputStalled(now, watched, 60.0))
             case do.ReleaseAllocation():
                 self.release({host: ev.EngineWord(ok, "Slurm's word") for host in NODES})
             case do.LookElsewhere(by):
-                self.tell(ev.LookedElsewhere(now, by, None if ok else Outcome.KILLED, 130))
+                self.feed(ev.LookedElsewhere(now, by, None if ok else Outcome.KILLED, 130))
             case _:
                 pass
 
     def release(self, words: dict[str, ev.EngineWord]) -> None:
-        self.tell(ev.AllocationReleased(self.later(), "released", words, "TIMEOUT", "it is over"))
+        self.feed(ev.AllocationReleased(self.later(), "released", words, "TIMEOUT", "it is over"))
 
     @precondition(lambda self: bool(getattr(self, "timers", None)))
     @rule(data=st.data())
     def fires(self, data: st.DataObject) -> None:
         at = data.draw(st.integers(0, len(self.timers) - 1))
-        self.tell(ev.TimerFired(self.later(), self.timers.pop(at)))
+        self.feed(ev.TimerFired(self.later(), self.timers.pop(at)))
 
     @rule(task=TASKS, status=STATUS)
     def exits(self, task: TaskId, status: tuple[int | None, str | None]) -> None:
         attempt = self.run.task(task).attempt
-        self.tell(ev.TaskExited(self.later(), task, attempt, *status, tail=("last",)))
+        self.feed(ev.TaskExited(self.later(), task, attempt, *status, tail=("last",)))
 
     @rule(task=TASKS, total=st.sampled_from([None, 500]))
     def trains(self, task: TaskId, total: int | None) -> None:
-        self.tell(ev.MetricsSeen(self.later(), task, total))
+        self.feed(ev.MetricsSeen(self.later(), task, total))
 
     # --- people and launchers -------------------------------------------------------------
 
     @rule(task=TASKS, hard=st.booleans())
     def is_restarted(self, task: TaskId, hard: bool) -> None:
-        self.tell(ev.Restart(self.later(), task, hard))
+        self.feed(ev.Restart(self.later(), task, hard))
 
     @rule(task=TASKS, name=st.sampled_from(["TERM", "KILL"]))
     def is_signalled(self, task: TaskId, name: str) -> None:
-        self.tell(ev.SignalTask(self.later(), task, name))
+        self.feed(ev.SignalTask(self.later(), task, name))
 
     @rule(rarely=RARELY, by_person=st.booleans(), force=st.booleans())
     def kill_all(self, rarely: bool, by_person: bool, force: bool) -> None:
         if rarely:
-            self.tell(ev.KillAll(self.later(), by_person, force))
+            self.feed(ev.KillAll(self.later(), by_person, force))
 
     @rule(rarely=RARELY, complete=st.booleans())
     def is_attached(self, rarely: bool, complete: bool) -> None:
@@ -270,68 +270,68 @@ class RunMachine(RuleBasedStateMachine):
             return
         self.open.clear()
         self.timers.clear()
-        self.tell(ev.Attached(self.later(), complete))
+        self.feed(ev.Attached(self.later(), complete))
 
     # --- anything -------------------------------------------------------------------------
 
     @rule(host=HOSTS, reason=TEXT, lease=st.floats(0, 2000), gone=st.booleans())
     def is_lost(self, host: str, reason: str, lease: float, gone: bool) -> None:
-        self.tell(ev.HostLost(self.later(), host, reason, lease, agent_gone=gone))
+        self.feed(ev.HostLost(self.later(), host, reason, lease, agent_gone=gone))
 
     @rule(host=HOSTS, held=HELD, text=TEXT)
     def comes_up_with(self, host: str, held: tuple[ev.HeldTask, ...], text: str) -> None:
-        self.tell(ev.HostUp(self.later(), host, held, text))
+        self.feed(ev.HostUp(self.later(), host, held, text))
 
     @rule(rarely=RARELY, host=HOSTS)
     def is_refused(self, rarely: bool, host: str) -> None:
         if rarely:
-            self.tell(ev.HostRefused(self.later(), host, "no login"))
+            self.feed(ev.HostRefused(self.later(), host, "no login"))
 
     @rule(rarely=RARELY, host=HOSTS)
     def is_taken_over(self, rarely: bool, host: str) -> None:
         if rarely:
-            self.tell(ev.Superseded(self.later(), host, "elsewhere:7"))
+            self.feed(ev.Superseded(self.later(), host, "elsewhere:7"))
 
     @rule(rarely=RARELY, outcome=st.sampled_from([None, *Outcome]), receipt=RECEIPTS)
     def is_looked_for(self, rarely: bool, outcome: Outcome | None, receipt: HostReceipt) -> None:
         if rarely:
             theirs = Receipt((receipt,))
-            self.tell(ev.LookedElsewhere(self.later(), "elsewhere:7", outcome, 4, theirs))
+            self.feed(ev.LookedElsewhere(self.later(), "elsewhere:7", outcome, 4, theirs))
 
     @rule(task=TASKS, attempt=ATTEMPTS, error=TEXT, holder=TEXT)
     def starts(self, task: TaskId, attempt: int, error: str, holder: str) -> None:
-        self.tell(ev.TaskStarted(self.later(), task, attempt, 7, 0, error, holder))
+        self.feed(ev.TaskStarted(self.later(), task, attempt, 7, 0, error, holder))
 
     @rule(task=TASKS, attempt=ATTEMPTS, status=STATUS)
     def ends(self, task: TaskId, attempt: int, status: tuple[int | None, str | None]) -> None:
-        self.tell(ev.TaskReady(self.later(), task, attempt))
-        self.tell(ev.TaskExited(self.later(), task, attempt, *status))
+        self.feed(ev.TaskReady(self.later(), task, attempt))
+        self.feed(ev.TaskExited(self.later(), task, attempt, *status))
 
     @rule(receipt=RECEIPTS, tasks=st.none() | st.lists(TASKS, max_size=2).map(tuple))
     def confirms(self, receipt: HostReceipt, tasks: tuple[TaskId, ...] | None) -> None:
-        self.tell(ev.ReceiptReceived(self.later(), receipt, tasks))
+        self.feed(ev.ReceiptReceived(self.later(), receipt, tasks))
 
     @rule(task=TASKS)
     def is_silent(self, task: TaskId) -> None:
-        self.tell(ev.OutputStalled(self.later(), task, 60.0))
+        self.feed(ev.OutputStalled(self.later(), task, 60.0))
 
     @rule(timer=TIMERS)
     def times_out(self, timer: Timer) -> None:
-        self.tell(ev.TimerFired(self.later(), timer))
+        self.feed(ev.TimerFired(self.later(), timer))
 
     @rule(host=HOSTS, text=TEXT)
     def says(self, host: str, text: str) -> None:
-        self.tell(ev.NoteAdded(self.later(), text))
-        self.tell(ev.ResultsMissing(self.later(), host, text, ("/a",)))
+        self.feed(ev.NoteAdded(self.later(), text))
+        self.feed(ev.ResultsMissing(self.later(), host, text, ("/a",)))
 
     @rule(host=HOSTS)
     def has_files(self, host: str) -> None:
-        self.tell(ev.Staged(self.later(), host))
+        self.feed(ev.Staged(self.later(), host))
 
     @rule(rarely=RARELY)
     def launcher_fails(self, rarely: bool) -> None:
         if rarely:
-            self.tell(ev.LauncherFailed(self.later(), "boom"))
+            self.feed(ev.LauncherFailed(self.later(), "boom"))
 
 
 class EngineMachine(RunMachine):
@@ -340,21 +340,21 @@ class EngineMachine(RunMachine):
     source = '[slurm]\nnodes = 2\ntime = "10"'
 
     def start_all(self) -> None:
-        self.tell(ev.Allocated(self.later(), NODES))
+        self.feed(ev.Allocated(self.later(), NODES))
         super().start_all()
 
     @rule(state=st.sampled_from(["", "PENDING", "RUNNING"]), text=TEXT, at=st.none() | st.just(2e3))
     def is_queued(self, state: str, text: str, at: float | None) -> None:
-        self.tell(ev.Queued(self.later(), "8123", state, text, at, text))
+        self.feed(ev.Queued(self.later(), "8123", state, text, at, text))
 
     @rule()
     def is_given(self) -> None:
-        self.tell(ev.Allocated(self.later(), NODES))
+        self.feed(ev.Allocated(self.later(), NODES))
 
     @rule(rarely=RARELY, reason=TEXT)
     def is_taken_away(self, rarely: bool, reason: str) -> None:
         if rarely:
-            self.tell(ev.AllocationEnded(self.later(), reason, "TIMEOUT"))
+            self.feed(ev.AllocationEnded(self.later(), reason, "TIMEOUT"))
 
     @rule(words=st.dictionaries(HOSTS, st.builds(ev.EngineWord, st.booleans(), TEXT)))
     def is_released(self, words: dict[str, ev.EngineWord]) -> None:

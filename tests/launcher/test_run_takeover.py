@@ -24,19 +24,19 @@ def looks(out: Sequence[Instruction]) -> list[str]:
 
 def test_another_launcher_that_takes_over_ends_this_one_well(driver: RunDriver) -> None:
     """When it has all hosts, and the run goes on there."""
-    assert looks(driver.tell(ev.Superseded, "a", BY)) == []
-    assert looks(driver.tell(ev.Superseded, "b", BY)) == [BY]
-    assert driver.tell(ev.LookedElsewhere, BY) == driver.end(Outcome.DETACHED, 0, ())
+    assert looks(driver.feed(ev.Superseded, "a", BY)) == []
+    assert looks(driver.feed(ev.Superseded, "b", BY)) == [BY]
+    assert driver.feed(ev.LookedElsewhere, BY) == driver.end(Outcome.DETACHED, 0, ())
     assert any(BY in note for note in driver.seen.notes)
-    assert driver.tell(ev.KillAll) == []
+    assert driver.feed(ev.KillAll) == []
 
 
 def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there(driver: RunDriver) -> None:
     """With the outcome, the exit code and the receipt of the launcher that ended it."""
-    driver.tell(ev.Superseded, "a", BY)
-    driver.tell(ev.Superseded, "b", BY)
+    driver.feed(ev.Superseded, "a", BY)
+    driver.feed(ev.Superseded, "b", BY)
     receipt = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
-    out = driver.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, receipt)
+    out = driver.feed(ev.LookedElsewhere, BY, Outcome.KILLED, 130, receipt)
     assert out == driver.end(Outcome.KILLED, 130, ())
     assert driver.seen.receipt == receipt
     assert driver.state("worker:1") is TaskState.KILLED
@@ -45,15 +45,15 @@ def test_a_run_that_was_ended_elsewhere_ends_here_as_it_did_there(driver: RunDri
 def test_one_host_that_is_taken_over_leaves_the_others_ours(driver: RunDriver) -> None:
     """The run is not over: the host is lost, the others are still ended, and who did not confirm
     is named."""
-    out = driver.tell(ev.Superseded, "a", BY)
+    out = driver.feed(ev.Superseded, "a", BY)
     assert ends(out) == [] and list(timers(out)) == [TakeoverEnd("a")]
     driver.fired(TakeoverEnd("a"))
     assert driver.state("worker:0") is TaskState.LOST
     assert driver.state("worker:1") is TaskState.READY
     assert any(BY in note and "a over" in note for note in driver.seen.notes)
-    assert driver.tell(ev.KillAll) == driver.shut_down("b")
+    assert driver.feed(ev.KillAll) == driver.shut_down("b")
     assert looks(driver.receipt("b")) == [BY]
-    assert driver.tell(ev.LookedElsewhere, BY) == driver.end(Outcome.KILLED, 4, ["b"])
+    assert driver.feed(ev.LookedElsewhere, BY) == driver.end(Outcome.KILLED, 4, ["b"])
     assert driver.seen.receipt is not None
     assert [(one.host, one.confirmed) for one in driver.seen.receipt.hosts] == [
         ("a", False),
@@ -62,23 +62,23 @@ def test_one_host_that_is_taken_over_leaves_the_others_ours(driver: RunDriver) -
 
 
 def test_a_takeover_while_we_kill_counts_the_other_launchers_receipt(driver: RunDriver) -> None:
-    driver.tell(ev.KillAll, by_person=False)
+    driver.feed(ev.KillAll, by_person=False)
     driver.receipt("a")
-    assert looks(driver.tell(ev.Superseded, "b", BY)) == [BY]
+    assert looks(driver.feed(ev.Superseded, "b", BY)) == [BY]
     theirs = Receipt((HostReceipt("b", 3, confirmed=True),))
-    out = driver.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
+    out = driver.feed(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
     assert out == driver.end(Outcome.TERMINATED, 143)
 
 
 def test_a_kill_after_all_has_been_taken_over_waits_for_what_became_of_it(
     driver: RunDriver,
 ) -> None:
-    driver.tell(ev.Superseded, "a", BY)
-    assert looks(driver.tell(ev.Superseded, "b", BY)) == [BY]
-    out = driver.tell(ev.KillAll)
+    driver.feed(ev.Superseded, "a", BY)
+    assert looks(driver.feed(ev.Superseded, "b", BY)) == [BY]
+    out = driver.feed(ev.KillAll)
     assert out == [LookElsewhere(BY)]
     theirs = Receipt((HostReceipt("a", confirmed=True), HostReceipt("b", confirmed=True)))
-    out = driver.tell(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
+    out = driver.feed(ev.LookedElsewhere, BY, Outcome.KILLED, 130, theirs)
     assert out == driver.end(Outcome.KILLED, 130)
 
 
@@ -86,13 +86,13 @@ def test_a_lost_host_whose_lease_ends_under_another_launcher_is_its_business(
     driver: RunDriver,
 ) -> None:
     driver.lost("b")
-    driver.tell(ev.Superseded, "a", BY)
+    driver.feed(ev.Superseded, "a", BY)
     assert looks(driver.fired(LeaseEnd("b"))) == [BY]
 
 
 def test_a_launcher_that_fails_ends_the_run_with_4(driver: RunDriver) -> None:
     """Everything is killed; hosts that confirm are in the receipt."""
-    assert kills(driver.tell(ev.LauncherFailed, "files: OSError: boom")) == [
+    assert kills(driver.feed(ev.LauncherFailed, "files: OSError: boom")) == [
         ("a", None, 5.0),
         ("b", None, 5.0),
     ]
@@ -102,17 +102,17 @@ def test_a_launcher_that_fails_ends_the_run_with_4(driver: RunDriver) -> None:
 
 
 def test_a_launcher_that_fails_after_the_receipt_keeps_it_and_exits_4(driver: RunDriver) -> None:
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     driver.receipt("a")
     driver.receipt("b")
-    driver.tell(ev.LauncherFailed, "end: OSError: boom")
+    driver.feed(ev.LauncherFailed, "end: OSError: boom")
     assert (driver.seen.outcome, driver.seen.exit_code) == (Outcome.KILLED, 4)
     assert any("boom" in note for note in driver.seen.notes)
 
 
 def attached(driver: RunDriver, *, complete: bool = True) -> RunDriver:
     """A second launcher that has read the journal of the first one."""
-    driver.tell(ev.Attached, complete)
+    driver.feed(ev.Attached, complete)
     return driver
 
 
@@ -122,7 +122,7 @@ def test_attach_goes_on_where_the_run_stands(driver: RunDriver) -> None:
     kept = [held("ps:0"), held("worker:0")]
     assert other.up("a", tasks=kept) == []
     assert other.up("b", tasks=[held("worker:1"), held("worker:2")]) == [CheckHosts(False)]
-    assert other.tell(ev.HostsChecked, FACTS) == []
+    assert other.feed(ev.HostsChecked, FACTS) == []
     assert other.phase() is RunPhase.RUNNING
     other.exited("worker:0")
     other.exited("worker:1")
@@ -138,8 +138,8 @@ def test_attach_goes_on_with_the_start() -> None:
     other = attached(driver)
     other.up("a", tasks=[held("ps:0"), held("worker:0")])
     other.up("b")
-    assert other.tell(ev.HostsChecked, FACTS) == driver.start("worker:0")[1:]
-    assert other.tell(ev.TaskReady, name("worker:0"), 1) == driver.start("worker:1", "worker:2")
+    assert other.feed(ev.HostsChecked, FACTS) == driver.start("worker:0")[1:]
+    assert other.feed(ev.TaskReady, name("worker:0"), 1) == driver.start("worker:1", "worker:2")
 
 
 def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
@@ -150,7 +150,7 @@ def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
     attached(driver)
     assert ReadyTimeout(name("ps:0"), 1) not in timers(driver.up("a", tasks=[held("ps:0")]))
     driver.up("b")
-    assert timers(driver.tell(ev.HostsChecked, FACTS)) == {ReadyTimeout(name("ps:0"), 1): 5.0}
+    assert timers(driver.feed(ev.HostsChecked, FACTS)) == {ReadyTimeout(name("ps:0"), 1): 5.0}
     assert driver.fired(ReadyTimeout(name("ps:0"), 1)) == driver.shut_down()
     assert driver.failure.how.startswith("not ready after 5 s: it does not listen")
 
@@ -164,7 +164,7 @@ def test_attach_sets_no_time_limit_for_a_task_whose_host_is_lost() -> None:
     driver.up("b")
     driver.lost("a")
     limit = ReadyTimeout(name("ps:0"), 1)
-    assert limit not in timers(driver.tell(ev.HostsChecked, FACTS))
+    assert limit not in timers(driver.feed(ev.HostsChecked, FACTS))
     assert timers(driver.up("a", tasks=[held("ps:0")]))[limit] == 120.0
 
 
@@ -173,7 +173,7 @@ def test_attach_to_a_run_that_never_began_looks_at_ports() -> None:
     other = attached(driver)
     other.up("a")
     assert other.up("b") == [CheckHosts()]
-    assert other.tell(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
+    assert other.feed(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
 
 
 def test_attach_takes_an_attempt_that_the_journal_does_not_know() -> None:
@@ -188,14 +188,14 @@ def test_attach_takes_an_attempt_that_the_journal_does_not_know() -> None:
 def test_a_restart_that_the_journal_does_not_know_is_not_done_again(driver: RunDriver) -> None:
     """Its launcher had seen the old attempt gone and started the next one: that one runs, and its
     end counts."""
-    driver.tell(ev.Restart, name("worker:0"))
-    driver.tell(ev.TaskExited, name("worker:0"), 1, None, "TERM")
+    driver.feed(ev.Restart, name("worker:0"))
+    driver.feed(ev.TaskExited, name("worker:0"), 1, None, "TERM")
     other = attached(driver)
     assert kills(other.up("a", tasks=[held("ps:0"), held("worker:0", 2)])) == []
     task = driver.task("worker:0")
     assert (task.state, task.attempt, task.exit_signal) == (TaskState.STARTING, 2, None)
     assert (task.started, task.ended) == (driver.now, None)
-    other.tell(ev.TaskExited, name("worker:0"), 2, 1, None)
+    other.feed(ev.TaskExited, name("worker:0"), 2, 1, None)
     assert driver.state("worker:0") is TaskState.FAILED
 
 
@@ -216,8 +216,8 @@ def test_attach_waits_for_no_host_that_is_lost(driver: RunDriver) -> None:
 
 
 def test_a_kill_that_its_launcher_did_not_survive_is_gone_on_with(driver: RunDriver) -> None:
-    driver.tell(ev.KillAll)
-    assert driver.tell(ev.Attached) == driver.shut_down()
+    driver.feed(ev.KillAll)
+    assert driver.feed(ev.Attached) == driver.shut_down()
     other = driver
     (kill,) = kills(other.up("a", tasks=[held("ps:0")]))
     assert kill[:2] == ("a", None)
@@ -238,34 +238,34 @@ def test_a_host_that_was_never_contacted_owes_no_receipt() -> None:
     """Unless the record of the run is incomplete: then it may have been."""
     for complete, expected in ((True, ["a"]), (False, ["a", "b"])):
         driver = RunDriver()
-        driver.tell(ev.Begin)
+        driver.feed(ev.Begin)
         driver.up("a")
         attached(driver, complete=complete)
-        assert [kill[0] for kill in kills(driver.tell(ev.KillAll))] == expected
+        assert [kill[0] for kill in kills(driver.feed(ev.KillAll))] == expected
 
 
 def test_attach_while_a_ps_restarts_leaves_the_running_workers_alone() -> None:
     """They were started again as first attempts."""
     driver = RunDriver(settings='on_failure = "restart"')
     driver.running()
-    driver.tell(ev.Restart, name("ps:0"))
+    driver.feed(ev.Restart, name("ps:0"))
     driver.exited("ps:0", None, "TERM")
     driver.receipt("a", ["ps:0"])
     attached(driver)
     driver.up("a", tasks=[held("ps:0", 2), held("worker:0")])
     driver.up("b", tasks=[held("worker:1"), held("worker:2")])
-    driver.tell(ev.HostsChecked, FACTS)
+    driver.feed(ev.HostsChecked, FACTS)
     driver.begun("ps:0", attempt=2)
-    assert driver.tell(ev.TaskReady, name("ps:0"), 2) == []
+    assert driver.feed(ev.TaskReady, name("ps:0"), 2) == []
     assert driver.phase() is RunPhase.RUNNING
 
 
 def test_a_task_that_was_killed_and_started_again_may_fail(driver: RunDriver) -> None:
     """What a person wanted of one attempt says nothing of the next one."""
-    driver.tell(ev.SignalTask, name("worker:2"), "TERM")
+    driver.feed(ev.SignalTask, name("worker:2"), "TERM")
     driver.exited("worker:2", None, "TERM")
     driver.receipt("b", ["worker:2"])
-    driver.tell(ev.Restart, name("worker:2"))
+    driver.feed(ev.Restart, name("worker:2"))
     assert driver.receipt("b", ["worker:2"]) == driver.start("worker:2", attempt=2)
     driver.ready("worker:2", attempt=2)
     assert driver.exited("worker:2", 1, attempt=2) == driver.shut_down()
@@ -294,14 +294,14 @@ def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach(
     attached(driver)
     driver.up("a", tasks=[held("ps:0"), held("worker:0")])
     driver.lost("b")
-    driver.tell(ev.HostsChecked, FACTS)
+    driver.feed(ev.HostsChecked, FACTS)
     driver.up("b", tasks=[held("worker:1"), held("worker:2")])
     assert driver.state("worker:1") is TaskState.READY
 
 
 def test_a_host_that_is_still_being_logged_in_to_is_not_given_up(driver: RunDriver) -> None:
     other = attached(driver)
-    other.tell(ev.KillAll)
+    other.feed(ev.KillAll)
     assert timers(other.fired(ShutdownTimeout())) == {ShutdownTimeout(): 1.0}
     other.lost("a")
     other.lost("b")
@@ -311,12 +311,12 @@ def test_a_host_that_is_still_being_logged_in_to_is_not_given_up(driver: RunDriv
 def test_a_host_that_never_connects_does_not_hold_a_kill_for_ever(driver: RunDriver) -> None:
     """It is named as unconfirmed, with the reason; another kill does not put that off."""
     attached(driver)
-    driver.tell(ev.KillAll)
+    driver.feed(ev.KillAll)
     driver.receipt("a")
     latest = driver.now + 5.0 + KILL_PATIENCE + CONNECT_SECONDS
     while not (out := driver.fired(ShutdownTimeout())) or not ends(out):
         assert driver.now < latest
-        driver.tell(ev.KillAll, force=True)
+        driver.feed(ev.KillAll, force=True)
     assert out == driver.end(Outcome.KILLED, 4, ["a"])
     assert driver.seen.receipt is not None
     away = driver.seen.receipt.hosts[1]

@@ -47,13 +47,13 @@ def test_later_tasks_import_while_the_first_stage_starts() -> None:
 
 def test_each_stage_is_released_when_the_one_before_is_ready(driver: RunDriver) -> None:
     """Nothing of a task counts before: neither its process nor a port makes it ready."""
-    assert driver.tell(ev.TaskReady, name("worker:0"), 1) == []
+    assert driver.feed(ev.TaskReady, name("worker:0"), 1) == []
     out = driver.ready("ps:0")
     assert released(out) == [("worker:0", 1)]
     assert timers(out) == {ReadyTimeout(name("worker:0"), 1): 120.0}
     assert states(driver) == "ready starting warming warming"
     assert driver.seen.waiting == "worker:0 on a:2223"
-    out = driver.tell(ev.TaskReady, name("worker:0"), 1)
+    out = driver.feed(ev.TaskReady, name("worker:0"), 1)
     assert released(out) == [("worker:1", 1), ("worker:2", 1)]
     driver.ready("worker:1", "worker:2")
     assert driver.phase() is RunPhase.RUNNING
@@ -87,7 +87,7 @@ def test_nothing_imports_beside_prepare_lines() -> None:
 
 def test_a_failure_at_import_is_the_tasks_failure(driver: RunDriver) -> None:
     """A module that cannot be imported fails the run at once."""
-    out = driver.tell(ev.TaskExited, name("worker:1"), 1, 1, None, tail=("no module x",))
+    out = driver.feed(ev.TaskExited, name("worker:1"), 1, 1, None, tail=("no module x",))
     assert [i.host for i in out if isinstance(i, KillHost)] == ["a", "b"]
     assert (driver.failure.task, driver.failure.how) == (name("worker:1"), "exit 1")
     assert driver.failure.tail == ("no module x",)
@@ -106,12 +106,12 @@ def test_a_restart_before_its_stage_imports_again() -> None:
     assert gated(driver.fired(RestartDelay(name("worker:1"), 1))) == ["worker:1"]
     assert driver.state("worker:1") is TaskState.WARMING
     driver.begun("worker:1", attempt=2)
-    driver.tell(ev.Restart, name("worker:2"))
+    driver.feed(ev.Restart, name("worker:2"))
     driver.exited("worker:2", None, "TERM")
     assert gated(driver.receipt("b", ["worker:2"])) == ["worker:2"]
     driver.ready("ps:0")
     assert released(driver.ready("worker:0")) == [("worker:1", 2), ("worker:2", 2)]
-    driver.tell(ev.Restart, name("worker:1"))
+    driver.feed(ev.Restart, name("worker:1"))
     driver.exited("worker:1", None, "TERM", attempt=2)
     out = driver.receipt("b", ["worker:1"])
     assert starts(out) == [("worker:1", 3)] and gated(out) == []
@@ -132,7 +132,7 @@ def test_a_task_that_waits_for_its_restart_does_not_lose_its_stage() -> None:
 
 def test_a_task_that_a_person_kills_at_its_gate_is_not_released(driver: RunDriver) -> None:
     """The others go on."""
-    driver.tell(ev.SignalTask, name("worker:1"), "TERM")
+    driver.feed(ev.SignalTask, name("worker:1"), "TERM")
     driver.exited("worker:1", None, "TERM")
     assert driver.state("worker:1") is TaskState.KILLED
     driver.ready("ps:0")
@@ -172,7 +172,7 @@ def test_a_start_that_a_cut_has_swallowed_is_repeated_as_it_is_wanted_now() -> N
 
 
 def attached(driver: RunDriver) -> None:
-    driver.tell(ev.Attached)
+    driver.feed(ev.Attached)
 
 
 def test_a_new_launcher_releases_what_waits(driver: RunDriver) -> None:
@@ -180,9 +180,9 @@ def test_a_new_launcher_releases_what_waits(driver: RunDriver) -> None:
     attached(driver)
     driver.up("a", tasks=held(driver, "a", "worker:0"))
     driver.up("b", tasks=held(driver, "b", "worker:1 worker:2"))
-    assert driver.tell(ev.HostsChecked, FACTS) == driver.start("ps:0")[1:]
+    assert driver.feed(ev.HostsChecked, FACTS) == driver.start("ps:0")[1:]
     assert states(driver) == "starting warming warming warming"
-    assert released(driver.tell(ev.TaskReady, name("ps:0"), 1)) == [("worker:0", 1)]
+    assert released(driver.feed(ev.TaskReady, name("ps:0"), 1)) == [("worker:0", 1)]
 
 
 def test_a_new_launcher_repeats_a_release_that_was_not_sent(driver: RunDriver) -> None:
@@ -198,9 +198,9 @@ def test_a_new_launcher_learns_of_a_release_that_is_in_no_journal(driver: RunDri
     driver.up("a", tasks=held(driver, "a"))
     assert driver.state("worker:0") is TaskState.STARTING
     driver.up("b", tasks=held(driver, "b", "worker:1 worker:2"))
-    driver.tell(ev.HostsChecked, FACTS)
-    driver.tell(ev.TaskReady, name("ps:0"), 1)
-    assert released(driver.tell(ev.TaskReady, name("worker:0"), 1)) != []
+    driver.feed(ev.HostsChecked, FACTS)
+    driver.feed(ev.TaskReady, name("ps:0"), 1)
+    assert released(driver.feed(ev.TaskReady, name("worker:0"), 1)) != []
 
 
 def test_a_lost_host_keeps_its_stage_when_a_launcher_takes_over(driver: RunDriver) -> None:
@@ -211,7 +211,7 @@ def test_a_lost_host_keeps_its_stage_when_a_launcher_takes_over(driver: RunDrive
     attached(driver)
     driver.up("a", tasks=held(driver, "a"))
     driver.lost("b")
-    driver.tell(ev.HostsChecked, FACTS)
+    driver.feed(ev.HostsChecked, FACTS)
     out = driver.up("b", tasks=held(driver, "b", "worker:1 worker:2"))
     assert released(out) == [("worker:1", 1), ("worker:2", 1)]
 
@@ -226,7 +226,7 @@ def test_attempts_that_are_in_no_journal_are_taken_over_at_their_gates() -> None
         found = [ev.HeldTask(name(task), 1, task != "ps:0") for task in tasks]
         driver.up(host, tasks=found)
     assert states(driver) == "starting warming warming warming"
-    assert driver.tell(ev.HostsChecked, FACTS) == driver.start("ps:0")[1:]
+    assert driver.feed(ev.HostsChecked, FACTS) == driver.start("ps:0")[1:]
     assert released(driver.ready("ps:0")) == [("worker:0", 1)]
 
 

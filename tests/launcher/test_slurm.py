@@ -10,7 +10,7 @@ import pytest
 
 from launcher.agent.config import Rules
 from launcher.cluster.file import loads
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.engines.commands import LocalCommands, Output
 from launcher.engines.engine import EngineError, JobState, MissingProgramError, NoAnswerError
 from launcher.engines.slurm import SlurmEngine, local_time
@@ -34,7 +34,7 @@ command = ["true"]
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
 
 
-def cluster(slurm: str = "", second: str = "node1", more: str = "") -> Cluster:
+def cluster(slurm: str = "", second: str = "node1", more: str = "") -> ClusterModel:
     text = FILE.format(slurm=slurm, second=second) + more
     return loads(text, "c.toml", Path("/srv"))
 
@@ -102,16 +102,16 @@ async def test_what_sbatch_says_when_it_refuses_is_the_error(answer: Output, sai
 async def test_a_pending_job_has_a_reason_and_a_time() -> None:
     """As squeue prints them."""
     line = "PENDING|Resources|2026-11-22T18:40:00|\n"
-    assert await engine(Scripted(squeue=line)).look("7") == JobState(
+    assert await engine(Scripted(squeue=line)).poll("7") == JobState(
         "PENDING", "Resources", expected=local_time("2026-11-22T18:40:00")
     )
-    waiting = await engine(Scripted(squeue="PENDING|Priority|N/A|\n")).look("7")
+    waiting = await engine(Scripted(squeue="PENDING|Priority|N/A|\n")).poll("7")
     assert waiting == JobState("PENDING", "Priority")
 
 
 async def test_a_reason_that_never_goes_away_comes_with_what_to_change() -> None:
     """sbatch accepts such requests."""
-    state = await engine(Scripted(squeue="PENDING|PartitionNodeLimit|N/A|\n")).look("7")
+    state = await engine(Scripted(squeue="PENDING|PartitionNodeLimit|N/A|\n")).poll("7")
     assert not state.over
     assert "write a smaller nodes" in state.advice
 
@@ -119,7 +119,7 @@ async def test_a_reason_that_never_goes_away_comes_with_what_to_change() -> None
 async def test_a_running_job_has_nodes() -> None:
     """Slurm itself expands its lists of nodes."""
     commands = Scripted(squeue="RUNNING|None|2026-11-22T18:40:00|sl[1-2]\n", hostnames="sl1\nsl2\n")
-    assert await engine(commands).look("7") == JobState("RUNNING", nodes=("sl1", "sl2"))
+    assert await engine(commands).poll("7") == JobState("RUNNING", nodes=("sl1", "sl2"))
     assert commands.asked[1] == ("scontrol", "show", "hostnames", "sl[1-2]")
 
 
@@ -128,33 +128,33 @@ async def test_names_that_are_none_are_refused(names: str) -> None:
     """They become arguments of srun."""
     commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames=names)
     with pytest.raises(EngineError, match="did not print names of nodes"):
-        await engine(commands).look("7")
+        await engine(commands).poll("7")
 
 
 async def test_an_invalid_job_id_is_not_the_end_while_scontrol_knows_the_job() -> None:
     """squeue says so right after sbatch, too."""
     shown = "JobId=7 JobName=x JobState=PENDING Reason=None StartTime=Unknown NodeList=(null)\n"
-    assert await engine(Scripted(squeue=INVALID, scontrol=shown)).look("7") == JobState("PENDING")
+    assert await engine(Scripted(squeue=INVALID, scontrol=shown)).poll("7") == JobState("PENDING")
     shown = "JobId=7 JobState=TIMEOUT Reason=TimeLimit NodeList=sl1\n"
-    state = await engine(Scripted(squeue=INVALID, scontrol=shown)).look("7")
+    state = await engine(Scripted(squeue=INVALID, scontrol=shown)).poll("7")
     assert state == JobState("TIMEOUT", "TimeLimit", over=True)
-    assert (await engine(Scripted(squeue=INVALID, scontrol=INVALID)).look("7")).over
+    assert (await engine(Scripted(squeue=INVALID, scontrol=INVALID)).poll("7")).over
 
 
 async def test_no_answer_is_no_end() -> None:
     """A controller that is down says nothing of the job."""
     down = Output(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
     with pytest.raises(EngineError, match="Unable to contact"):
-        await engine(Scripted(squeue=down)).look("7")
+        await engine(Scripted(squeue=down)).poll("7")
     with pytest.raises(EngineError, match="Unable to contact"):
-        await engine(Scripted(squeue=INVALID, scontrol=down)).look("7")
+        await engine(Scripted(squeue=INVALID, scontrol=down)).poll("7")
 
 
 @pytest.mark.parametrize("line", ["", "garbage", "A|B|C", "|||", "x" * 100_000, "\0|\0|\0|\0"])
 async def test_answers_that_are_none(line: str) -> None:
     """Nothing that squeue prints is taken for nodes."""
     commands = Scripted(squeue=line, scontrol=line)
-    assert (await engine(commands).look("7")).nodes == ()
+    assert (await engine(commands).poll("7")).nodes == ()
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ async def test_only_ids_are_taken_from_a_list_of_jobs(output: str, job: str) -> 
 async def test_a_job_that_was_put_back_into_the_queue_has_ended() -> None:
     """What starts again is not the run."""
     shown = "JobId=7 JobState=COMPLETING Reason=None Requeue=1 Restarts=1 NodeList=sl1\n"
-    state = await engine(Scripted(squeue="COMPLETING|None|N/A|sl1\n", scontrol=shown)).look("7")
+    state = await engine(Scripted(squeue="COMPLETING|None|N/A|sl1\n", scontrol=shown)).poll("7")
     assert state.over and state.state == "REQUEUED"
 
 
 async def test_a_job_whose_agents_did_not_start_says_what_to_change() -> None:
     """It is over before anybody has reached a node."""
     shown = "JobId=7 JobState=FAILED Reason=NonZeroExitCode Restarts=0 ExitCode=127:0\n"
-    state = await engine(Scripted(squeue="", scontrol=shown)).look("7")
+    state = await engine(Scripted(squeue="", scontrol=shown)).poll("7")
     assert state.over and "python in [slurm]" in state.advice
 
 

@@ -76,7 +76,7 @@ def test_times_of_slurm(text: str, seconds: float | None) -> None:
 )
 async def test_reasons_in_words_and_sentences(reason: str, todo: str) -> None:
     """Advice only where waiting does not help."""
-    state = await engine(Scripted(squeue=f"PENDING|{reason}|N/A|\n")).look("7")
+    state = await engine(Scripted(squeue=f"PENDING|{reason}|N/A|\n")).poll("7")
     assert (todo in state.advice) and bool(state.advice) is bool(todo)
 
 

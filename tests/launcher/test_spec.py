@@ -15,8 +15,8 @@ from launcher.cluster.addresses import (
 )
 from launcher.cluster.fields import nearest
 from launcher.cluster.placeholders import expand
-from launcher.cluster.rules import Listening, Success
-from launcher.cluster.spec import Cluster
+from launcher.cluster.rules import PortListens, Success
+from launcher.cluster.spec import ClusterModel
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ def test_the_nearest_word() -> None:
 
 def test_models_made_in_code_are_checked_too() -> None:
     """The editor's values go through the same fields; enums and dataclasses may be given."""
-    cluster = Cluster.model_validate(
+    cluster = ClusterModel.model_validate(
         {
             "name": "n",
-            "jobs": {"a": {"tasks": [TaskAddress("localhost", 1)], "ready": Listening()}},
+            "jobs": {"a": {"tasks": [TaskAddress("localhost", 1)], "ready": PortListens()}},
             "run": {"success": Success.ALL},
         }
     )
@@ -114,4 +114,4 @@ def test_models_made_in_code_are_checked_too() -> None:
         "jobs": {"a": {"tasks": ["localhost:1"], "ready": "listening"}},
         "run": {"success": "all"},
     }
-    assert cluster == Cluster.model_validate(cluster.model_dump(mode="json"))
+    assert cluster == ClusterModel.model_validate(cluster.model_dump(mode="json"))

@@ -6,7 +6,14 @@ from pathlib import Path
 
 from launcher.cluster.addresses import SshDestination, TaskAddress
 from launcher.cluster.file import loads
-from launcher.cluster.rules import Listening, OnDisconnect, OnFailure, OnHangup, Started, Success
+from launcher.cluster.rules import (
+    OnDisconnect,
+    OnFailure,
+    OnHangup,
+    PortListens,
+    ProcessStarted,
+    Success,
+)
 from launcher.cluster.spec import DEFAULT_LOG_LIMIT
 from launcher.ids import TaskId
 from launcher.plan.plan import make_plan
@@ -113,7 +120,7 @@ def test_the_example_is_read() -> None:
     assert cluster.jobs["worker"].tasks == (TaskAddress("tf2", 2222), TaskAddress("tf2", None))
     assert cluster.jobs["tensorboard"].forward and not cluster.jobs["tensorboard"].in_cluster
     assert cluster.run.lease == 600.0
-    assert cluster.start.ready == {"ps": Listening(), "tensorboard": Started()}
+    assert cluster.start.ready == {"ps": PortListens(), "tensorboard": ProcessStarted()}
     assert cluster.metrics.total == 20000
     plan = make_plan(cluster, "r")
     assert [[str(task) for task in stage] for stage in plan.stages] == [

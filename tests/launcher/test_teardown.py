@@ -76,7 +76,7 @@ class Logs:
         """Notes who wants to hear of a host's logs."""
         self.news[host] = news
 
-    def tell(self) -> None:
+    def notify_all(self) -> None:
         """Tells all of them that there is more."""
         for news in self.news.values():
             if news is not None:
@@ -116,7 +116,7 @@ async def test_a_host_that_is_lost_before_its_last_bytes_came_is_waited_for(
 
     def back() -> None:
         link.connected = whole[0] = True
-        logs.tell()
+        logs.notify_all()
 
     asyncio.get_running_loop().call_later(0.5, back)
     assert await release(link, logs, tmp_path) == []
@@ -150,7 +150,7 @@ async def test_hosts_that_wait_for_bytes_leave_the_loop_alone(
     assert disk.looks < 200 * (time.monotonic() - began)
     assert logs.looks == 100
     whole[0] = True
-    logs.tell()
+    logs.notify_all()
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*work)
     assert told == [] and all(link.left for link in links.values())

@@ -154,7 +154,7 @@ class SshServer:
         status = child.wait()
         self._running.discard(child)
         if not process.is_closing():
-            _tell(process, status)
+            _exit(process, status)
 
     def _environ(self) -> dict[str, str]:
         return {
@@ -259,7 +259,7 @@ class _Login(asyncssh.SSHServer):
         return True
 
 
-def _tell(process: asyncssh.SSHServerProcess[bytes], status: int) -> None:
+def _exit(process: asyncssh.SSHServerProcess[bytes], status: int) -> None:
     if status < 0:
         process.exit_with_signal(signal.Signals(-status).name.removeprefix("SIG"))
     else:

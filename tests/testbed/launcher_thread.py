@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.process import launcher_for
@@ -38,7 +38,7 @@ class LauncherThread(LauncherProcess):
         return ""
 
 
-def launch(cluster: Cluster, text: str, **options: Any) -> RunClient:
+def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:
     """Launches a run on a thread; returns its first client."""
     return RunClient.launch(cluster, text, process=LauncherThread(), **options)
 

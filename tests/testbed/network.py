@@ -48,7 +48,7 @@ class Claim:
     @property
     def owned(self) -> bool:
         """Whether the process that made the testbed still lives."""
-        owner = proc.look(self.owner)
+        owner = proc.read(self.owner)
         return owner is not None and owner.alive and owner.started == self.owner_started
 
     def address(self, index: int) -> str:
@@ -76,7 +76,7 @@ def ip(*commands: str, inside: int | None = None) -> None:
 
 def claim() -> Claim:
     """Make the bridge of a new testbed, and its directory under the temporary one."""
-    owner = proc.look(os.getpid())
+    owner = proc.read(os.getpid())
     assert owner is not None
     directory = Path(tempfile.mkdtemp(prefix="tfbed-")).resolve()
     with lock():

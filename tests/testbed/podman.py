@@ -100,7 +100,7 @@ class PodmanBed:
         for name, state in self.containers().items():
             if state == "running":
                 pid = int(self.inspect(name, "{{.State.Pid}}"))
-                if (first := proc.look(pid)) is not None:
+                if (first := proc.read(pid)) is not None:
                     self._namespaces[first.namespace] = first
         return [p for n, first in self._namespaces.items() for p in self._alive(n, first)]
 

@@ -62,7 +62,7 @@ def pid_namespace(pid: int) -> int | None:
         return None
 
 
-def look(pid: int) -> Process | None:
+def read(pid: int) -> Process | None:
     """Read one process; None when it ended meanwhile."""
     base = Path("/proc", str(pid))
     try:
@@ -100,7 +100,7 @@ def children(pid: int) -> list[Process]:
         words = Path("/proc", str(pid), "task", str(pid), "children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return [process for word in words if (process := look(int(word))) is not None]
+    return [process for word in words if (process := read(int(word))) is not None]
 
 
 def scan(namespace: int | None = None, having: str = "") -> list[Process]:
@@ -117,7 +117,7 @@ def scan(namespace: int | None = None, having: str = "") -> list[Process]:
             and (namespace is None or pid_namespace(int(name)) == namespace)
             and having.encode() in _read(f"/proc/{name}/environ")
         ):
-            process = look(int(name))
+            process = read(int(name))
             if process is not None:
                 found.append(process)
     return sorted(found, key=lambda process: (process.started, process.pid))
@@ -139,7 +139,7 @@ def signal_process(process: Process, number: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     try:
-        if look(process.pid) != process:
+        if read(process.pid) != process:
             return False
         signal.pidfd_send_signal(descriptor, number)
     except ProcessLookupError:
@@ -152,7 +152,7 @@ def signal_process(process: Process, number: signal.Signals) -> bool:
 def wait_gone(process: Process, timeout: float) -> bool:
     """Wait until a process has ended; False when it lives on. A zombie has ended."""
     deadline = time.monotonic() + timeout
-    while (found := look(process.pid)) == process and found is not None and found.alive:
+    while (found := read(process.pid)) == process and found is not None and found.alive:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.005)

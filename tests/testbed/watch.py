@@ -30,7 +30,7 @@ class Watch:
         self._looked: dict[str, float] = {}
         self._processes: dict[tuple[str, int, float], Process] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="watch")
+        self._thread = threading.Thread(target=self._poll, name="watch")
 
     def __enter__(self) -> Watch:
         self._thread.start()
@@ -87,7 +87,7 @@ class Watch:
             raise LookupError(f"no process with {tag!r} in its tag was seen")
         return found[0].started
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         for count in itertools.count():
             if self._stop.wait(_PERIOD):
                 return

@@ -74,7 +74,9 @@ def test_the_example_trains_in_a_cluster_and_starts_warm() -> None:
     with Up("up", str(EXAMPLES / "async.toml"), "--json") as up:
         up.state("worker:1", "warming")
         up.state("worker:0", "running")
-        assert up.wait() == 0, up.told()  # worker:1 may look for the variables every 30 s only
+        assert up.wait() == 0, (
+            up.transcript()
+        )  # worker:1 may look for the variables every 30 s only
     assert {e["task"] for e in up.of("metric")} >= {"worker:0"}
     assert max(e["step"] for e in up.of("metric")) > 300
 
@@ -94,7 +96,7 @@ def test_other_programs_of_the_time_train_in_a_cluster(
     text = CLUSTER.format(script=script, index=index, flags=more, data=idx_files, folder=EXAMPLES)
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.log("worker:0", line)
-        assert up.wait() == 0 or "hangs at its end" in up.said, up.told()
+        assert up.wait() == 0 or "hangs at its end" in up.said, up.transcript()
     chief = [e for e in up.of("task") if e["task"] == "worker:0"][-1]
     assert (chief["state"], chief["exit_code"]) == ("exited", 0)
     assert not any("embedded digits" in e["text"] for e in up.of("log"))
@@ -106,7 +108,7 @@ def test_towers_with_queues_train(tmp_path: Path, idx_files: Path) -> None:
     text = TOWERS.format(data=idx_files, log=tmp_path / "log", folder=EXAMPLES)
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.log("worker:0", "step 20, loss = ")
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     assert max(e["step"] for e in up.of("metric")) == 20
     assert (tmp_path / "log" / "model-20.index").exists()
 

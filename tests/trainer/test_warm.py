@@ -31,7 +31,7 @@ def test_the_demos_workers_import_tensorflow_before_their_stage(tmp_path: Path) 
         times = [up.state(task, "ready")["time"] for task in ("ps:0", "worker:0", "worker:1")]
         assert times == sorted(times)
         assert up.state("worker:1", "running")["pid"] == warming["pid"]
-        assert up.wait() == 0, up.told()
+        assert up.wait() == 0, up.transcript()
     folder = RunFolder(runs_home() / up.run_id).path
     for task in ("worker-0", "worker-1"):
         log = (folder / f"{task}.log").read_text()

@@ -26,7 +26,7 @@ from textual.pilot import OutOfBounds, Pilot
 
 from launcher.cluster import library
 from launcher.cluster.file import loads
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
 from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Severity
@@ -104,7 +104,7 @@ class MonkeyClients(RunClients):
         super().__init__()
         self._make = make
 
-    def launch(self, cluster: Cluster, text: str, ask: Any, resume: str | None = None) -> Any:
+    def launch(self, cluster: ClusterModel, text: str, ask: Any, resume: str | None = None) -> Any:
         return self._make()
 
     def attach(self, run_id: str, ask: Any) -> Any:
@@ -112,7 +112,7 @@ class MonkeyClients(RunClients):
 
 
 async def _preflight(
-    cluster: Cluster, ask: Any, found: Callable[[Finding | Reachability], None], **_: Any
+    cluster: ClusterModel, ask: Any, found: Callable[[Finding | Reachability], None], **_: Any
 ) -> Report:
     """Finds something on every host, and nothing out."""
     hosts = list(dict.fromkeys(t.host for job in cluster.jobs.values() for t in job.tasks))

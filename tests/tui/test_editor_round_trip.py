@@ -15,7 +15,7 @@ from launcher.cluster.draft import parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.file import loads
 from launcher.cluster.reference import keys
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.plan.plan import make_plan
 from tests.launcher.cluster_strategies import cluster_tables
 from tui.screens.editor.document_edits import differing, use_hosts, use_slurm
@@ -43,7 +43,7 @@ command = ["{python}", "x"]
 """
 
 
-def read(document: ClusterDocument) -> Cluster:
+def read(document: ClusterDocument) -> ClusterModel:
     """The model of a document."""
     return loads(document.text, str(PATH), PATH.parent)
 

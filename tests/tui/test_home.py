@@ -247,7 +247,7 @@ async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> No
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("y")
             await shows(pilot, "nothing is left on any host")
-        assert up.wait() == 130, up.told()
+        assert up.wait() == 130, up.transcript()
 
 
 async def test_f9_without_an_active_run_says_so() -> None:

@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from launcher.cluster import library
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.preflight import Report
@@ -195,7 +195,7 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
 async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first frame, home, its dialogs, all pages of the editor, and the preflight."""
 
-    async def fake(cluster: Cluster, *_: object) -> Report:
+    async def fake(cluster: ClusterModel, *_: object) -> Report:
         return Report(cluster.name, (), (), (), (), 0.1)
 
     monkeypatch.setattr("tui.screens.preflight.preflight", fake)

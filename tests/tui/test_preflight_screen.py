@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from launcher.cluster import library
 from launcher.cluster.file import loads
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.cluster.templates import ONE_MACHINE, SLURM, render
 from launcher.engines.slurm_script import request_of
 from launcher.hosts import dial
@@ -206,12 +206,12 @@ async def test_leaving_early_ends_the_look(tmp_path: Path) -> None:
         await pilot.press("t")
         await until(pilot, lambda: asked.exists() and asked.read_text().endswith("\n"))
         await shows(pilot, "checking")
-        looks = [proc.look(int(pid)) for pid in asked.read_text().split()]
+        looks = [proc.read(int(pid)) for pid in asked.read_text().split()]
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
         assert any(looks)
         for process in filter(None, looks):
-            await until(pilot, lambda gone=process: proc.look(gone.pid) != gone)  # type: ignore[misc]
+            await until(pilot, lambda gone=process: proc.read(gone.pid) != gone)  # type: ignore[misc]
 
 
 async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched_it() -> None:
@@ -247,7 +247,9 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
 async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """With Slurm there are no connections between hosts; Tab goes to the batch script."""
 
-    async def checked(cluster: Cluster, ask: object, on_result: Callable[[Result], None]) -> Report:
+    async def checked(
+        cluster: ClusterModel, ask: object, on_result: Callable[[Result], None]
+    ) -> Report:
         finding = passed(Check.QUEUE, "Slurm", "accepted", "sbatch accepts the request")
         on_result(finding)
         request = request_of(cluster, make_plan(cluster, "c-1"))
@@ -273,7 +275,9 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
 async def test_the_containers_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before there are any: which tasks are in which; no matrix of hosts that are not there."""
 
-    async def checked(cluster: Cluster, ask: object, on_result: Callable[[Result], None]) -> Report:
+    async def checked(
+        cluster: ClusterModel, ask: object, on_result: Callable[[Result], None]
+    ) -> Report:
         findings = (
             passed(Check.QUEUE, "podman", "podman 4.3", "podman 4.3 answers"),
             passed(Check.PYTHON, "podman", "Python 3.11.2", "Python 3.11.2 in the containers"),

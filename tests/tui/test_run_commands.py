@@ -145,7 +145,7 @@ async def test_panes_by_name_and_arrangement(run: ScriptedRun) -> None:
         assert app.area.pane_layout.focused == TaskId("worker", 2)
         changes = app.changes
         commands.toggle_merged()
-        assert app.area.pane_layout.shown is Arrangement.MERGED
+        assert app.area.pane_layout.effective is Arrangement.MERGED
         assert app.area.pane is not None and app.area.pane.view is not None
         assert app.area.pane.view.task is None and app.changes > changes
         assert commands.toggle_task()

@@ -225,7 +225,7 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
             await pilot.press("space")
             await pilot.pause(0.1)
             panes = app.screen.query_one(PaneGrid).panes
-            seen.append((screen_of(app).pane_layout.shown, len(panes)))
+            seen.append((screen_of(app).pane_layout.effective, len(panes)))
         assert seen == [
             (Arrangement.CHIEF, 4),
             (Arrangement.LIST, 1),

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
 from launcher.quantities import counted
@@ -58,7 +58,7 @@ def check(arguments: argparse.Namespace) -> int:
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
 
-async def _preflight(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Report:
+async def _preflight(cluster: ClusterModel, *, quiet: bool, accept_new: bool) -> Report:
     progress = _Progress(cluster, quiet or not sys.stderr.isatty())
     ask = None if quiet or not sys.stdin.isatty() else _asker(progress)
     try:
@@ -68,7 +68,7 @@ async def _preflight(cluster: Cluster, *, quiet: bool, accept_new: bool) -> Repo
 
 
 def render(
-    report: Report, console: Console, cluster: Cluster | None = None, *, whole: bool = True
+    report: Report, console: Console, cluster: ClusterModel | None = None, *, whole: bool = True
 ) -> None:
     """Prints the report: accepted keys, checks, connections, findings, the request for nodes,
     verdict. `cluster`: its hosts are an engine's. `whole`: the longest lines of a batch script,
@@ -115,7 +115,7 @@ def _tables(content: tuple[list[str], list[Row]], console: Console) -> None:
 class _Progress:
     """One line on stderr with the last check of each host."""
 
-    def __init__(self, cluster: Cluster, silent: bool) -> None:
+    def __init__(self, cluster: ClusterModel, silent: bool) -> None:
         self._silent = silent
         self._last: dict[str, str] = {}
         tasks = (place.host for job in cluster.jobs.values() for place in job.tasks)

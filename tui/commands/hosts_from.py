@@ -9,14 +9,16 @@ from pathlib import Path
 from launcher.cluster.choices import HostSource
 from launcher.cluster.file import loads, read_text
 from launcher.cluster.host_list import read, with_hosts
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.engines.inside import has_slurm, job_of, with_job_nodes
 from launcher.errors import TfmuxError
 from launcher.printable import printable
 from tui.stderr import message
 
 
-def read_cluster(arguments: argparse.Namespace, *, for_launch: bool = False) -> tuple[Cluster, str]:
+def read_cluster(
+    arguments: argparse.Namespace, *, for_launch: bool = False
+) -> tuple[ClusterModel, str]:
     """Reads the cluster file of a command; returns the text, too, with the hosts in it.
 
     Raises:
@@ -26,7 +28,7 @@ def read_cluster(arguments: argparse.Namespace, *, for_launch: bool = False) -> 
     hostfile = getattr(arguments, "hostfile", None)
     source, base = printable(str(path)), path.absolute().parent
 
-    def parse(text: str) -> Cluster:
+    def parse(text: str) -> ClusterModel:
         return loads(text, source, base, for_launch=for_launch)
 
     text = read_text(path)

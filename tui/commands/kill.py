@@ -16,7 +16,7 @@ from launcher.session.client import RunClient
 from launcher.session.discovery import active_runs
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
-from tui.commands.ps import tell_unreadable
+from tui.commands.ps import print_unreadable
 from tui.exits import Exit
 from tui.stderr import message
 
@@ -34,7 +34,7 @@ def kill(arguments: argparse.Namespace) -> int:
     code: int = Exit.SUCCESS
     if arguments.all:
         found = active_runs()
-        tell_unreadable(found)
+        print_unreadable(found)
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
             message("no active runs")
@@ -62,7 +62,7 @@ def _begin(
     if folder.launcher_pid() is None:
         run = StoredRun(folder)
         if run.damage:
-            message(run.damage.told(folder.run_id))
+            message(run.damage.describe(folder.run_id))
         if run.over:
             message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
@@ -89,10 +89,10 @@ def _end(kill: RunClient | int) -> int:
         time.sleep(_PACE)
     snapshot = kill.snapshot()
     lines = receipt_lines(snapshot.receipt, snapshot.run_id) if snapshot.receipt else []
-    return _tell_end(snapshot, lines)
+    return _print_end(snapshot, lines)
 
 
-def _tell_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
+def _print_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
     print(f"run {snapshot.run_id}:", flush=True)
     for line in receipt:
         print(f"  {line}", flush=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from launcher import api
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tui.commands.hosts_from import read_cluster
@@ -27,7 +27,7 @@ def up(arguments: argparse.Namespace) -> int:
     return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
 
 
-def launch(read: Callable[[], tuple[Cluster, str]], arguments: argparse.Namespace) -> int:
+def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Namespace) -> int:
     """Launches the cluster, with its text, that `read` returns; returns the run's exit code."""
     cluster, text = read()
     process: LauncherProcess | None = getattr(arguments, "process", None)

@@ -24,7 +24,7 @@ def ps(arguments: argparse.Namespace) -> int:
     """Lists the active runs: a table, `--quiet` names, or `--json` what
     `discovery.ACTIVE_RUNS_SCHEMA` describes. What is odd about them is said on stderr."""
     found = active_runs()
-    tell_unreadable(found)
+    print_unreadable(found)
     if arguments.json:
         records = [run.record() for run in found.runs]
         sys.stdout.write(json.dumps(records, indent=2) + "\n")
@@ -42,7 +42,7 @@ def ps(arguments: argparse.Namespace) -> int:
     return Exit.SUCCESS
 
 
-def tell_unreadable(found: ActiveRuns) -> None:
+def print_unreadable(found: ActiveRuns) -> None:
     """Says on stderr what could not be read."""
     for run in found.runs:
         if run.problem:

@@ -17,7 +17,7 @@ from launcher.cluster.generated import WORKER, RunRequest
 from launcher.cluster.host_list import ListedHost, parse_option, read
 from launcher.cluster.placeholders import literal
 from launcher.cluster.saved_file import write
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.hosts.own_address import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     return launch(lambda: make_cluster(arguments), arguments)
 
 
-def make_cluster(arguments: argparse.Namespace) -> tuple[Cluster, str]:
+def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     """Makes the cluster of the options and its file's text, which is also saved with `--save`.
 
     Raises:

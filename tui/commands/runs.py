@@ -12,7 +12,7 @@ from launcher.session.attach import stored
 from launcher.session.log_lines import LogLines, RunLogs
 from tui.commands import launch
 from tui.exits import Exit
-from tui.headless import shown
+from tui.headless import display_line
 from tui.stderr import message
 
 _PACE = 0.02
@@ -22,7 +22,7 @@ def attach(arguments: argparse.Namespace) -> int:
     """Comes back to a run; returns its exit code."""
     run = stored(arguments.run, arguments.file)
     if run.damage:
-        message(run.damage.told(run.folder.run_id))
+        message(run.damage.describe(run.folder.run_id))
     if run.over:
         outcome = run.snapshot().outcome
         message(f"{run.folder.run_id} has ended ({outcome})")
@@ -56,7 +56,7 @@ def logs(arguments: argparse.Namespace) -> int:
         else:
             for task, line in follower.read(last=not arguments.follow):
                 name = b"" if arguments.task else f"{task} | ".encode()
-                text = line if arguments.raw else shown(line, pictures=pictures).encode()
+                text = line if arguments.raw else display_line(line, pictures=pictures).encode()
                 out.write(name + text + b"\n")
         out.flush()
         if not follower.behind and not arguments.follow:

@@ -88,15 +88,15 @@ class Folds:
     def _foldable(self, number: int) -> tuple[Line, str] | None:
         """A remark and its source, or an empty line between two remarks and no source; None for
         another line."""
-        line, source = self._look_at(number)
+        line, source = self._line_and_source(number)
         if line is None:
             return None
         if source is None and not line.data.rstrip(b"\r") and not line.open:
-            between = self._look_at(number - 1)[1] and self._look_at(number + 1)[1]
+            between = self._line_and_source(number - 1)[1] and self._line_and_source(number + 1)[1]
             source = "" if between else None
         return None if source is None else (line, source)
 
-    def _look_at(self, number: int) -> tuple[Line | None, str | None]:
+    def _line_and_source(self, number: int) -> tuple[Line | None, str | None]:
         """A line, and its source if it is a remark; nothing where there is no such line."""
         try:
             line = self._lines.line(number)

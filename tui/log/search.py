@@ -152,7 +152,7 @@ class Search:
 
     def scan(self) -> Iterator[bool]:
         """Searches chunk by chunk; yields False at the log's end."""
-        yield from self._look_near()
+        yield from self._search_near()
         for chunk in chunks(self._file):
             if chunk is None:
                 self.done = True
@@ -167,7 +167,7 @@ class Search:
                 self.lines.extend(hits)
             yield True
 
-    def _look_near(self) -> Iterator[bool]:
+    def _search_near(self) -> Iterator[bool]:
         begin = None
         for chunk in backwards(self._file, self._near + 1):
             begin = begin or chunk.end

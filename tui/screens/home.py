@@ -118,14 +118,14 @@ class HomeScreen(Page):
 
     @work(thread=True, exclusive=True, group="read", exit_on_error=False)
     def _read(self) -> None:
-        self.app.call_from_thread(self._take, self._catalog.read())
+        self.app.call_from_thread(self._accept, self._catalog.read())
 
     @work(thread=True, exclusive=True, group="ask", exit_on_error=False)
     def _ask_hosts(self) -> None:
         self._catalog.ask_hosts()
-        self.app.call_from_thread(self._take, self._catalog.read())
+        self.app.call_from_thread(self._accept, self._catalog.read())
 
-    def _take(self, entries: Entries) -> None:
+    def _accept(self, entries: Entries) -> None:
         self._entries = entries
         self._show()
 

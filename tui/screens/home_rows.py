@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets.option_list import Option
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.quantities import age, counted, thousands
 from launcher.run.states import RunPhase
 from launcher.session.history import RunSummary
 from tui.catalog import ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.format import UNCONFIRMED, StatusColor, clock, figure, outcome_mark
-from tui.widgets.columns import Column, Columns, Field, Line, indented
+from tui.widgets.columns import CellText, Column, Columns, TableLine, indented
 
 Colours = dict[StatusColor, str]
 NARROW = 90
@@ -73,34 +73,36 @@ class Rows:
             ]
         return result
 
-    def _line(self, entry: Entry) -> Line:
+    def _line(self, entry: Entry) -> TableLine:
         match entry:
             case ClusterEntry():
                 return self._cluster(entry)
             case DemoEntry():
-                return Line([Field(entry.name)], Field(entry.about, "dim"))
+                return TableLine([CellText(entry.name)], CellText(entry.about, "dim"))
             case RunEntry():
                 return self._active(entry) if entry.active else self._past(entry)
 
-    def _cluster(self, entry: ClusterEntry) -> Line:
-        name = Field(_short(entry.path.stem, _NAME))
+    def _cluster(self, entry: ClusterEntry) -> TableLine:
+        name = CellText(_short(entry.path.stem, _NAME))
         if entry.cluster is None:
             more = f"  and {entry.problems - 1} more" if entry.problems > 1 else ""
             problem = f"! {entry.problem}{more}"
-            return Line([name, Field(), Field()], Field(problem, self.colours[StatusColor.BAD]))
-        changed, note = Field(), Field()
+            return TableLine(
+                [name, CellText(), CellText()], CellText(problem, self.colours[StatusColor.BAD])
+            )
+        changed, note = CellText(), CellText()
         if not entry.saved:
-            note = Field(str(entry.path), "dim")
+            note = CellText(str(entry.path), "dim")
         elif entry.stamp is not None:
-            changed = Field(f"{age(self.now - entry.stamp.mtime_ns / 1e9)} ago", "dim")
-        return Line([name, Field(shape(entry.cluster)), changed], note)
+            changed = CellText(f"{age(self.now - entry.stamp.mtime_ns / 1e9)} ago", "dim")
+        return TableLine([name, CellText(shape(entry.cluster)), changed], note)
 
-    def _active(self, entry: RunEntry) -> Line:
+    def _active(self, entry: RunEntry) -> TableLine:
         run, report = entry.summary, entry.report
         word, color = f"▸ {run.phase or 'active'}", StatusColor.GOOD
         if run.phase is not RunPhase.RUNNING:
             color = StatusColor.BUSY
-        note = Field(f"waits for {run.waiting}" if run.waiting else "", "dim")
+        note = CellText(f"waits for {run.waiting}" if run.waiting else "", "dim")
         live = run.live
         if entry.launcher is None:
             word, color = "? asking hosts" if report is None else "▸ unsupervised", StatusColor.BUSY
@@ -110,31 +112,31 @@ class Rows:
         if lost:
             word, color = "? unreachable", StatusColor.BAD
             told = "; ".join(f"{host.name}: {host.unreachable}" for host in lost)
-            note = Field(told, self.colours[StatusColor.BAD])
+            note = CellText(told, self.colours[StatusColor.BAD])
         fields = [
-            Field(word, f"bold {self.colours[color]}"),
-            Field(self._id(run.run_id)),
-            Field(f"{live}/{run.tasks}" if run.tasks else ""),
-            Field(str(len(run.hosts) or "")),
+            CellText(word, f"bold {self.colours[color]}"),
+            CellText(self._id(run.run_id)),
+            CellText(f"{live}/{run.tasks}" if run.tasks else ""),
+            CellText(str(len(run.hosts) or "")),
             *_figures(run),
-            Field(clock(self.now - run.started), "dim"),
+            CellText(clock(self.now - run.started), "dim"),
         ]
-        return Line(fields, note)
+        return TableLine(fields, note)
 
-    def _past(self, entry: RunEntry) -> Line:
+    def _past(self, entry: RunEntry) -> TableLine:
         run = entry.summary
         mark, color = outcome_mark(run.outcome, clean=run.clean)
         fields = [
-            Field(f"{mark} {run.outcome or 'unknown'}", self.colours[color]),
-            Field(self._id(run.run_id)),
-            Field(clock((run.ended or run.last) - run.started) if run.started else ""),
+            CellText(f"{mark} {run.outcome or 'unknown'}", self.colours[color]),
+            CellText(self._id(run.run_id)),
+            CellText(clock((run.ended or run.last) - run.started) if run.started else ""),
             *_figures(run),
-            Field(f"{age(self.now - run.started)} ago" if run.started else "", "dim"),
+            CellText(f"{age(self.now - run.started)} ago" if run.started else "", "dim"),
         ]
         told = [f"! {run.problem}"] if run.problem else []
         told += [] if run.clean else [UNCONFIRMED]
         told += [run.first_failure] if run.first_failure else []
-        return Line(fields, Field("  ".join(told), self.colours[StatusColor.BAD]))
+        return TableLine(fields, CellText("  ".join(told), self.colours[StatusColor.BAD]))
 
     def _id(self, run_id: str) -> str:
         """A run's id; on a small screen its beginning and what tells it from its like."""
@@ -143,12 +145,12 @@ class Rows:
         return f"{run_id[:12]}…{run_id[-5:]}"
 
 
-def _figures(run: RunSummary) -> list[Field]:
+def _figures(run: RunSummary) -> list[CellText]:
     step = "" if run.step is None else thousands(run.step)
-    return [Field(step), Field("" if run.loss is None else figure(run.loss))]
+    return [CellText(step), CellText("" if run.loss is None else figure(run.loss))]
 
 
-def shape(cluster: Cluster) -> str:
+def shape(cluster: ClusterModel) -> str:
     """`1 ps + 3 workers on 4 hosts`."""
     jobs = []
     for name, job in cluster.jobs.items():
@@ -225,7 +227,7 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
     text.append("\n")
 
 
-def _append_jobs(text: Text, cluster: Cluster) -> None:
+def _append_jobs(text: Text, cluster: ClusterModel) -> None:
     for name, job in cluster.jobs.items():
         more = f"  and {len(job.tasks) - 12} more" if len(job.tasks) > 12 else ""
         _pair(text, name, "  ".join(map(str, job.tasks[:12])) + more)

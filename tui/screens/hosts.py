@@ -22,7 +22,7 @@ from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, status_color
 from tui.outcome import queue_status
 from tui.widgets.colours import status_colours
-from tui.widgets.columns import Column, Columns, Field, Line, indented, wrapped
+from tui.widgets.columns import CellText, Column, Columns, TableLine, indented, wrapped
 from tui.widgets.fit import Part, fit
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -133,17 +133,19 @@ def _link(
     return text
 
 
-def _task(task: TaskView, usage: tuple[float, int] | None, colours: dict[StatusColor, str]) -> Line:
+def _task(
+    task: TaskView, usage: tuple[float, int] | None, colours: dict[StatusColor, str]
+) -> TableLine:
     cpu, memory = ("", "") if usage is None else (f"{usage[0] * 100:.0f} %", size(usage[1]))
     fields = [
-        Field(STATE_MARKS[task.state].letter, f"bold {colours[status_color(task)]}"),
-        Field(str(task.id)),
-        Field(task.exit_text),
-        Field(f"cpu {cpu:>6}" if cpu else ""),
-        Field(f"memory {memory:>7}" if memory else ""),
-        Field("" if task.pid is None else f"pid {task.pid}", "dim"),
+        CellText(STATE_MARKS[task.state].letter, f"bold {colours[status_color(task)]}"),
+        CellText(str(task.id)),
+        CellText(task.exit_text),
+        CellText(f"cpu {cpu:>6}" if cpu else ""),
+        CellText(f"memory {memory:>7}" if memory else ""),
+        CellText("" if task.pid is None else f"pid {task.pid}", "dim"),
     ]
-    return Line(fields, Field(task.address, "dim"))
+    return TableLine(fields, CellText(task.address, "dim"))
 
 
 def _state(host: HostView, phase: RunPhase) -> tuple[str, StatusColor]:

@@ -16,7 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.preflight import (
     CHECKS,
@@ -71,7 +71,7 @@ class PreflightScreen(Page):
     ]
 
     def __init__(
-        self, cluster: Cluster, file: Path, clients: RunClients, prompts: PromptDialogs
+        self, cluster: ClusterModel, file: Path, clients: RunClients, prompts: PromptDialogs
     ) -> None:
         super().__init__()
         self._cluster = cluster
@@ -164,7 +164,7 @@ class PreflightScreen(Page):
         count = len(self._found)
         if count != self._shown:
             self._shown = count
-            self._take_found()
+            self._apply_found()
             self._show_findings()
         if self._report is not None and not self._over:
             self._over = True
@@ -192,7 +192,7 @@ class PreflightScreen(Page):
             text.append(f"   {self._report.seconds:.1f} s", "dim")
         self.query_one("#title", Static).update(text)
 
-    def _take_found(self) -> None:
+    def _apply_found(self) -> None:
         found = list(self._found)
         pairs = {(p.source, p.task): p for p in found if isinstance(p, Reachability)}
         findings = [each for each in found if isinstance(each, Finding)]

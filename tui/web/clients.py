@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
@@ -58,7 +58,7 @@ class ServedClients(RunClients):
         self._say = say
 
     def launch(
-        self, cluster: Cluster, text: str, ask: PromptHandler, resume: str | None = None
+        self, cluster: ClusterModel, text: str, ask: PromptHandler, resume: str | None = None
     ) -> RunClient:
         """Launches a cluster, once: while a run of that name lives, it is shown instead."""
         with self._served.launching():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tui.app import TfmuxApp
-from tui.crash import run_app, tell
+from tui.crash import report, run_app
 from tui.exits import Exit
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page
@@ -45,9 +45,9 @@ class PageApp(TfmuxApp):
     def on_mount(self) -> None:
         for name in _OF_PAGES:  # launcher processes inherit the environment, and tasks theirs
             os.environ.pop(name, None)
-        self.set_interval(_LOOK, self._look_for_server)
+        self.set_interval(_LOOK, self._check_server)
 
-    def _look_for_server(self) -> None:
+    def _check_server(self) -> None:
         if os.getppid() != self._server:  # it was killed, and nobody can see this page
             self.exit()
 
@@ -61,7 +61,7 @@ def main(words: Sequence[str]) -> int:
     finally:
         app.clients.close()
     if error is not None:
-        tell(error, folder)
+        report(error, folder)
         return Exit.CRASHED
     return app.return_code or 0
 

@@ -92,12 +92,13 @@ class CellGrid(ScrollView, can_focus=True):
         self._widths = []
         for number, title in enumerate(self.titles):
             texts = [
-                min(self._widest, cell_len(row.cells[number].shown)) for row in self.rows[:200]
+                min(self._widest, cell_len(row.cells[number].display_text))
+                for row in self.rows[:200]
             ]
             self._widths.append(max([cell_len(title), 4, *texts]))
         if self._widths and self.size.width:  # the last column may have what is left
             free = self.size.width - sum(self._widths) - GAP * len(self._widths)
-            last = [cell_len(row.cells[-1].shown) for row in self.rows[:200]]
+            last = [cell_len(row.cells[-1].display_text) for row in self.rows[:200]]
             self._widths[-1] += max(0, min(free, max([0, *last]) - self._widths[-1]))
         self._lines = []
         for number, row in enumerate(self.rows):
@@ -159,7 +160,7 @@ class CellGrid(ScrollView, can_focus=True):
         y = 1 + next((i for i, line in enumerate(self._lines) if line == (row, "")), 0)
         return Region(x, y, self._widths[column] if self._widths else 0, 1)
 
-    def seen_at(self, row: int, column: int) -> tuple[int, int]:
+    def cell_offset(self, row: int, column: int) -> tuple[int, int]:
         """Offset of a cell within the widget, as scrolled."""
         region = self.region_of(row, column)
         x = region.x - (self.scroll_offset.x if column else 0)
@@ -225,7 +226,7 @@ class CellGrid(ScrollView, can_focus=True):
         here = row == self.row
         line = self.get_component_rich_style("cells--row") if here else base
         cells = [
-            (cell.shown, self._style(cell, line, here and column == self.column))
+            (cell.display_text, self._style(cell, line, here and column == self.column))
             for column, cell in enumerate(self.rows[row].cells)
         ]
         return self._strip(cells, line, width)

@@ -17,18 +17,18 @@ _NOTE_FROM = 24
 _INDENT = 4
 
 
-class Field(NamedTuple):
+class CellText(NamedTuple):
     """Text of a row in one column, with a Rich style."""
 
     text: str = ""
     style: str = ""
 
 
-class Line(NamedTuple):
+class TableLine(NamedTuple):
     """A row: one field a column, and a note behind them, which may be of any length."""
 
-    fields: Sequence[Field]
-    note: Field = Field()
+    fields: Sequence[CellText]
+    note: CellText = CellText()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def indented(text: Text, cells: int) -> Text:
 class Columns:
     """Rows of at most `width` cells, whose columns are as wide as their widest field."""
 
-    def __init__(self, columns: Sequence[Column], lines: Sequence[Line], width: int) -> None:
+    def __init__(self, columns: Sequence[Column], lines: Sequence[TableLine], width: int) -> None:
         self._width = width
         self._columns = columns
         self._widths = [
@@ -91,7 +91,7 @@ class Columns:
         text.rstrip()
         return text
 
-    def row(self, line: Line) -> Text:
+    def row(self, line: TableLine) -> Text:
         """A row; its note goes on behind the last field that is not empty, or below where there is
         no room."""
         text = Text(no_wrap=True, end="")

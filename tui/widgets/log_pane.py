@@ -174,7 +174,7 @@ class LogPane(Widget, can_focus=True):
         """The rows asked for; one strip is built for each line that has newly come into sight,
         and those that have left it are forgotten."""
         width = self.size.width
-        rows = [self._pen().title(self._title, self._told(), width)]
+        rows = [self._pen().title(self._title, self._note_text(), width)]
         if crop.bottom > 1:
             if self._shown is None:
                 self._shown = self._rows_below_title()
@@ -340,7 +340,7 @@ class LogPane(Widget, can_focus=True):
             style = segments[0].style or style
         return style
 
-    def _told(self) -> str:
+    def _note_text(self) -> str:
         """The note, and what a paused view has missed."""
         note = self._note
         if not self.port.following:

@@ -76,7 +76,7 @@ class FilePane(Vertical):
 
     def show_problems(self) -> None:
         """Shows what is wrong with the text."""
-        shown = self._state.shown
+        shown = self._state.displayed
         colour = theme_colour(self.app, "status-bad")
         text = Text()
         for problem in shown.problems[:_MOST_PROBLEMS]:

@@ -12,7 +12,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from launcher.cluster.rules import Shell, ready_value
-from launcher.cluster.spec import Cluster
+from launcher.cluster.spec import ClusterModel
 from launcher.engines.slurm_script import request_of
 from launcher.errors import Problem
 from launcher.plan.model import Plan, TaskPlan
@@ -39,7 +39,7 @@ class PlanPreview(Vertical):
     def __init__(self, *, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self._plan: Plan | None = None
-        self._cluster: Cluster | None = None
+        self._cluster: ClusterModel | None = None
         self._names: list[str] = []
 
     def compose(self) -> ComposeResult:
@@ -48,7 +48,9 @@ class PlanPreview(Vertical):
         with VerticalScroll():
             yield Static(id="task", markup=False)
 
-    def show(self, plan: Plan | None, cluster: Cluster | None, problems: Sequence[Problem]) -> None:
+    def show(
+        self, plan: Plan | None, cluster: ClusterModel | None, problems: Sequence[Problem]
+    ) -> None:
         """Shows the plan of a cluster, or the problems because of which there is none."""
         self._plan, self._cluster = plan, cluster
         tasks = self.query_one(OptionList)

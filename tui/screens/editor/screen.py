@@ -128,7 +128,7 @@ class EditorScreen(Page):
 
     @property
     def _engine(self) -> type[EngineTable] | None:
-        document = self._state.shown.document
+        document = self._state.displayed.document
         return None if document is None else engine_of(document)
 
     @property
@@ -151,7 +151,7 @@ class EditorScreen(Page):
         self._show_plan()
 
     def _show_plan(self) -> None:
-        shown = self._state.shown
+        shown = self._state.displayed
         plan = None if shown.cluster is None else make_plan(shown.cluster, "RUN")
         self._preview.show(plan, shown.cluster, shown.problems)
         self._show_title()
@@ -179,7 +179,7 @@ class EditorScreen(Page):
             engine = self._engine if page == "hosts" else None
             title = engine.label if engine else page.capitalize()
             text.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
-        if count := len(self._state.shown.problems):
+        if count := len(self._state.displayed.problems):
             style = f"bold {theme_colour(self.app, 'status-bad')}"
             text.append(f"   ! {counted(count, 'problem')}", style)
         else:

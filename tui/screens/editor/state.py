@@ -46,7 +46,7 @@ class EditorState:
         return self._draft
 
     @property
-    def shown(self) -> ParsedDraft:
+    def displayed(self) -> ParsedDraft:
         """The draft, or the trial while there is one."""
         return self.trial or self.draft.now
 

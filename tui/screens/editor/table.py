@@ -99,8 +99,8 @@ class EditTable(Widget):
         """Shows the draft, or its trial."""
         add, paste = key_of(self, "edit.add"), key_of(self, "edit.paste")
         self.body.nothing = f"{self.model.nothing}: {add} adds some, {paste} pastes a cluster"
-        if self._state.shown.document is not None:
-            self.body.show(self.model.titles, self.model.rows(self._state.shown))
+        if self._state.displayed.document is not None:
+            self.body.show(self.model.titles, self.model.rows(self._state.displayed))
 
     def description(self) -> Text:
         """The problem of the cell under the cursor, otherwise its value and what it is for."""
@@ -152,7 +152,7 @@ class EditTable(Widget):
         field, place = self.query_one("#field"), (self.body.row, self.body.column)
         wanted = self.body.region_of(*place).width + GAP
         width = min(self.size.width, max(wanted, _FIELD_WIDTH, cell_len(text) + 3))
-        x, y = self.body.seen_at(*place)
+        x, y = self.body.cell_offset(*place)
         field.styles.width = width
         field.styles.offset = (
             max(0, min(x, self.size.width - width)),

@@ -71,7 +71,7 @@ class ClusterTables(Vertical):
 
     def show(self) -> None:
         """Shows the draft, or its trial; of hosts and nodes, what there is."""
-        focused, document = self.focused, self._state.shown.document
+        focused, document = self.focused, self._state.displayed.document
         if document is not None:
             engine = engine_of(document)
             for kind, table in self.engines.items():

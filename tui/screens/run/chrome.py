@@ -77,7 +77,7 @@ class Chrome:
         layout, views = self._area.pane_layout, self._area.views
         self.strip.show(self._snapshot, layout.focused)
         if self._area.task_list.display:
-            off = views.off if layout.shown is Arrangement.MERGED else None
+            off = views.off if layout.effective is Arrangement.MERGED else None
             self._area.task_list.show(self._snapshot, layout.focused, now, off)
         self.footer.show(self._hints())
 
@@ -112,12 +112,12 @@ class Chrome:
         hints += [("help", "help")]
         if self.outcome.display:
             hints += [("back", "hide summary")]
-        if layout.shown is Arrangement.MERGED:
+        if layout.effective is Arrangement.MERGED:
             hints += [("task.open", "task on/off")]
         hints += [("pane.next", "next"), ("zoom", "zoom"), ("layout.next", "layout")]
         hints += [("search", "search")]
         pages = len(layout.pages())
-        if layout.shown in (Arrangement.GRID, Arrangement.CHIEF) and pages > 1:
+        if layout.effective in (Arrangement.GRID, Arrangement.CHIEF) and pages > 1:
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]

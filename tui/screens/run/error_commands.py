@@ -64,7 +64,7 @@ class ErrorCommands:
 
     def _show_line(self, task: TaskId, line: int) -> None:
         """Brings a line of a task's log into sight, whatever its pane showed before."""
-        if self._area.pane_layout.shown is Arrangement.MERGED:
+        if self._area.pane_layout.effective is Arrangement.MERGED:
             self._area.pane_layout.arrangement = Arrangement.GRID
         self._area.focus_task(task)
         pane = self._area.pane

@@ -51,7 +51,7 @@ class PaneArea(Horizontal):
     @property
     def pane(self) -> LogPane | None:
         """The pane that has the focus."""
-        if self.pane_layout.shown is Arrangement.MERGED:
+        if self.pane_layout.effective is Arrangement.MERGED:
             return next(iter(self.grid.panes), None)
         wanted = self.pane_layout.focused
         return next((p for p in self.grid.panes if p.view and p.view.task == wanted), None)
@@ -84,10 +84,10 @@ class PaneArea(Horizontal):
         # itself alive.
         layout = self.pane_layout
         layout.width, layout.height = self.size
-        merged = layout.shown is Arrangement.MERGED
+        merged = layout.effective is Arrangement.MERGED
         wide = self.size.width >= MERGED_LIST_FROM
         self.task_list.display = not layout.zoomed and (
-            layout.shown is Arrangement.LIST or (merged and wide)
+            layout.effective is Arrangement.LIST or (merged and wide)
         )
         found, splits, framed = layout.place()
         places: list[tuple[TaskId | None, Box]] = list(found)

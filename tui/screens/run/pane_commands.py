@@ -50,7 +50,7 @@ class PaneCommands:
     def go(self, direction: str) -> None:
         """The nearest pane in a direction; in a list, the task above or below."""
         layout = self._layout
-        if layout.shown in (Arrangement.LIST, Arrangement.MERGED) or layout.zoomed:
+        if layout.effective in (Arrangement.LIST, Arrangement.MERGED) or layout.zoomed:
             self.step(1 if direction in ("down", "right") else -1)
             return
         here = self._area.pane
@@ -88,16 +88,16 @@ class PaneCommands:
     def next_arrangement(self) -> None:
         """Switches to the next arrangement of the panes, and from the last to the first."""
         order = list(Arrangement)
-        self._arrange(order[(order.index(self._layout.shown) + 1) % len(order)])
+        self._arrange(order[(order.index(self._layout.effective) + 1) % len(order)])
 
     def toggle_merged(self) -> None:
         """The merged log, and back to the panes."""
-        merged = self._layout.shown is Arrangement.MERGED
+        merged = self._layout.effective is Arrangement.MERGED
         self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
 
     def toggle_task(self) -> bool:
         """Switches the focused task on or off in the merged log; False in other layouts."""
-        if self._layout.shown is not Arrangement.MERGED:
+        if self._layout.effective is not Arrangement.MERGED:
             return False
         if self._layout.focused:
             self._search.stop()
