@@ -10,7 +10,7 @@ import pytest
 from tests.quick import is_quick
 
 _TRAINER = Path(__file__).parent / "trainer"
-_LANES = 2
+_LANES = 3
 """How many tests of the trainer run at a time. They compute, with a low priority, and all others
 mostly wait: beside each other they fill two processors."""
 

@@ -82,13 +82,17 @@ class Hosts:
                 out += self._tasks.on_exited(exited, reason=reason)
         if killing and self._shutdown.receipt_pending(host):
             out.append(KillHost(host, None, self._shutdown.grace_left))
-        elif data.phase is RunPhase.STAGING and host in data.facts and not data.hosts[host].staged:
+        elif data.phase is RunPhase.STAGING and self._lacks_files(host):
             out.append(StageHost(host))
         if data.phase is not RunPhase.KILLING:
             out += self._tasks.unanswered_kills(host)
         if data.phase in AT_WORK:
             out += self._tasks.renew_time_limits(data.on_host(host))
         return out
+
+    def _lacks_files(self, host: str) -> bool:
+        data = self._data
+        return host in data.facts and not data.hosts[host].staged and not data.begun_before
 
     def _match_gate(self, view: TaskView, gated: bool) -> list[Instruction]:
         """A launcher that died, or a cut, may have kept a release from the journal or the host."""
@@ -119,7 +123,7 @@ class Hosts:
         if not data.attaching and HostState.REFUSED in states:
             return self._shutdown.kill_all(Cause.PREFLIGHT)
         data.phase = RunPhase.STAGING
-        return [CheckHosts(ports=not (data.attaching and data.begun))]
+        return [CheckHosts(ports=not data.begun_before)]
 
     def on_lost(self, event: ev.HostLost) -> list[Instruction]:
         """Waits for the host until its lease has ended; not so long for one without an agent."""
@@ -163,7 +167,7 @@ class Hosts:
         if data.phase is not RunPhase.STAGING:
             return []
         data.replan({host: facts for host, facts in event.facts.items() if host in data.hosts})
-        if data.attaching and data.begun:
+        if data.begun_before:
             for record in data.hosts.values():
                 record.staged = True
             return self._tasks.resume()
@@ -188,6 +192,6 @@ class Hosts:
         data = self._data
         data.hosts[event.host].staged = True
         staged = (record.staged for record in reversed(data.hosts.values()))
-        if data.phase is not RunPhase.STAGING or not all(staged):
+        if data.phase is not RunPhase.STAGING or not all(staged) or data.begun_before:
             return []
         return self._tasks.begin()

@@ -276,6 +276,11 @@ class RunData:
         """An attempt of a task has been asked for."""
         return any(record.view.attempt for record in self.tasks.values())
 
+    @property
+    def begun_before(self) -> bool:
+        """An earlier launcher has asked for attempts: the run goes on, and its files are there."""
+        return self.attaching and self.begun
+
     def outcome_tasks(self) -> list[TaskView]:
         """The tasks whose end decides: those of the cluster but ps; where there are none, all
         but ps; where there is only ps, it."""

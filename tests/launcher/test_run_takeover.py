@@ -142,6 +142,25 @@ def test_attach_goes_on_with_the_start() -> None:
     assert other.feed(ev.TaskReady, name("worker:0"), 1) == driver.start("worker:1", "worker:2")
 
 
+def test_hosts_that_come_back_while_an_attach_checks_them_get_no_files_again(
+    driver: RunDriver,
+) -> None:
+    """The run has begun: its files are there, and no task is started from the first stage on."""
+    other = attached(driver)
+    kept = {
+        "a": [held("ps:0"), held("worker:0")],
+        "b": [held("worker:1"), held("worker:2")],
+    }
+    for host, tasks in kept.items():
+        other.up(host, tasks=tasks)
+    for host, tasks in kept.items():
+        other.lost(host)
+        assert other.up(host, tasks=tasks) == []
+        assert other.feed(ev.Staged, host) == [] and other.phase() is RunPhase.STAGING
+    assert other.feed(ev.HostsChecked, FACTS) == []
+    assert other.phase() is RunPhase.RUNNING
+
+
 def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
     """The timer died with the launcher that had set it: the run waited for ever."""
     driver = RunDriver(settings='on_disconnect = "keep"\n[start]\ntimeout = 5')
