@@ -74,3 +74,15 @@ def test_a_command_that_prints_first(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("/tmp/ledger", str(tmp_path / "ledger")))
     done = command.run("up", str(file), "--headless")
     assert done.returncode == 0 and "Welcome" not in done.stdout, done.stderr
+
+
+def test_a_command_that_loses_its_input_once(tmp_path: Path) -> None:
+    """As `podman exec` does at times: it is tried a second time before it is refused."""
+    require_testbed()
+    first = shlex.quote(str(tmp_path / "first"))
+    script = f'if mkdir {first} 2>/dev/null; then exec "$@" </dev/null; fi; exec "$@"'
+    via = ["sh", "-c", script, "sh"]
+    file = cluster(tmp_path, table(via, sys.executable), ["c1"] * 3, env=', SECONDS = "1"')
+    file.write_text(file.read_text().replace("/tmp/ledger", str(tmp_path / "ledger")))
+    done = command.run("up", str(file), "--headless")
+    assert done.returncode == 0 and (tmp_path / "first").is_dir(), done.stderr

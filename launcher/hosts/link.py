@@ -37,6 +37,9 @@ at the same time, and beats, clients and a second kill must not wait for all tha
 _STEADY_SECONDS = 10.0
 """A connection of which lasts as long: after it the next one is made at once. A host that hangs up
 again and again is contacted less often, and each time leaves fewer lines in the run's records."""
+_LOST_INPUT = "via-input"
+"""Code of an error after which a host is tried once more: `podman exec` closes the input of a
+command at times (podman's issues 3302 and 5046)."""
 
 Stored = Callable[[int], None]
 """Called, on the loop, with the number of further bytes that are on disk."""
@@ -120,7 +123,7 @@ class Link:
 
     async def run(self) -> None:
         """Connects and stays connected. Returns when closed, refused, or superseded."""
-        first = True
+        first, tried_again = True, False
         delay = 0.25
         while True:
             broken, gone = False, self.agent_gone
@@ -133,6 +136,9 @@ class Link:
             except HostError as error:
                 broken = isinstance(error, ProtocolError)
                 if not self.sessions and first and not self.settings.persistent:
+                    if error.code == _LOST_INPUT and not tried_again and not self.closed:
+                        tried_again = True
+                        continue
                     self._listener.link_refused(self.settings.host, error)
                     return
                 reason = error.reason
