@@ -130,7 +130,7 @@ while True:
 """
     client.python("w:0", script)
     client.follow("w:0")
-    client.log_until(b"x" * 100)
+    client.log_until(b"x" * 128)
     receipt = client.kill(grace=0.1)
     assert receipt["survivors"] == [] and receipt["signalled"] >= 128
     assert len(family(client.run_id)) == 4

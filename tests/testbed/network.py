@@ -103,7 +103,7 @@ def release(claimed: Claim) -> None:
     """
     for path in Path("/sys/class/net").glob(f"{claimed.bridge}-*"):
         _delete(path.name)
-    ip(f"link delete {claimed.bridge}")
+    _delete(claimed.bridge)
 
 
 def connect(claimed: Claim, index: int, namespace_of: int) -> None:
