@@ -1,4 +1,4 @@
-"""Commands of an engine, run on this machine or on a login host over SSH.
+"""Commands of an engine, run on this machine.
 
 Their output is bounded, and each has a deadline: a controller that is down lets its commands hang.
 """
@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-import asyncssh
-
-from ..hosts.ssh import SshConnector
-from ..plan.model import SshTarget
 from ..printable import printable
 from ..subprocesses import start_session
 from .engine import EngineError, MissingProgramError, NoAnswerError
@@ -103,10 +98,12 @@ class LocalCommands:
                     process.stdin.write(stdin.encode())
                     await process.stdin.drain()
                 process.stdin.close()
-                out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
+                out, err = await asyncio.gather(
+                    read_output(process.stdout), read_output(process.stderr)
+                )
                 status = await process.wait()
         except TimeoutError:
-            raise NoAnswerError(_no_answer(argv, timeout)) from None
+            raise NoAnswerError(no_answer(argv, timeout)) from None
         finally:
             if process.returncode is None:  # sites have wrappers: what they have started, too
                 with suppress(ProcessLookupError):
@@ -125,70 +122,11 @@ class LocalCommands:
         }
 
 
-class LoginCommands:
-    """Commands of a login host. One connection serves all of them; one that ended is replaced."""
-
-    def __init__(self, logins: SshConnector, target: SshTarget) -> None:
-        self._logins = logins
-        self._target = target
-        self._connection: asyncssh.SSHClientConnection | None = None
-        self._lock = asyncio.Lock()
-
-    async def connect(self) -> None:
-        """Logs in; a person may be asked for a password.
-
-        Raises:
-            HostError: the login failed.
-        """
-        await self._connect()
-
-    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
-        """Runs a command in the login's environment.
-
-        Raises:
-            NoAnswerError: it has not ended in time, or the connection has.
-            HostError: the login failed.
-        """
-        connection = await self._connect()
-        try:
-            async with asyncio.timeout(timeout):
-                process = await connection.create_process(shlex.join(argv), encoding=None)
-                try:
-                    with suppress(OSError):  # it has ended without reading
-                        process.stdin.write(stdin.encode())
-                        process.stdin.write_eof()
-                    out, err = await asyncio.gather(_all(process.stdout), _all(process.stderr))
-                    await process.wait_closed()
-                finally:
-                    if process.exit_status is None:
-                        with suppress(OSError):  # the channel has ended
-                            process.kill()
-                    process.close()
-        except TimeoutError:
-            raise NoAnswerError(_no_answer(argv, timeout)) from None
-        except (asyncssh.Error, OSError) as error:
-            connection.abort()
-            what = f"the connection to {self._target.host} ended: {error}"
-            raise NoAnswerError(printable(what)) from error
-        return Output(255 if process.exit_status is None else process.exit_status, out, err)
-
-    async def _connect(self) -> asyncssh.SSHClientConnection:
-        async with self._lock:
-            if self._connection is None or self._connection.is_closed():
-                self._connection = await self._logins.connect("login", self._target)
-            return self._connection
-
-    async def aclose(self) -> None:
-        """Closes the SSH connection, without waiting for commands on it."""
-        if self._connection is not None:
-            self._connection.abort()
-
-
 class _ByteStream(Protocol):
     async def read(self, n: int = -1, /) -> bytes: ...
 
 
-async def _all(stream: _ByteStream) -> str:
+async def read_output(stream: _ByteStream) -> str:
     """The output up to `MOST_BYTES`; the rest is read and dropped."""
     kept = bytearray()
     while data := await stream.read(1 << 16):
@@ -196,5 +134,5 @@ async def _all(stream: _ByteStream) -> str:
     return kept.decode(errors="replace")
 
 
-def _no_answer(argv: Sequence[str], timeout: float) -> str:
+def no_answer(argv: Sequence[str], timeout: float) -> str:
     return f"{argv[0]} did not answer within {timeout:.0f} s"

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..agent.config import AgentConfig, Rules
 from ..agent.proc import Process, read_process
@@ -22,7 +23,6 @@ from ..cluster.engine_table import node_name
 from ..cluster.podman import HOST_NETWORK, Podman
 from ..cluster.spec import ClusterModel
 from ..hosts import bootstrap
-from ..hosts.ssh import SshConnector
 from ..paths import cache_home, runs_home
 from ..plan.model import Plan
 from ..printable import printable
@@ -31,6 +31,9 @@ from .commands import Commands, LocalCommands, Output
 from .engine import EngineError, EngineFinding, JobState, MissingProgramError, Subject, Verdict
 from .podman_limits import rootless_findings
 from .podman_run import build_root, run_command, volume
+
+if TYPE_CHECKING:
+    from ..hosts.ssh import SshConnector
 
 LABEL = "tfmux.run"
 _SECONDS = 30.0
@@ -370,7 +373,7 @@ def _parse(line: str) -> tuple[str, Container]:
     raise EngineError(f"podman inspect printed {printable(line, 200)}")
 
 
-def podman_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector) -> PodmanEngine:
+def podman_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector | None) -> PodmanEngine:
     """Podman as a cluster file describes it, for the run of a plan."""
     table, settings = cluster.podman, plan.settings
     assert table is not None

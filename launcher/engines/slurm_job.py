@@ -10,14 +10,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ..cluster.spec import ClusterModel
-from ..hosts.ssh import SshConnector
 from ..plan.model import Plan, SshTarget
-from .commands import LocalCommands, LoginCommands
+from .commands import LocalCommands
 from .engine import EngineError, EngineFinding, JobState, Verdict
 from .slurm import SlurmEngine
 from .slurm_script import job_name, rules_of, script_in_job
+
+if TYPE_CHECKING:
+    from ..hosts.ssh import SshConnector
 
 _START_SECONDS = 10.0
 """How long the steps are waited for; the launcher waits for the agents in them after that."""
@@ -147,7 +150,7 @@ class SlurmJobEngine(SlurmEngine):
         return tuple([Step(row[0], await self._expand(row[2])) for row in found])
 
 
-def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector) -> SlurmEngine:
+def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector | None) -> SlurmEngine:
     """Slurm as a cluster file describes it, for the run of a plan."""
     table, rules = cluster.slurm, rules_of(plan)
     assert table is not None
@@ -155,5 +158,8 @@ def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector) -> Slu
     secrets = {name for task in plan.tasks for name in task.env_from}
     if table.login is None:
         return kind(table, plan.run_id, rules, LocalCommands(secrets), secrets)
+    from .login_commands import LoginCommands
+
+    assert logins is not None
     login = SshTarget(table.login.user, table.login.host, table.login.port)
     return kind(table, plan.run_id, rules, LoginCommands(logins, login), secrets)

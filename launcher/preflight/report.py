@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engines.slurm_script import JobRequest
-from ..hosts.host_keys import HostKey
 from .findings import CHECKS, Check, Finding, Reach, Reachability, Severity
+
+if TYPE_CHECKING:
+    from ..hosts.host_keys import HostKey
 
 _TEXT = {"type": "string"}
 _SECONDS = {"type": "number", "minimum": 0}

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..agent import requests
 from ..agent.messages import (
@@ -26,7 +27,6 @@ from ..hosts.auth_prompt import PromptHandler
 from ..hosts.handshake import link_settings
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
-from ..hosts.ssh import SshConnector
 from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
 from ..plan.model import HostPlan
@@ -35,6 +35,9 @@ from ..run.run import RunStateMachine
 from ..run.snapshot import HostReceipt, Survivor
 from ..run.states import RunPhase
 from .outputs import Outputs
+
+if TYPE_CHECKING:
+    from ..hosts.ssh import SshConnector
 
 _CLOSE_SECONDS = 8.0
 
@@ -64,7 +67,7 @@ class Connections:
         self._feed = feed
         self._failed = failed
         self._persistent = persistent
-        self.logins = SshConnector(ask)
+        self.logins = _logins(run, ask)
         self._numbers = {task.id: number for number, task in enumerate(run.plan.tasks)}
 
     def begin(
@@ -105,7 +108,8 @@ class Connections:
             await asyncio.wait(rest, timeout=1.0)
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                await self.logins.aclose()
+                if self.logins is not None:
+                    await self.logins.aclose()
 
     def _connect(self, host: HostPlan) -> None:
         link = Link(
@@ -214,3 +218,13 @@ class Connections:
 
     def _note(self, text: str) -> None:
         self._feed(ev.NoteAdded(time.time(), text))
+
+
+def _logins(run: RunStateMachine, ask: PromptHandler | None) -> SshConnector | None:
+    """None where nothing goes over SSH: its library takes as long to import as half of the
+    launcher."""
+    if run.allocation is None and all(host.ssh is None for host in run.plan.hosts):
+        return None
+    from ..hosts.ssh import SshConnector
+
+    return SshConnector(ask)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ import pytest
 from launcher.agent import wire
 from launcher.cluster.file import loads
 from launcher.hosts.link import Link
-from launcher.hosts.ssh import SshConnector
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import RunStateMachine
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
+from launcher.session.connections import Connections
 from launcher.session.control_socket import ControlSocket
 from launcher.session.executor import Executor
 from launcher.session.launcher import Launcher
@@ -89,6 +90,7 @@ BEFORE_A_KILL: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the link": link_breaks,
     "a decision": handle_breaks(ev.MetricsSeen),
 }
+BREAKING_LOGINS = property(lambda _: SimpleNamespace(aclose=boom_later))
 AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a release": lambda patch: patch.setattr(Teardown, "release", boom_later),
     "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
@@ -97,7 +99,7 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the records": lambda patch: patch.setattr(ChangeRecords, "changes", boom),
     "the journal": lambda patch: patch.setattr(RunWriter, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
-    "logins": lambda patch: patch.setattr(SshConnector, "aclose", boom_later),
+    "logins": lambda patch: patch.setattr(Connections, "logins", BREAKING_LOGINS, raising=False),
 }
 
 

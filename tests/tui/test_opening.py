@@ -81,6 +81,14 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_launcher_whose_tasks_all_run_here_imports_no_ssh() -> None:
+    """What SSH needs takes as long to import as half of the launcher."""
+    code = "import sys, launcher.session.process\n"
+    code += "print([name for name in ('asyncssh', 'cryptography') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_help_imports_little() -> None:
     """`tfmux --help` takes three times as long as `python -c pass`, no more."""
     slow = ("typing", "pathlib", "shutil", "dataclasses", "unicodedata")
