@@ -204,4 +204,4 @@ def _clear(claim: network.Claim) -> None:
         if not proc.wait_gone(host, PATIENCE):
             raise TestbedError(f"pid {host.pid} of the dead testbed {claim.bridge} does not end")
     disk.wipe(claim.directory)
-    network.release(claim)
+    network.remove(claim)

@@ -101,6 +101,12 @@ def release(claimed: Claim) -> None:
 
     Comes last: while the bridge stands, a half-removed testbed can be found again.
     """
+    with lock():
+        remove(claimed)
+
+
+def remove(claimed: Claim) -> None:
+    """Do so for who has the lock: without it, another testbed may have the number by now."""
     for path in Path("/sys/class/net").glob(f"{claimed.bridge}-*"):
         _delete(path.name)
     _delete(claimed.bridge)
