@@ -324,7 +324,7 @@ def _placeholders(cluster: ClusterModel) -> Iterator[Violation]:
         texts += [(("hosts", name, "env", key), value, other) for key, value in host.env.items()]
     for at, table in tables:
         other = _unranked(cluster, job=str(at[1])) if len(at) > 1 else _unranked(cluster)
-        reader = other if len(at) > 1 else _unranked(cluster, all_commands=False)
+        reader = other if len(at) > 1 else _unranked(cluster, with_own=False)
         texts += [((*at, "command", i), word, reader) for i, word in enumerate(table.command or ())]
         texts += [((*at, "env", key), value, other) for key, value in table.env.items()]
         texts += [((*at, "collect", i), path, other) for i, path in enumerate(table.collect)]
@@ -338,17 +338,15 @@ def _placeholders(cluster: ClusterModel) -> Iterator[Violation]:
         yield Violation(("run", "workdir"), run.workdir, problem)
 
 
-def _unranked(
-    cluster: ClusterModel, job: str = "", host: str = "", all_commands: bool = True
-) -> str:
+def _unranked(cluster: ClusterModel, job: str = "", host: str = "", with_own: bool = True) -> str:
     """Finds the first job without ranks among those that read a text: `job`, else those on `host`,
-    else all; without `all_commands`, those that have the command of `[run]`."""
+    else all; without `with_own`, those that have the command of `[run]`."""
     for name, table in cluster.jobs.items():
         elsewhere = host and all(place.host != host for place in table.tasks)
-        reads = name == job if job else all_commands or table.command is None
+        reads = name == job if job else with_own or table.command is None
         if reads and not elsewhere and not has_ranks(cluster, name):
             return name
-    return PREPARE if not job and all_commands and _prepares(cluster) else ""
+    return PREPARE if not job and with_own and _prepares(cluster) else ""
 
 
 def _prepares(cluster: ClusterModel) -> bool:

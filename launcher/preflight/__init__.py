@@ -23,7 +23,6 @@ from .findings import (
     Severity,
 )
 from .report import REPORT_SCHEMA, Report
-from .run import preflight
 
 __all__ = [
     "CHECKS",
@@ -36,5 +35,4 @@ __all__ = [
     "Reachability",
     "Report",
     "Severity",
-    "preflight",
 ]

@@ -50,7 +50,7 @@ class CommandCheck:
         self._host = host
         self._session = session
 
-    async def run(self, tasks: tuple[TaskPlan, ...], tell: Callable[[Finding], None]) -> None:
+    async def run(self, tasks: tuple[TaskPlan, ...], report: Callable[[Finding], None]) -> None:
         """Looks for each once for all tasks that have it in common.
 
         Raises:
@@ -72,11 +72,11 @@ class CommandCheck:
             if why := await self._problem(command, having[0]):
                 problems += 1
                 prepared = bool(self._host.prepare)
-                tell(evaluate.command(self._host.name, names, why, prepared=prepared))
+                report(evaluate.command(self._host.name, names, why, prepared=prepared))
             elif command.program is None or command.script is None:
                 unknown += names
         if not problems:
-            tell(evaluate.commands(self._host.name, unknown))
+            report(evaluate.commands(self._host.name, unknown))
 
     async def _problem(self, command: _Command, task: TaskPlan) -> str:
         program = command.program

@@ -13,7 +13,7 @@ _TODO = "correct the program, or install it on this machine"
 
 
 async def check_hooks(
-    cluster: ClusterModel, check: Check, host: str, tell: Callable[[Finding], None]
+    cluster: ClusterModel, check: Check, host: str, report: Callable[[Finding], None]
 ) -> None:
     """Warns of hooks that could not be run, in the cell of `check` and `host`: a run goes on
     without them."""
@@ -22,4 +22,4 @@ async def check_hooks(
             continue
         if problem := await asyncio.to_thread(hook_problem, command, cluster.base):
             sentence = f"{cluster.where('hooks', key)}: {problem}, here on the launching machine"
-            tell(warning(check, "hook-missing", host, f"{key}: missing", sentence, _TODO))
+            report(warning(check, "hook-missing", host, f"{key}: missing", sentence, _TODO))

@@ -58,7 +58,7 @@ class HostCheck:
         plan: Plan,
         host: HostPlan,
         session: ProbeSession,
-        tell: Tell,
+        report: Tell,
         mark: str,
     ) -> None:
         self.name = host.name
@@ -73,7 +73,7 @@ class HostCheck:
         self._host = host
         everything = plan.on_host(host.name)
         self._tasks = tuple(task for task in everything if task.role is not Role.PREPARE)
-        self._report = tell
+        self._report = report
         self._mark = mark
 
     async def run(self, *, keep_mark: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..agent.messages import Answer, Message, PortsAnswer, Welcome
 from ..agent.probes import PROBES
@@ -13,12 +13,10 @@ from ..agent.requests import Ports
 from ..errors import AgentError, HostError
 from ..hosts.handshake import LinkSettings
 from ..hosts.link import Link, NoLogs
+from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
 from ..hosts.transport_factory import transport_factory
 from ..plan.model import HostPlan
-
-if TYPE_CHECKING:
-    from ..hosts.ssh import SshConnector
 
 LEASE = 20.0
 """Seconds after which the agent ends by itself when this process has died."""

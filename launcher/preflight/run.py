@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..cluster.addresses import join
 from ..cluster.spec import ClusterModel
@@ -17,7 +17,9 @@ from ..engines.registry import engine_of
 from ..engines.slurm_script import request_of
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
+from ..hosts.host_keys import HostKey
 from ..hosts.open_files import allow_connections
+from ..hosts.ssh import SshConnector
 from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.model import Plan, TaskPlan
@@ -40,9 +42,6 @@ from .hooks import check_hooks
 from .host import HostCheck
 from .probe_session import ProbeSession
 from .report import Report
-
-if TYPE_CHECKING:
-    from ..hosts.host_keys import HostKey
 
 PROBES_AT_ONCE = 32
 _STEPS = {
@@ -68,8 +67,6 @@ async def preflight(
     `accept_new` trusts unknown host keys. The agents are removed even when it is cancelled.
     """
     if cluster.engine is not None:
-        from ..hosts.ssh import SshConnector  # slow to import; launchers import this module, too
-
         logins = SshConnector(ask, accept_new=accept_new)
         plan = make_plan(cluster, new_run_id("check"))
         engine = engine_of(cluster, plan, logins)
@@ -91,8 +88,6 @@ class _Preflight:
         on_result: Callable[[Result], None],
         accept_new: bool,
     ) -> None:
-        from ..hosts.ssh import SshConnector
-
         self._cluster = cluster
         self._plan: Plan = make_plan(cluster, new_run_id("check"))
         self._on_result = on_result

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.preflight import Check, Report, Severity, preflight
+from launcher.preflight import Check, Report, Severity
+from launcher.preflight.run import preflight
 from tests.command import run, write
 from tests.testbed.namespaces import Testbed
 

@@ -23,9 +23,9 @@ from launcher.preflight import (
     Reachability,
     Report,
     Severity,
-    preflight,
 )
 from launcher.preflight.findings import Result
+from launcher.preflight.run import preflight
 from tests.command import run, write
 from tests.patience import wait_until
 from tests.testbed import faults, proc

@@ -23,7 +23,8 @@ from launcher.hosts.credentials import display_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan.model import SshTarget
-from launcher.preflight import Check, Severity, preflight
+from launcher.preflight import Check, Severity
+from launcher.preflight.run import preflight
 from tests.patience import PATIENCE
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer

@@ -24,7 +24,8 @@ from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
 from launcher.plan.model import HostPlan
 from launcher.plan.plan import make_plan
-from launcher.preflight import Check, Report, Severity, preflight
+from launcher.preflight import Check, Report, Severity
+from launcher.preflight.run import preflight
 from tests.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.proc import Process

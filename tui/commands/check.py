@@ -15,7 +15,8 @@ from rich.text import Text
 
 from launcher.cluster.spec import ClusterModel
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
-from launcher.preflight import Finding, Reach, Reachability, Report, Severity, preflight
+from launcher.preflight import Finding, Reach, Reachability, Report, Severity
+from launcher.preflight.run import preflight
 from launcher.quantities import counted
 from tui.cells import Row, cut, rich_tables
 from tui.commands.hosts_from import read_cluster

@@ -28,8 +28,8 @@ from launcher.preflight import (
     Reachability,
     Report,
     Severity,
-    preflight,
 )
+from launcher.preflight.run import preflight
 from launcher.quantities import counted
 from launcher.session.attach import stored
 from launcher.session.history import summary
