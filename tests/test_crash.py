@@ -61,16 +61,6 @@ sys.exit(main(words))
 EVERYONE = {"ps:0", "worker:0", "worker:1"}
 
 
-def pids() -> dict[str, int]:
-    """The first process of each task, by the process table."""
-    found: dict[str, int] = {}
-    for process in guard.tagged_here():
-        task = (process.tag or "").partition("/")[2].partition("/")[0]
-        if task:
-            found[task] = min(process.pid, found.get(task, process.pid))
-    return found
-
-
 def crashed_run(screen: str) -> str:
     """The run that the terminal says to come back to."""
     match = re.search(r"come back with: tfmux attach (\S+)", screen)
@@ -97,7 +87,7 @@ def test_the_run_goes_on_when_the_screen_fails(
     window.start([sys.executable, str(program), where, str(trigger), "up", str(file)])
     window.wait_for("worker:1 @localhost", "step 2")
     window.wait_until(lambda _: living() == EVERYONE, "all three processes")
-    before = pids()
+    before = guard.first_pids()
     trigger.touch()
     window.keys("w")
     if where in ("thread", "key"):  # the screen is open again, once
@@ -112,7 +102,7 @@ def test_the_run_goes_on_when_the_screen_fails(
         saved = tfmux_home / ".local/share/tfmux/runs" / run / FILE_NAME
         assert f"tfmux: the whole error is in {saved}" in "".join(screen.split("\n"))
         assert "in fail" in saved.read_text() and "Traceback" in saved.read_text()
-        assert pids() == before, "the tasks are the same processes as before"
+        assert guard.first_pids() == before, "the tasks are the same processes as before"
         shown = command.run("ps").stdout
         assert run in shown and "unsupervised" not in shown
     finally:

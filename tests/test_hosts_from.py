@@ -181,7 +181,7 @@ def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
         login = bed.give_access(Path.home())
         bed.run("salloc", "-N", "2", "--no-shell", "--time=10", "--gpus-per-node=2")
         entry = f'[slurm]\nnodes = 2\njob = "1"\nlogin = "{login}"\ngpus = 2\n'
-        path = file(tmp_path, sys.executable, f'{entry}python = "{sys.executable}"', "lease = 3.0")
+        path = file(tmp_path, sys.executable, f'{entry}python = "{sys.executable}"', "lease = 10.0")
         with Up("up", str(path), "--json") as up:
             ready(up, *ALL)
             assert {p.environ.get("CUDA_VISIBLE_DEVICES") for p in tagged(bed)} >= {"0,1"}

@@ -38,14 +38,10 @@ def ticking(folder: Path, settings: str) -> Path:
     return file
 
 
-def pids() -> dict[str, int]:
-    """The first process of each task, by the process table."""
-    found: dict[str, int] = {}
-    for process in guard.tagged_here():
-        task = (process.tag or "").partition("/")[2].partition("/")[0]
-        if task:
-            found[task] = min(process.pid, found.get(task, process.pid))
-    return found
+def pids_of_everyone() -> dict[str, int]:
+    """The first process of each task, when all three tasks have one."""
+    wait_until(lambda: living() == EVERYONE, "all three processes")
+    return guard.first_pids()
 
 
 def screen_pid() -> int:
@@ -72,8 +68,7 @@ def test_what_on_hangup_says(
     window = terminal(120, 40)
     window.run("up", str(ticking(tmp_path, f'on_hangup = "{rule}"')))
     window.wait_for("worker:1 @localhost", "step 2")
-    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
-    before, run = pids(), run_of_launcher()
+    before, run = pids_of_everyone(), run_of_launcher()
     if how == "killed":
         os.kill(screen_pid(), signal.SIGKILL)
     else:
@@ -87,7 +82,7 @@ def test_what_on_hangup_says(
     wait_until(lambda: not guard.screens_here(), "the screen's process is gone", PATIENCE)
     step = (run.path / "worker-0.log").stat().st_size
     wait_until(lambda: (run.path / "worker-0.log").stat().st_size > step, "later steps")
-    assert pids() == before
+    assert guard.first_pids() == before
     assert command.run("kill", run.run_id).returncode == 0
     assert not living()
 
@@ -125,20 +120,20 @@ def test_two_terminals_detach_and_attach_at_once(
     first.run("up", str(cluster(tmp_path)))
     first.wait_for("worker:1 @localhost", "step 2")
     run = run_of_launcher()
-    launcher, before = run.launcher_pid(), pids()
+    launcher, before = run.launcher_pid(), pids_of_everyone()
     second.run("attach", run.run_id)
     second.wait_for("worker:1 @localhost", "running")
     for window in (first, second):
         window.keys("d", "y")
     for window in (first, second):
         window.wait_for("EXIT-CODE 0", "tfmux attach")
-    assert run.launcher_pid() == launcher and pids() == before
+    assert run.launcher_pid() == launcher and guard.first_pids() == before
     third, fourth = terminal(120, 40), terminal(120, 40)
     for window in (third, fourth):
         window.run("attach", run.run_id)
     for window in (third, fourth):
         window.wait_for("worker:1 @localhost", "running")
-    assert run.launcher_pid() == launcher and pids() == before
+    assert run.launcher_pid() == launcher and guard.first_pids() == before
     third.keys("F9")
     for window in (third, fourth):
         window.wait_for("nothing is left on any host")
@@ -153,7 +148,7 @@ def test_the_launcher_dies_while_the_screen_is_open(
     window.run("up", str(ticking(tmp_path, 'on_disconnect = "keep"')))
     window.wait_for("worker:1 @localhost", "step 2")
     run = run_of_launcher()
-    before = pids()
+    before = pids_of_everyone()
     launcher = run.launcher_pid()
     assert launcher
     os.kill(launcher, signal.SIGKILL)
@@ -161,7 +156,7 @@ def test_the_launcher_dies_while_the_screen_is_open(
     window.keys("y")
     window.wait_until(lambda s: "running" in s and "Attach again?" not in s, "running again")
     wait_until(lambda: run.launcher_pid() not in (None, 0, launcher), "another launcher")
-    assert pids() == before
+    assert guard.first_pids() == before
     size = (run.path / "worker-0.log").stat().st_size
     wait_until(lambda: (run.path / "worker-0.log").stat().st_size > size, "later steps")
     window.keys("F9")
@@ -180,7 +175,7 @@ def test_the_launcher_dies_and_the_clock_jumps(
     file = ticking(tmp_path, 'on_disconnect = "keep"')
     with Up("up", str(file), "--json") as up:
         up.state("worker:1", "running")
-        before = pids()
+        before = pids_of_everyone()
         up.kill_launcher()
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + jump)
@@ -191,7 +186,7 @@ def test_the_launcher_dies_and_the_clock_jumps(
         wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "running", PATIENCE)
         tasks = client.snapshot().tasks
         assert {view.state for view in tasks} <= {TaskState.READY, TaskState.RUNNING}
-        assert pids() == before
+        assert guard.first_pids() == before
         client.kill_all()
         assert client.wait(PATIENCE)
         receipt = client.snapshot().receipt

@@ -85,7 +85,7 @@ def test_kill_all_ends_everything_on_every_node(scenario: Scenario) -> None:
 
 def test_nodes_free_themselves_when_the_launcher_is_gone(scenario: Scenario) -> None:
     """Killed launcher: the agents act when their lease ends, and the job with them."""
-    with scenario.up(run="lease = 4.0\ngrace = 1.0") as up:
+    with scenario.up(run="lease = 10.0\ngrace = 1.0") as up:
         ready(up, *ALL)
         up.kill_launcher()
     scenario.bed.wait_empty()

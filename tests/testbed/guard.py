@@ -40,6 +40,15 @@ def tasks_here() -> list[Process]:
     return [each for each in tagged_here() if "/" in (each.tag or "")]
 
 
+def first_pids() -> dict[str, int]:
+    """Return the lowest process id of each task that has processes on this machine."""
+    found: dict[str, int] = {}
+    for process in tasks_here():
+        task = (process.tag or "").split("/")[1]
+        found[task] = min(process.pid, found.get(task, process.pid))
+    return found
+
+
 def programs_here() -> list[Process]:
     """Return this session's living `tfmux` processes on this machine: screens and launchers."""
     return [each for each in all_here() if each.tag is None]
