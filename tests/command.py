@@ -10,29 +10,94 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from launcher.paths import runs_home
+from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
-from tests.conftest import REPOSITORY
+from tests.forked import ForkServer, Process, forking
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
+
+MODULES = (
+    "argparse",
+    "launcher.hosts.ssh",
+    "launcher.preflight.run",
+    "launcher.session.launcher",
+    "tui.commands.check",
+    "tui.commands.kill",
+    "tui.commands.launch",
+    "tui.commands.plan",
+    "tui.commands.ps",
+    "tui.commands.runs",
+)
+"""What commands and launcher processes import."""
+
+
+@cache
+def _server() -> ForkServer:
+    return ForkServer(*MODULES)
+
+
+def fork_launchers() -> None:
+    """Forks launcher processes from the server, too, when this process starts them."""
+
+    def popen(argv: Sequence[str], **options: Any) -> Process | subprocess.Popen[bytes]:
+        if _server().serves(os.environ):
+            return _server().popen(argv, **options)
+        return subprocess.Popen(argv, **options)
+
+    vars(launcher_process)["subprocess"] = forking(popen)
+
+
+def start(
+    words: Sequence[str], env: Mapping[str, str], cwd: Path
+) -> tuple[Process | subprocess.Popen[bytes], IO[str], IO[str]]:
+    """Starts a command, and returns what it writes to stdout and stderr, too. It is forked from a
+    server, unless an interpreter reads variables at its start that the server has not."""
+    argv = [sys.executable, "-m", "tui.main", *words]
+    stdout, stdout_end = os.pipe()
+    stderr, stderr_end = os.pipe()
+    process: Process | subprocess.Popen[bytes]
+    try:
+        if _server().serves(env):
+            process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
+        else:
+            process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
+    finally:
+        os.close(stdout_end)
+        os.close(stderr_end)
+    return process, open(stdout), open(stderr)
 
 
 def run(
     *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end."""
-    argv = [*prefix, sys.executable, "-m", "tui.main", *words]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
+    """Runs a command to its end; behind the command `prefix` by an interpreter of its own."""
+    if prefix:
+        argv = [*prefix, sys.executable, "-m", "tui.main", *words]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
+    process, stdout, stderr = start(words, os.environ, REPOSITORY)
+    with stdout, stderr, ThreadPoolExecutor(2) as readers:
+        texts = [readers.submit(file.read) for file in (stdout, stderr)]
+        try:
+            wait(texts, timeout)
+            code = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(words, code, *(text.result() for text in texts))
 
 
 def slowness() -> float:
     """How many times as long as on an idle machine a command takes now, at least 1: by this much
     more time is given where a test asserts seconds."""
     began = time.monotonic()
-    run("ps")
+    run("ps", prefix=["env"])
     return max(1.0, (time.monotonic() - began) / 0.5)  # half a second is what it takes when idle
 
 
@@ -45,15 +110,7 @@ class Up:
     def __init__(
         self, *words: str, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY
     ) -> None:
-        argv = [sys.executable, "-m", "tui.main", *words]
-        self.process = subprocess.Popen(
-            argv,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env={**os.environ, **(env or {})},
-        )
+        self.process, self._stdout, self._stderr = start(words, {**os.environ, **(env or {})}, cwd)
         self.events: list[dict[str, Any]] = []
         self.said = ""
         self._news = threading.Condition()
@@ -172,16 +229,16 @@ class Up:
         return "\n".join(lines) + "\n" + self.said
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._news:
-                self.events.append(json.loads(line))
-                self._news.notify_all()
+        with self._stdout:
+            for line in self._stdout:
+                with self._news:
+                    self.events.append(json.loads(line))
+                    self._news.notify_all()
 
     def _listen(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said += line
+        with self._stderr:
+            for line in self._stderr:
+                self.said += line
 
 
 def write(folder: Path, text: str, name: str = "cluster.toml") -> Path:

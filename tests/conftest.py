@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import order, quick
+from tests import command, order, quick
+from tests.paths import REPOSITORY
 from tests.quick import no_process_started
 from tests.testbed import guard, namespaces, slurm
 from tests.testbed.inprocess import SshServer
@@ -19,9 +20,6 @@ from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
 
 __all__ = ["no_process_started"]
-
-REPOSITORY = Path(__file__).resolve().parent.parent
-
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile(
@@ -40,6 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     guard.mark_session()
     if config.getoption("quick"):
         quick.refuse_tensorflow()
+    else:
+        command.fork_launchers()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             interrupt = number is signal.SIGINT

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-_STARTING = ("tests.testbed.", "tests.command", "tests.trainer.tasks")
+_STARTING = ("tests.testbed.", "tests.command", "tests.forked", "tests.trainer.tasks")
 _LOOKING = ("tests.testbed.guard", "tests.testbed.proc", "tests.quick")
 _MARKERS = ("testbed", "processes", "slow", "tmux", "large")
 _EXAMPLES = 100

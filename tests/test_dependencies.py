@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tui.extras import MODULES, Extra
 
 OURS = {"launcher", "tui", "trainer", "tests", "bench", "docs"}

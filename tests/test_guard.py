@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.testbed import guard, proc
 from tests.testbed.proc import Process
 

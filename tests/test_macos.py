@@ -21,7 +21,7 @@ from launcher.cluster.platform_checks import NO_CONTAINERS, NO_LOCAL_TASKS
 from launcher.errors import TfmuxError
 from launcher.session import control_socket
 from tests.command import Up, run, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 from tests.testbed.serving import serving

@@ -18,7 +18,7 @@ from launcher.run.states import RunPhase
 from launcher.session.discovery import ACTIVE_RUNS_SCHEMA, ActiveHost, ActiveRun
 from tests import command
 from tests.command import Up, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tui.commands.ps import table
 
 TEXT = """

@@ -23,8 +23,8 @@ from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up, write
-from tests.conftest import REPOSITORY
 from tests.launcher.snapshots import wait
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
 from tests.test_headless import one_task
 from tests.testbed import guard

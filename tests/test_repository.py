@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 GITHUB = REPOSITORY / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.cluster.templates import ANY_SCRIPT, ENVIRONMENT, MPI_LIKE, render
 from tests.command import Up, python_task, run, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.testbed.namespaces import Testbed
 
 EXAMPLES = REPOSITORY / "docs" / "examples"

@@ -19,7 +19,7 @@ import pytest_asyncio
 from launcher.cluster.file import load
 from launcher.store.runs import RunFolder
 from tests.command import run, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, until
 from tests.testbed import browser, guard
 from tests.testbed.browser import Browser, Tab

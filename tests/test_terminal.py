@@ -14,7 +14,7 @@ import pytest
 
 from launcher.store.runs import RunFolder
 from tests.command import write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 from tests.testbed import guard
 

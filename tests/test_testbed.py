@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
 from tests.testbed import TestbedError, faults, proc, sockets
 from tests.testbed.host import Host

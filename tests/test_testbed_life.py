@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY, require_testbed
+from tests.conftest import require_testbed
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
 from tests.testbed import network, proc
 from tests.testbed.frozen import FreezableDisk

@@ -19,7 +19,7 @@ from launcher.session.control_connection import connect
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
 from tests.test_terminal import Terminal, cluster, living, terminal
 from tests.testbed import guard, proc

@@ -19,8 +19,9 @@ from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tests import command
 from tests.command import Up, python_task, write
-from tests.conftest import REPOSITORY, require_testbed
+from tests.conftest import require_testbed
 from tests.faults.scenario import FaultScenario, confirmed, notes, ready
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 from tests.testbed.frozen import FreezableDisk
 from tests.testbed.inprocess import SshServer

@@ -30,8 +30,8 @@ from launcher.store.metrics import Extractor
 from launcher.store.public_events import ChangeRecords
 from launcher.store.run_writer import RunWriter
 from tests.command import write
-from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 from tests.testbed.launcher_thread import launch
 

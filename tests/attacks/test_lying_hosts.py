@@ -24,8 +24,8 @@ from launcher.run.states import HostState, TaskState
 from tests.agent_frames import ended, facts, welcome
 from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench
 from tests.command import Up, python_task, write
-from tests.conftest import REPOSITORY
 from tests.launcher.agent_client import family
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 from tests.testbed.inprocess import SshServer
 

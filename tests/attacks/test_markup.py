@@ -17,7 +17,7 @@ from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, TaskState
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.tui.conftest import until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp

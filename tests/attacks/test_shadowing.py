@@ -17,7 +17,7 @@ from launcher.paths import installed_trainer, runs_home
 from launcher.plan.plan import make_plan
 from launcher.store.runs import RunFolder
 from tests.command import run, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
 from tests.testbed.inprocess import SshServer
 from tests.testbed.serving import client, serving

@@ -10,8 +10,8 @@ import pytest
 
 from tests import command
 from tests.command import Up
-from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario, confirmed, notes, ready, receipt
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 
 pytestmark = pytest.mark.testbed

@@ -32,7 +32,7 @@ from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
 from launcher.store.runs import RunFolder
 from tests.command import python_task, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.testbed import inprocess
 from tests.testbed.inprocess import SshServer
 from tui.log.sanitise import plain_text

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from launcher.agent.collect import LENGTH
 from launcher.files.unpacking import UnpackError
 from tests.attacks.result_streams import END, file, folder, link, member, unpack
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 LATER = ("extractall", "extract", "unpack_archive", "data_filter", "tar_filter")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
 _FENCE = re.compile(

@@ -13,8 +13,8 @@ from docs import bindings, command_line
 from launcher.cluster.file import loads
 from launcher.cluster.reference import keys
 from launcher.cluster.spec import TABLES
-from tests.conftest import REPOSITORY
 from tests.docs.manual import DOCS, Page, pages, simple_commands
+from tests.paths import REPOSITORY
 from tui.config import SETTINGS
 from tui.main import COMMANDS, build_parser
 

@@ -14,8 +14,8 @@ from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up
-from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 from tests.testbed import proc
 

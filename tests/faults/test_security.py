@@ -17,8 +17,8 @@ from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import python_task, write
-from tests.conftest import REPOSITORY
 from tests.faults.scenario import FaultScenario, ready
+from tests.paths import REPOSITORY
 from tests.patience import wait_until
 
 SECRET = "hunter2-4f1c9a7e"

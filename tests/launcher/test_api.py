@@ -30,7 +30,7 @@ from launcher import (
 from launcher.session.attach import stored
 from launcher.session.event_inbox import EventInbox
 from launcher.store.runs import RunFolder
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
 from tests.testbed import guard
 

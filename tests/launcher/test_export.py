@@ -17,7 +17,7 @@ from launcher.cluster.file import load, loads
 from launcher.export import compose, slurm
 from launcher.export.slurm import ShellQuoter
 from tests.command import python_task, run, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.ports import free_ports
 
 MISSION = """\

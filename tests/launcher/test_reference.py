@@ -15,10 +15,10 @@ from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.spec import ENGINE_TABLES, TABLES
 from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
+from tests.paths import REPOSITORY
 from tui.main import main
 from tui.screens.editor.fields import engine_fields, host_fields, job_fields, run_fields
 
-REPOSITORY = Path(__file__).parents[2]
 FILES = sorted(
     path
     for path in REPOSITORY.rglob("*.toml")

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import aiohttp
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
 from tests.testbed import proc
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.trainer.tasks import REPOSITORY, Tasks
+from tests.paths import REPOSITORY
+from tests.trainer.tasks import Tasks
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -13,12 +14,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
+from tests.forked import ForkServer, Process
+from tests.paths import REPOSITORY
 from tests.ports import free_ports
-from tests.trainer.forked import Forked
 
-REPOSITORY = pathlib.Path(__file__).parents[2]
 DEADLINE = 600.0
 """Seconds; nothing is asserted by it. A training beside other work takes minutes."""
 PROGRESS = re.compile(
@@ -27,14 +28,27 @@ PROGRESS = re.compile(
     r"(\.  \(\d+\.\d{3} sec/batch\).*|; [\d.]+ ms(, .*)?)$",
     re.MULTILINE,
 )
+NICENESS = 5
+"""Trainings take the time that tests beside them, of which some measure times, leave."""
 ACCURACY = re.compile(r"^Done: .*test accuracy (\d\.\d+)", re.MULTILINE)
 STARTED = re.compile(r"starts at global step (\d+)")
+
+
+@functools.cache
+def _server() -> ForkServer:
+    """The server of this process, which has done nothing with TensorFlow when it forks."""
+    return ForkServer(
+        "tensorflow",
+        OPENBLAS_NUM_THREADS="1",  # NumPy would start one for each processor
+        PYTHONUNBUFFERED="1",
+        TF_CPP_MIN_LOG_LEVEL="1",
+    )
 
 
 class Task:
     """One running trainer process and what it has printed."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | Forked, log: pathlib.Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Process, log: pathlib.Path) -> None:
         self.process = process
         self._log = log
 
@@ -115,7 +129,6 @@ class Tasks:
         it is imported; else it is forked from one that has imported TensorFlow.
         """
         log = self._directory / f"task-{len(self._started)}.log"
-        log.touch()
         words = [*map(str, arguments)]
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("TF")},
@@ -123,19 +136,19 @@ class Tasks:
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **(env or {}),
         }
-        process: subprocess.Popen[bytes] | Forked
-        if prefix or any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {}):
-            with log.open("wb") as output:
+        argv = [*prefix, sys.executable, "-m", "trainer", *words]
+        how: dict[str, Any] = {"env": environment, "cwd": REPOSITORY}
+        process: subprocess.Popen[bytes] | Process
+        with log.open("wb") as output:
+            if prefix or any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {}):
                 process = subprocess.Popen(
-                    [*prefix, sys.executable, "-m", "trainer", *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    cwd=REPOSITORY,
+                    argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **how
                 )
-        else:
-            process = Forked(words, environment, REPOSITORY, log)
+            else:
+                number = output.fileno()
+                process = _server().start(
+                    argv, stdout=number, stderr=number, niceness=NICENESS, **how
+                )
         task = Task(process, log)
         self._started.append(task)
         return task

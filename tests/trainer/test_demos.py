@@ -8,10 +8,11 @@ import tomllib
 
 import pytest
 
+from tests.paths import REPOSITORY
 from trainer import flags
 from trainer.modes import MODES
 
-DEMOS = pathlib.Path(__file__).parents[2] / "tui" / "demos"
+DEMOS = REPOSITORY / "tui" / "demos"
 
 
 def modes(path: pathlib.Path) -> set[str]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.command import Up, write
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from trainer import data, flags
 from trainer.data import digits, idx, tutorial
 from trainer.errors import DataError, UsageError

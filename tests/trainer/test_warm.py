@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.command import Up
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 
 
 def test_the_demos_workers_import_tensorflow_before_their_stage(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-ROOT = Path(__file__).parents[2]
+from tests.paths import REPOSITORY
+
 PUNCTUATION = "–—…·×µ−"
 GLYPHS = "←↑→↓" + "─━│┃╌╭╮╯╰┏┓┗┛├└┤┬" + "▁▂▃▄▅▆▇█▋░▒" + "■○●▸◂" + "✓✗"
 """Arrows, box drawing, block elements, geometric shapes and the two marks: those that DejaVu Sans
@@ -61,7 +62,9 @@ def test_every_glyph_is_drawn_in_one_cell() -> None:
 @pytest.mark.large
 def test_texts_have_no_other_characters() -> None:
     """A stopwatch, a warning sign and a pair of scissors were drawn two cells wide, or not."""
-    found = [f"{where}: {sorted(chars)}" for where, text in texts(ROOT) if (chars := foreign(text))]
+    found = [
+        f"{where}: {sorted(chars)}" for where, text in texts(REPOSITORY) if (chars := foreign(text))
+    ]
     assert found == []
 
 

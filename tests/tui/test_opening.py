@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from tests.conftest import REPOSITORY
+from tests.paths import REPOSITORY
 from tests.tui.conftest import shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
