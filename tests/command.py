@@ -37,6 +37,8 @@ MODULES = (
 )
 """What commands and launcher processes import."""
 
+_INTERPRETER = (sys.executable, "-m", "tui.main")
+
 
 @cache
 def _server() -> ForkServer:
@@ -59,7 +61,7 @@ def start(
 ) -> tuple[Process | subprocess.Popen[bytes], IO[str], IO[str]]:
     """Starts a command, and returns what it writes to stdout and stderr, too. It is forked from a
     server, unless an interpreter reads variables at its start that the server has not."""
-    argv = [sys.executable, "-m", "tui.main", *words]
+    argv = [*_INTERPRETER, *words]
     stdout, stdout_end = os.pipe()
     stderr, stderr_end = os.pipe()
     process: Process | subprocess.Popen[bytes]
@@ -79,7 +81,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command to its end; behind the command `prefix` by an interpreter of its own."""
     if prefix:
-        argv = [*prefix, sys.executable, "-m", "tui.main", *words]
+        argv = [*prefix, *_INTERPRETER, *words]
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
     process, stdout, stderr = start(words, os.environ, REPOSITORY)
     with stdout, stderr, ThreadPoolExecutor(2) as readers:
@@ -97,7 +99,7 @@ def slowness() -> float:
     """How many times as long as on an idle machine a command takes now, at least 1: by this much
     more time is given where a test asserts seconds."""
     began = time.monotonic()
-    run("ps", prefix=["env"])
+    subprocess.run([*_INTERPRETER, "ps"], capture_output=True, cwd=REPOSITORY)
     return max(1.0, (time.monotonic() - began) / 0.5)  # half a second is what it takes when idle
 
 
