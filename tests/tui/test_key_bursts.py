@@ -17,7 +17,7 @@ from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import TaskState
 from tests.patience import wait_until
-from tests.tui.conftest import shows, until
+from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
@@ -139,3 +139,20 @@ async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRu
         assert turns < 1000
         await pilot.press("escape")
         await shows(pilot, "line 999")
+
+
+async def test_each_step_of_a_search_counts(run: ScriptedRun) -> None:
+    """Steps that are asked for before the first hit is found, and several within one frame."""
+    run.write(
+        "ps:0", b"".join(b"needle %d\n" % i if i % 100 == 5 else b"hay\n" for i in range(1000))
+    )
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "hay")
+        burst(app, ["slash", *"needle", "enter", "N", "N"])
+        await shows(pilot, "/needle 8 of 10")
+        burst(app, ["n", "n", "n", "n"])
+        await shows(pilot, "/needle 2 of 10")
+        burst(app, ["N", "n", "n", "N"])
+        await shows(pilot, "/needle 2 of 10")
+        assert any("needle 105" in row for row in screen_text(app))
