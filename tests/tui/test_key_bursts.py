@@ -156,3 +156,21 @@ async def test_each_step_of_a_search_counts(run: ScriptedRun) -> None:
         burst(app, ["N", "n", "n", "N"])
         await shows(pilot, "/needle 2 of 10")
         assert any("needle 105" in row for row in screen_text(app))
+
+
+async def test_each_step_from_error_to_error_counts(run: ScriptedRun) -> None:
+    """Steps that are asked for before all logs have been searched, and several within one frame."""
+    for number in range(5):
+        run.write("worker:0", b"fine\nValueError: bad %d\n" % number)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "fine")
+        burst(app, ["e", "e", "e"])
+        await until(pilot, lambda: "error 3 of 5" in messages(app))
+        burst(app, ["E", "E", "e"])
+        await until(pilot, lambda: "error 2 of 5" in messages(app))
+
+
+def messages(app: TfmuxApp) -> list[str]:
+    """What notifications say."""
+    return [note.message for note in app._notifications]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 from launcher.ids import TaskId
@@ -44,19 +45,23 @@ class ErrorLine:
 
 
 class ErrorWalk:
-    """A step waits until all logs have been searched: `follow` is called every frame and returns
-    its line once."""
+    """Steps wait until all logs have been searched: `follow` is called every frame and returns the
+    line that they have led to, once."""
 
     def __init__(self, logs: LogStore, tasks: list[TaskId]) -> None:
         self._merged = Merged({task: Document(task, logs.open(task)) for task in tasks})
         self._merged.refresh()
         self._search = MultiSearch(self._merged, ERRORS, 0)
-        self._wanted = 0
+        self._steps = deque[int]()
         self._at: int | None = None
 
     def step(self, by: int) -> None:
         """Requests the next error, or the previous one; the first step back goes to the last."""
-        self._wanted = by
+        self._steps.append(by)
+
+    def forget(self) -> None:
+        """Forgets the steps that wait."""
+        self._steps.clear()
 
     def close(self) -> None:
         """Ends the threads that search."""
@@ -65,19 +70,24 @@ class ErrorWalk:
     @property
     def in_vain(self) -> bool:
         """A step was requested, and there is no error to go to."""
-        return self._wanted != 0 and self._search.done and not self._search.count
+        return bool(self._steps) and self._search.done and not self._search.count
 
     def follow(self) -> ErrorLine | None:
-        """The requested error; None while it is searched for, and when none was requested."""
-        if not self._wanted:
+        """The error requested last; None while it is searched for, and when none was requested."""
+        if not self._steps:
             return None
         self._merged.refresh()
+        found = None
+        while self._steps and (hit := self._next(self._steps[0])) is not None:
+            self._steps.popleft()
+            self._at = found = hit
+        if found is None:
+            return None
+        return ErrorLine(*self._merged.origin(found), *self._search.place(found))
+
+    def _next(self, by: int) -> int | None:
+        """The line that a step leads to; None while not all has been searched."""
         at = self._at
         if at is None:
-            at = self._merged.count if self._wanted < 0 else -1
-        forward = self._wanted > 0
-        hit = self._search.step(at, forward=forward) if self._search.done else None
-        if hit is None:
-            return None
-        self._at, self._wanted = hit, 0
-        return ErrorLine(*self._merged.origin(hit), *self._search.place(hit))
+            at = self._merged.count if by < 0 else -1
+        return self._search.step(at, forward=by > 0) if self._search.done else None

@@ -44,7 +44,7 @@ class ErrorCommands:
             self._show_line(error.task, error.line)
             self._interaction.notify(f"error {error.place} of {error.total}", timeout=2)
         elif self._walk.in_vain:
-            self._walk.step(0)
+            self._walk.forget()
             self._interaction.notify("no line of any task looks like an error", timeout=3)
 
     def first_failure(self) -> None:
