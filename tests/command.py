@@ -49,7 +49,7 @@ def fork_launchers() -> None:
     """Forks launcher processes from the server, too, when this process starts them."""
 
     def popen(argv: Sequence[str], **options: Any) -> Process | subprocess.Popen[bytes]:
-        if _server().serves(os.environ):
+        if _server().serves(argv, os.environ):
             return _server().popen(argv, **options)
         return subprocess.Popen(argv, **options)
 
@@ -66,7 +66,7 @@ def start(
     stderr, stderr_end = os.pipe()
     process: Process | subprocess.Popen[bytes]
     try:
-        if _server().serves(env):
+        if _server().serves(argv, env):
             process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
         else:
             process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)

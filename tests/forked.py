@@ -30,8 +30,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-_ROOM = 100_000
-"""Bytes for the arguments, and for the environment, of a process: the longest that one has here."""
+_ROOM = 16 * 1024
+"""Bytes for the arguments of a process, and for its environment. All of it is read by everybody who
+reads /proc."""
 _LONGEST = 4 * _ROOM
 _FIRST_FREE = 200
 """Number of the first descriptor that no process asks for."""
@@ -177,13 +178,24 @@ class ForkServer(Forks):
         super().__init__(ours)
         atexit.register(self.close)
 
-    def serves(self, env: Mapping[str, str]) -> bool:
-        """Return whether an interpreter with this environment would start as the server did."""
-        return _read_at_start(env) == _read_at_start(self._env)
+    def serves(self, argv: Sequence[str], env: Mapping[str, str]) -> bool:
+        """Return whether there is room for these, and an interpreter with this environment would
+        start as the server did."""
+        longest = max(len(_joined(argv)), len(_joined(_pairs(env))))
+        return longest <= _ROOM and _read_at_start(env) == _read_at_start(self._env)
 
     def close(self) -> None:
         super().close()
         self._server.wait()
+
+
+def _pairs(env: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in env.items()]
+
+
+def _joined(words: Sequence[str]) -> bytes:
+    """Words as /proc has them."""
+    return b"".join(os.fsencode(word) + b"\0" for word in words)
 
 
 def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
@@ -315,11 +327,9 @@ def _rename(argv: Sequence[str], env: Mapping[str, str]) -> None:
     first, end, first_variable, last = map(int, fields[45:49])  # arg_start … env_end
     for words, start, stop in (
         (argv, first, end),
-        ([f"{name}={value}" for name, value in env.items()], first_variable, last),
+        (_pairs(env), first_variable, last),
     ):
-        text = b"".join(os.fsencode(word) + b"\0" for word in words)
-        assert len(text) <= stop - start, "longer than what the server was started with"
-        ctypes.memmove(start, text.ljust(stop - start, b"\0"), stop - start)
+        ctypes.memmove(start, _joined(words).ljust(stop - start, b"\0"), stop - start)
 
 
 if __name__ == "__main__":

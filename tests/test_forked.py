@@ -109,7 +109,10 @@ def test_its_end_is_seen(server: ForkServer, folder: Path) -> None:
 
 
 def test_other_variables_of_an_interpreter_are_not_served(server: ForkServer) -> None:
-    """Who has them starts an interpreter."""
-    assert server.serves({**os.environ, "HOME": "/nowhere"})
+    """Who has them starts an interpreter, and so does who has too much of them."""
+    argv = [sys.executable, "-m", "shows"]
+    assert server.serves(argv, {**os.environ, "HOME": "/nowhere"})
     for name in ("PYTHONPATH", "LC_ALL", "TZ", "LD_PRELOAD"):
-        assert not server.serves({**os.environ, name: "another"})
+        assert not server.serves(argv, {**os.environ, name: "another"})
+    assert not server.serves(argv, {**os.environ, "LONG": "x" * 20_000})
+    assert not server.serves([*argv, "x" * 20_000], os.environ)

@@ -140,7 +140,8 @@ class Tasks:
         how: dict[str, Any] = {"env": environment, "cwd": REPOSITORY}
         process: subprocess.Popen[bytes] | Process
         with log.open("wb") as output:
-            if prefix or any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {}):
+            reads = any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {})
+            if prefix or reads or not _server().serves(argv, environment):
                 process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **how
                 )
