@@ -62,8 +62,9 @@ def test_a_venv_with_a_local_wheel(ssh_server: SshServer, tmp_path: Path) -> Non
     work.mkdir()
     wheel(work, 42)
     lines = [
-        '"$TFMUX_PYTHON" -m venv --clear ~/env',
-        "~/env/bin/python -m pip install --quiet --no-index tiny-1.0-py3-none-any.whl",
+        '"$TFMUX_PYTHON" -m venv --clear --without-pip ~/env',
+        '"$TFMUX_PYTHON" -m pip --python ~/env/bin/python install --quiet --no-index '
+        "tiny-1.0-py3-none-any.whl",
     ]
     command = ["sh", "-c", '~/env/bin/python -c "import tiny; print(tiny.answer)"']
     file = write(
