@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from typing import IO, Any, Self
 from launcher.paths import runs_home
 from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
-from tests.forked import ForkServer, Process, forking
+from tests.forked import ForkServer, Process, replace_popen
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
 
@@ -47,29 +47,18 @@ def _server() -> ForkServer:
 
 def fork_launchers() -> None:
     """Forks launcher processes from the server, too, when this process starts them."""
-
-    def popen(argv: Sequence[str], **options: Any) -> Process | subprocess.Popen[bytes]:
-        if _server().serves(argv, os.environ):
-            return _server().popen(argv, **options)
-        return subprocess.Popen(argv, **options)
-
-    vars(launcher_process)["subprocess"] = forking(popen)
+    replace_popen(launcher_process, lambda *argv, **options: _server().popen(*argv, **options))
 
 
 def start(
     words: Sequence[str], env: Mapping[str, str], cwd: Path
 ) -> tuple[Process | subprocess.Popen[bytes], IO[str], IO[str]]:
-    """Starts a command, and returns what it writes to stdout and stderr, too. It is forked from a
-    server, unless an interpreter reads variables at its start that the server has not."""
+    """Starts a command, and returns what it writes to stdout and stderr, too."""
     argv = [*_INTERPRETER, *words]
     stdout, stdout_end = os.pipe()
     stderr, stderr_end = os.pipe()
-    process: Process | subprocess.Popen[bytes]
     try:
-        if _server().serves(argv, env):
-            process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
-        else:
-            process = subprocess.Popen(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
+        process = _server().start(argv, env=env, cwd=cwd, stdout=stdout_end, stderr=stderr_end)
     finally:
         os.close(stdout_end)
         os.close(stderr_end)
@@ -79,20 +68,40 @@ def start(
 def run(
     *words: str, timeout: float = PATIENCE, prefix: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; behind the command `prefix` by an interpreter of its own."""
+    """Runs a command to its end; behind the command `prefix` by an interpreter of its own.
+
+    Raises:
+        subprocess.TimeoutExpired: it goes on, or another process holds its stdout or stderr.
+    """
     if prefix:
         argv = [*prefix, *_INTERPRETER, *words]
         return subprocess.run(argv, capture_output=True, text=True, timeout=timeout, cwd=REPOSITORY)
     process, stdout, stderr = start(words, os.environ, REPOSITORY)
-    with stdout, stderr, ThreadPoolExecutor(2) as readers:
-        texts = [readers.submit(file.read) for file in (stdout, stderr)]
+    with stdout, stderr:
         try:
-            wait(texts, timeout)
+            said = _read_all([stdout.fileno(), stderr.fileno()], timeout)
             code = process.wait(timeout)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-        return subprocess.CompletedProcess(words, code, *(text.result() for text in texts))
+    return subprocess.CompletedProcess(words, code, *(text.decode() for text in said))
+
+
+def _read_all(descriptors: Sequence[int], timeout: float) -> list[bytes]:
+    """What is written to pipes until nobody can write to them any more."""
+    deadline = time.monotonic() + timeout
+    texts = dict.fromkeys(descriptors, b"")
+    waiting = [*descriptors]
+    while waiting:
+        ready, _, _ = select.select(waiting, [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise subprocess.TimeoutExpired("tfmux", timeout)
+        for descriptor in ready:
+            if part := os.read(descriptor, 1 << 16):
+                texts[descriptor] += part
+            else:
+                waiting.remove(descriptor)
+    return [texts[descriptor] for descriptor in descriptors]
 
 
 def slowness() -> float:

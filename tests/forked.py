@@ -5,8 +5,8 @@ a short command.
     process = server.start("tui.main", "ps", env=os.environ, cwd=folder, stdout=file.fileno())
 
 To everybody else a process is `python -m MODULE WORDS`, also in /proc: it has those arguments, that
-environment and directory. What an interpreter reads when it starts is the server's: the caller
-starts one itself where the environment has other values for that (`ForkServer.serves`).
+environment and directory. What an interpreter reads when it starts is the server's: where the
+environment has other values for that, the process is an interpreter of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import IO, Any
 
 _ROOM = 16 * 1024
@@ -109,7 +109,7 @@ class Forks:
         pass_fds: Sequence[int] = (),
         start_new_session: bool = False,
         niceness: int = 0,
-    ) -> Process:
+    ) -> Process | subprocess.Popen[bytes]:
         """Fork the process `argv`, which is `[sys.executable, …, "-m", MODULE, WORD, …]`."""
         reading, writing = os.pipe()
         request = {
@@ -135,7 +135,7 @@ class Forks:
         stdout: IO[bytes],
         stderr: IO[bytes],
         **options: Any,
-    ) -> Process:
+    ) -> Process | subprocess.Popen[bytes]:
         """Start a process as this one's environment and directory are, with the arguments of
         `subprocess.Popen`."""
         return self.start(
@@ -184,6 +184,21 @@ class ForkServer(Forks):
         longest = max(len(_joined(argv)), len(_joined(_pairs(env))))
         return longest <= _ROOM and _read_at_start(env) == _read_at_start(self._env)
 
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        cwd: Path,
+        **options: Any,
+    ) -> Process | subprocess.Popen[bytes]:
+        """Fork the process, or start an interpreter where the server cannot be one."""
+        if self.serves(argv, env):
+            return super().start(argv, env=env, cwd=cwd, **options)
+        niceness = options.pop("niceness", 0)
+        words = ["nice", "-n", str(niceness), *argv] if niceness else argv
+        return subprocess.Popen(words, env=env, cwd=cwd, stdin=subprocess.DEVNULL, **options)
+
     def close(self) -> None:
         super().close()
         self._server.wait()
@@ -202,9 +217,9 @@ def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name.startswith(_AT_START)}
 
 
-def forking(popen: Callable[..., object]) -> SimpleNamespace:
-    """Return what takes the place of `subprocess` in the module that starts launcher processes."""
-    return SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)
+def replace_popen(module: ModuleType, popen: Callable[..., object]) -> None:
+    """Let a module start processes by `popen` instead of `subprocess.Popen`."""
+    vars(module)["subprocess"] = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)
 
 
 # --- the server ---------------------------------------------------------------------------------
@@ -306,7 +321,7 @@ def _become(request: _Request, forks: Forks) -> None:
     _rename(argv, env)
     launcher_process = sys.modules.get("launcher.session.launcher_process")
     if launcher_process is not None:
-        vars(launcher_process)["subprocess"] = forking(forks.popen)
+        replace_popen(launcher_process, forks.popen)
     at = argv.index("-m")
     if "-P" not in argv[:at]:
         sys.path.insert(0, fields["cwd"])

@@ -52,7 +52,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(server: ForkServer, folder: Path, *words: str, new: bool = False) -> Process:
+def started(
+    server: ForkServer, folder: Path, *words: str, new: bool = False
+) -> Process | subprocess.Popen[bytes]:
     """Starts the module; its output goes to a file `out`."""
     argv = [sys.executable, "-m", "shows", *words]
     with (folder / "out").open("wb") as out:
@@ -79,6 +81,7 @@ def shown(folder: Path) -> dict[str, Any]:
 def test_it_is_as_one_that_was_started(server: ForkServer, folder: Path) -> None:
     """Arguments, environment, folder, import path, signals, output, exit handlers and status."""
     process = started(server, folder, "a b", "ü")
+    assert isinstance(process, Process)
     assert process.wait(PATIENCE) == 7 == process.poll()
     forked, text = shown(folder), (folder / "out").read_text()
     env = {**os.environ, "COLOUR": "grün", "HOME": "/nowhere"}
@@ -108,7 +111,7 @@ def test_its_end_is_seen(server: ForkServer, folder: Path) -> None:
     process.terminate()
 
 
-def test_other_variables_of_an_interpreter_are_not_served(server: ForkServer) -> None:
+def test_other_variables_of_an_interpreter_are_not_served(server: ForkServer, folder: Path) -> None:
     """Who has them starts an interpreter, and so does who has too much of them."""
     argv = [sys.executable, "-m", "shows"]
     assert server.serves(argv, {**os.environ, "HOME": "/nowhere"})
@@ -116,3 +119,7 @@ def test_other_variables_of_an_interpreter_are_not_served(server: ForkServer) ->
         assert not server.serves(argv, {**os.environ, name: "another"})
     assert not server.serves(argv, {**os.environ, "LONG": "x" * 20_000})
     assert not server.serves([*argv, "x" * 20_000], os.environ)
+    process = started(server, folder, "x" * 20_000, new=True)
+    assert isinstance(process, subprocess.Popen) and process.wait(PATIENCE) == 7
+    assert shown(folder)["words"] == ["x" * 20_000]
+    assert shown(folder)["session"] is True and shown(folder)["nice"] == os.nice(0) + 3

@@ -160,6 +160,7 @@ def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [*command, "install", "--no-deps", "--no-index", "--no-compile", "--quiet", str(wheel)],
         check=True,
+        timeout=PATIENCE,
     )
     return folder / "bin"
 

@@ -123,8 +123,7 @@ grace = 3.0
 
 def living() -> set[str]:
     """The tasks that have a process on this machine, by the process table."""
-    tags = [process.tag or "" for process in guard.tagged_here()]
-    return {tag.split("/")[1] for tag in tags if "/" in tag}
+    return set(guard.first_pids())
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 50), (80, 24)])

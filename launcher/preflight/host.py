@@ -22,7 +22,7 @@ from .commands import CommandCheck, is_python, public_env
 from .findings import Check, Finding, Severity, passed
 from .probe_session import QUICK, SLOW, ProbeSession
 
-Tell = Callable[[Finding], None]
+OnFinding = Callable[[Finding], None]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class HostCheck:
         plan: Plan,
         host: HostPlan,
         session: ProbeSession,
-        report: Tell,
+        report: OnFinding,
         mark: str,
     ) -> None:
         self.name = host.name

@@ -87,16 +87,16 @@ def test_no_secret_on_a_command_line_or_in_a_file(
 
 def holding(folders: list[Path]) -> list[Path]:
     """The files below these folders that hold the secret; runs of other tests may remove some."""
-    found, read = [], 0
-    for top in folders:
-        for folder, _, names in os.walk(top):
-            for path in (Path(folder, name) for name in names):
-                if path.is_file():
-                    with suppress(FileNotFoundError):
-                        read += 1
-                        found += [path] if SECRET.encode() in path.read_bytes() else []
-    assert read
-    return found
+
+    def holds(path: Path) -> bool:
+        with suppress(FileNotFoundError):
+            return SECRET.encode() in path.read_bytes()
+        return False
+
+    walked = [Path(at, name) for top in folders for at, _, names in os.walk(top) for name in names]
+    files = [path for path in walked if path.is_file()]
+    assert files
+    return [path for path in files if holds(path)]
 
 
 @pytest.mark.testbed

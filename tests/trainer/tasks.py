@@ -141,7 +141,7 @@ class Tasks:
         process: subprocess.Popen[bytes] | Process
         with log.open("wb") as output:
             reads = any(name.startswith("TF_") and name != "TF_CONFIG" for name in env or {})
-            if prefix or reads or not _server().serves(argv, environment):
+            if prefix or reads:
                 process = subprocess.Popen(
                     argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **how
                 )

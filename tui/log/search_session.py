@@ -49,7 +49,7 @@ class SearchSession:
     def follow(self, lines: Lines) -> int | None:
         """The line of the hit that was requested last; None while there is none in these lines."""
         search = self._search
-        if search is None or not self.is_in(lines):
+        if not self._steps or search is None or not self.is_in(lines):
             return None
         done = search.done  # before its hits are asked for: more may be found meanwhile
         found = None
