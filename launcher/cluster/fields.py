@@ -277,6 +277,17 @@ def _expression(value: Any) -> Any:
         raise wrong(str(error)) from None
 
 
+def _ignore_pattern(value: Any) -> str:
+    from .gitignore import parse_pattern  # slow to import, and few files need it
+
+    words = _words(value)
+    try:
+        parse_pattern(words)
+    except ValueError:
+        raise wrong('not a pattern of a .gitignore: write such as "*.ckpt" or "raw/"') from None
+    return words
+
+
 def _metrics(value: Any) -> str:
     if "step" not in group_names(_expression(value)):
         raise wrong(r"the pattern has no group named step: write such as 'iter (?P<step>\d+)'")
@@ -335,6 +346,9 @@ Text = Annotated[str, Rule(text, {"type": "string"})]
 Words = Annotated[str, Rule(_words, _FILLED)]
 Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
 WordList = Annotated[tuple[Words, ...], BeforeValidator(_list)]
+IgnorePatterns = Annotated[
+    tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...], BeforeValidator(_list)
+]
 Command = Annotated[tuple[Text, ...], BeforeValidator(_command), _some("program, then arguments")]
 Via = Annotated[
     tuple[Annotated[str, Rule(_argument, {"type": "string"})], ...],

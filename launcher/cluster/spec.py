@@ -26,6 +26,7 @@ from .fields import (
     EnvNames,
     Flag,
     Gpus,
+    IgnorePatterns,
     Key,
     Lease,
     Name,
@@ -177,7 +178,9 @@ class RunSettings(Table):
     finish_timeout: Annotated[
         Seconds, Key("seconds of silence after which a task that hangs at its end is ended")
     ] = 60.0
-    exclude: Annotated[WordList, Key("patterns, as in `.gitignore`, of what is not copied")] = ()
+    exclude: Annotated[
+        IgnorePatterns, Key("patterns, as in `.gitignore`, of what is not copied")
+    ] = ()
     data: Annotated[
         WordList, Key("directories that are copied whole. See *What goes to a host*")
     ] = ()

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pathspec
-
 from ..agent.requests import StageBuild, StageManifest
 from ..agent.stage import StageError, check
 from ..agent.tree import TreeEntry
+from ..cluster.gitignore import IgnoreRules
 from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
 from ..paths import cache_home
@@ -239,18 +238,18 @@ class _Ignored:
 
     def __init__(self, tree: Tree) -> None:
         self._root = tree.root
-        self._specs = [("", pathspec.GitIgnoreSpec.from_lines([*_ALWAYS, *tree.exclude]))]
+        self._files = [("", IgnoreRules([*_ALWAYS, *tree.exclude]))]
 
     def enter(self, folder: str) -> None:
         file = self._root / folder / ".gitignore"
         if file.is_file():
             lines = file.read_text(errors="replace").splitlines()
-            self._specs.append((folder, pathspec.GitIgnoreSpec.from_lines(lines)))
+            self._files.append((folder, IgnoreRules(lines)))
 
     def __call__(self, relative: str) -> bool:
         return any(
-            relative.startswith(folder) and spec.match_file(relative[len(folder) :])
-            for folder, spec in self._specs
+            relative.startswith(folder) and rules.ignores(relative[len(folder) :])
+            for folder, rules in self._files
         )
 
 

@@ -202,6 +202,8 @@ BAD = {
 }
 # What is put into a table of the good file, and the key and part of the advice that must come.
 IN_RUN = {
+    "exclude without a pattern": ('exclude = ["*.ckpt", "!"]', "exclude[1]", ".gitignore"),
+    "exclude by a broken range": ('exclude = ["[z-a]"]', "exclude[0]", 'such as "*.ckpt"'),
     "key of another table": ("timeout = 3", "timeout", "[start]"),
     "placeholder in itself": ('logdir = "/logs/{logdir}"', "logdir", "not available here"),
     "task's placeholder in workdir": ('workdir = "w/{job}"', "workdir", "not available here"),
