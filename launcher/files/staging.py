@@ -234,11 +234,13 @@ def _files(tree: Tree) -> Iterator[tuple[str, str]]:
 
 
 class _Ignored:
-    """Patterns of `.gitignore` files, of `exclude`, and of what is never sent."""
+    """Patterns of `.gitignore` files, of `exclude`, and of what is never sent. The innermost file
+    that has a pattern for a path decides, unless the path is excluded or never sent."""
 
     def __init__(self, tree: Tree) -> None:
         self._root = tree.root
-        self._files = [("", IgnoreRules([*_ALWAYS, *tree.exclude]))]
+        self._excluded = IgnoreRules([*_ALWAYS, *tree.exclude])
+        self._files: list[tuple[str, IgnoreRules]] = []
 
     def enter(self, folder: str) -> None:
         file = self._root / folder / ".gitignore"
@@ -247,10 +249,14 @@ class _Ignored:
             self._files.append((folder, IgnoreRules(lines)))
 
     def __call__(self, relative: str) -> bool:
-        return any(
-            relative.startswith(folder) and rules.ignores(relative[len(folder) :])
-            for folder, rules in self._files
-        )
+        if self._excluded.ignores(relative):
+            return True
+        for folder, rules in reversed(self._files):  # inner ones have been entered last
+            if relative.startswith(folder):
+                ignored = rules.ignores(relative[len(folder) :])
+                if ignored is not None:
+                    return ignored
+        return False
 
 
 def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> TreeEntry:

@@ -47,3 +47,27 @@ def test_patterns_of_posix(line: str, left: set[str], tmp_path: Path) -> None:
     make(tmp_path, "a b", "b.x", "c.1", "d-", "e/f")
     (tmp_path / ".gitignore").write_text(line + "\n")
     assert sent(tmp_path) == left
+
+
+def test_the_innermost_file_decides(tmp_path: Path) -> None:
+    """It takes back what an outer one ignores, but not what is below an ignored directory, and what
+    it says of a directory is not said of the files in it."""
+    make(tmp_path, "a.json", "configs/model.json", "configs/a.tmp", "configs/keep/b.tmp", "out/c")
+    (tmp_path / ".gitignore").write_text("*.json\n*.tmp\nout/\n")
+    (tmp_path / "configs/.gitignore").write_text("!*.json\n!keep/\n")
+    (tmp_path / "out/.gitignore").write_text("!c\n")
+    assert sent(tmp_path) == {"configs/.gitignore", "configs/model.json"}
+
+
+def test_an_inner_file_takes_back_nothing_that_is_excluded(tmp_path: Path) -> None:
+    """Neither `exclude` nor what is never sent."""
+    make(tmp_path, "a/m.ckpt", "a/m.pyc", "a/.venv/x", "a/kept")
+    (tmp_path / "a/.gitignore").write_text("!m.*\n!.venv/\n")
+    assert sent(tmp_path, ("*.ckpt",)) == {"a/.gitignore", "a/kept"}
+
+
+def test_a_directory_may_be_ignored_but_for_some_files(tmp_path: Path) -> None:
+    """`a/**` ignores what is in a directory, not the directory."""
+    make(tmp_path, "a/x", "a/keep.json", "b/x", "b/c/keep.json", "d")
+    (tmp_path / ".gitignore").write_text("a/**\n!a/keep.json\n/*\n!*/\nb/**\n!b/**/\n!keep.json\n")
+    assert sent(tmp_path) == {"a/keep.json", "b/c/keep.json"}
