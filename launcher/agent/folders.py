@@ -13,6 +13,7 @@ import re
 import shutil
 import stat
 import time
+from contextlib import suppress
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
@@ -159,7 +160,7 @@ class Folders:
 
     def remove(self) -> None:
         """Takes the run's folder off this host."""
-        shutil.rmtree(self.run, ignore_errors=True)
+        remove_tree(self.run)
         self.unlink_socket()
         _unlink(self.lock)
 
@@ -174,6 +175,37 @@ class Folders:
     def unlink_socket(self) -> None:
         """Removes the socket's file when the agent has stopped listening."""
         _unlink(self.socket)
+
+
+def remove_tree(path: str) -> bool:
+    """Removes a directory, also where a task has made one in it read-only. Returns whether nothing
+    is left: another user's files may be."""
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.isdir(path) and not os.path.islink(path):
+        _unlock_all(path)
+        shutil.rmtree(path, ignore_errors=True)
+    return not os.path.lexists(path)
+
+
+def unlock(folder: str) -> None:
+    """Gives the owner all permissions on a directory.
+
+    Raises:
+        OSError: it belongs to another user.
+    """
+    mode = stat.S_IMODE(os.lstat(folder).st_mode)
+    if mode & 0o700 != 0o700:
+        os.chmod(folder, mode | 0o700)
+
+
+def _unlock_all(path: str) -> None:
+    todo = [path]
+    while todo:
+        folder = todo.pop()
+        with suppress(OSError):  # it belongs to another user
+            unlock(folder)
+            with os.scandir(folder) as listing:
+                todo += [item.path for item in listing if item.is_dir(follow_symlinks=False)]
 
 
 def _unlink(path: str) -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import threading
 import time
 from contextlib import suppress
 
 from . import tree
-from .folders import private
+from .folders import private, remove_tree
 from .log import log_line
 from .messages import StageAnswer
 from .tree import TreeEntry
@@ -141,12 +140,12 @@ class Stage:
         new, old = self._target + ".new", self._target + ".old"
         with _BUILDING:
             tree.build(new, self._cached_tree, self.entries, self._blob)
-            shutil.rmtree(old, ignore_errors=True)
+            tree.clear(old)
             with contextlib.suppress(FileNotFoundError):
                 os.rename(self._target, old)  # a task that starts now must not find it half gone
             os.rename(new, self._target)
             os.rename(new + ".index", self._target + ".index")
-            shutil.rmtree(old, ignore_errors=True)
+            remove_tree(old)
         self._prune()
 
     def keep_for_reuse(self) -> None:
@@ -213,7 +212,7 @@ class Stage:
         for name in os.listdir(trees) if os.path.isdir(trees) else ():
             path = os.path.join(trees, name)
             if name.endswith(".index") and _older(path, now - _KEEP_SECONDS):
-                shutil.rmtree(path[: -len(".index")], ignore_errors=True)
+                remove_tree(path[: -len(".index")])
         for base, folders, names in os.walk(self._cache):
             if base == self._cache and "trees" in folders:
                 folders.remove("trees")

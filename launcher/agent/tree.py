@@ -11,10 +11,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 from contextlib import suppress
 from typing import Any, Callable, Dict, NamedTuple
 
+from .folders import remove_tree, unlock
 from .log import log_line
 
 KEEP_BYTES = 4 << 30
@@ -50,7 +50,7 @@ def build(
     Raises:
         OSError: the disk is full or cannot be written.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    clear(folder)
     old = _reuse_cached(cached_tree, folder)
     os.makedirs(folder, 0o700, exist_ok=True)
     wanted = {entry.place: entry for entry in entries}
@@ -62,8 +62,8 @@ def build(
             parent = os.path.dirname(parent)
     try:
         index = _strip(folder, folders, {k: v for k, v in old.items() if _same(v, wanted.get(k))})
-    except OSError:  # a task has locked one of its folders, say: then all is made again
-        shutil.rmtree(folder, ignore_errors=True)
+    except OSError:  # a task has left another user's files, say: then all is made again
+        clear(folder)
         os.makedirs(folder, 0o700, exist_ok=True)
         index = {}
     for place in sorted(folders):
@@ -74,6 +74,12 @@ def build(
             index[place] = _make(os.path.join(folder, place), entry, blob)
     with open(_index(folder), "w") as file:
         json.dump(index, file)
+
+
+def clear(folder: str) -> None:
+    """Removes a folder, or renames it where something in it cannot be removed."""
+    if not remove_tree(folder):
+        os.rename(folder, f"{folder}.{os.urandom(6).hex()}")
 
 
 def keep_for_reuse(folder: str, cached_tree: str) -> None:
@@ -120,19 +126,24 @@ def _same(made: list[Any], entry: Any) -> bool:
 
 
 def _strip(folder: str, folders: set[str], index: Index) -> Index:
-    """Throws out what is not as the index says; returns what is still there."""
+    """Throws out what is not as the index says; returns what is still there.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
     left: Index = {}
     todo = [""]
     while todo:
         below = todo.pop()
+        unlock(os.path.join(folder, below))
         with os.scandir(os.path.join(folder, below)) as listing:
             for item in listing:
                 place = f"{below}/{item.name}" if below else item.name
                 if item.is_dir(follow_symlinks=False):
                     if place in folders:
                         todo.append(place)
-                    else:
-                        shutil.rmtree(item.path, ignore_errors=True)
+                    elif not remove_tree(item.path):
+                        raise OSError(errno.ENOTEMPTY, "cannot be removed", item.path)
                 elif (
                     place in index
                     and _figures(item.stat(follow_symlinks=False)) == index[place][3:]

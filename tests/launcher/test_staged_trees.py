@@ -1,0 +1,124 @@
+"""Staged trees in which a task has made directories read-only, as a user who is not root."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import folders
+from launcher.agent.folders import Folders
+from launcher.agent.stage import Stage
+from launcher.agent.tree import TreeEntry
+
+_NOBODY = 65534
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of the user as whom the test runs; root permissions are given up."""
+    path = Path(tempfile.mkdtemp(dir="/tmp"))  # `tmp_path` is closed to other users
+    root = os.getuid() == 0
+    try:
+        if root:
+            os.chown(path, _NOBODY, _NOBODY)
+            os.setresuid(_NOBODY, _NOBODY, 0)
+        yield path
+    finally:
+        if root:
+            os.setresuid(0, 0, 0)
+        shutil.rmtree(path)
+
+
+def launch(home: Path, run: str, files: dict[str, str]) -> tuple[Stage, Path]:
+    """Builds the workdir of a run from these files; all launches have one cache."""
+    (home / run).mkdir(exist_ok=True)
+    stage = Stage(str(home / "cache"), str(home / run / "stage"), "key")
+    stage.entries = [
+        TreeEntry("work", name, "f", 0o644, len(text), hashlib.sha256(text.encode()).hexdigest())
+        for name, text in files.items()
+    ]
+    contents = {hashlib.sha256(text.encode()).hexdigest(): text for text in files.values()}
+    for content in stage.missing():
+        stage.feed(contents[content].encode())
+    stage.build()
+    return stage, home / run / "stage" / "work"
+
+
+def found(work: Path) -> dict[str, str]:
+    """The files of a workdir."""
+    return {
+        str(path.relative_to(work)): path.read_text() for path in work.rglob("*") if path.is_file()
+    }
+
+
+def test_a_directory_that_a_task_made_read_only_is_used_again(home: Path) -> None:
+    """Files in it may change, come and go, and what the task left in a directory of its own is
+    gone."""
+    first = {"data/x": "x", "data/y": "y", "data/deep/z": "z"}
+    stage, work = launch(home, "1", first)
+    (work / "out/ro").mkdir(parents=True)
+    (work / "out/ro/checkpoint").write_text("old")
+    inode = (work / "data/y").stat().st_ino
+    for name in ("out/ro", "out", "data/deep", "data"):
+        (work / name).chmod(0o555)
+    stage.keep_for_reuse()
+    second = {"data/x": "changed", "data/y": "y", "data/new": "new"}
+    stage, work = launch(home, "2", second)
+    assert found(work) == second
+    assert (work / "data/y").stat().st_ino == inode
+    assert not (work / "out").exists() and not (work / "data/deep").exists()
+    (work / "data").chmod(0)
+    stage, work = launch(home, "2", first)
+    assert found(work) == first
+
+
+def test_another_users_files_are_not_in_the_next_run(home: Path) -> None:
+    """They cannot be removed: neither from the tree of a run that is staged again, nor from one
+    that was kept."""
+    if os.getresuid() != (_NOBODY, _NOBODY, 0):
+        pytest.skip("needs root, to make another user's files")
+    files = {"a": "a"}
+    stage, work = launch(home, "1", files)
+    for _ in range(2):
+        _leave_files_of_root(work)
+        assert found(launch(home, "1", files)[1]) == files
+    _leave_files_of_root(work)
+    stage.keep_for_reuse()
+    trees = home / "cache/trees"
+    assert not trees.exists()
+    trees.mkdir()
+    (home / "1/stage").rename(trees / "key")
+    (home / "1/stage.index").rename(trees / "key.index")
+    assert found(launch(home, "2", files)[1]) == files
+
+
+def _leave_files_of_root(work: Path) -> None:
+    os.seteuid(0)
+    (work / "out").mkdir()
+    (work / "out/checkpoint").write_text("old")
+    os.seteuid(_NOBODY)
+
+
+def test_the_runs_folder_goes_with_read_only_directories(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link in it is removed, and where it leads nothing is changed."""
+    monkeypatch.setattr(folders, "_TEMPORARY", str(home))
+    run = Folders("run-1", "far", None, {"XDG_STATE_HOME": str(home / "state")})
+    run.make()
+    for name in ("other/closed", f"{run.run}/stage/work/ro/inner"):
+        (home / name).mkdir(parents=True)
+        (home / name / "file").touch()
+        (home / name).chmod(0)
+    (home / run.run / "stage/work/ro/link").symlink_to(home / "other/closed")
+    (home / run.run / "stage/work/ro").chmod(0o555)
+    run.remove()
+    assert not Path(run.run).exists()
+    assert (home / "other/closed").stat().st_mode & 0o777 == 0
+    (home / "other/closed").chmod(0o700)  # for the fixture
