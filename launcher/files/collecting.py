@@ -145,6 +145,7 @@ async def fetch(
                 except AgentError:
                     if _connected(link):
                         raise
+                    heard = time.monotonic()  # listing may have taken minutes
                     continue  # the connection was lost again
                 if receiver is None:
                     receiver = _Receiver(folder, announced)

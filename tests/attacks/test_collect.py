@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import pytest
 
@@ -50,7 +50,7 @@ class Host:
         self._work: set[asyncio.Task[None]] = set()
 
     @classmethod
-    def of(cls, path: Path) -> Host:
+    def of(cls, path: Path) -> Self:
         """An honest one."""
         archive = Archive([("out", str(path))])
         archive.allow(archive.total)
@@ -231,6 +231,33 @@ def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
     assert results(Host.lying(file("a") + END, files=1), tmp_path / "run")[0]
     found = {one.name for one in (tmp_path / "run/collected").iterdir()}
     assert found == {"far", "far.partial", "far.partial-2"}
+
+
+class _CutWhileListing(Host):
+    """The connection is lost when the host has listed its results for minutes, and comes back."""
+
+    waited = 0.0
+
+    async def ask(self, question: Question[A], timeout: float = 1.0) -> A:
+        """Fails the first time."""
+        if self.sessions == 1:
+            self.waited = 3 * collecting.PATIENCE
+            self.connected = False
+            asyncio.get_running_loop().call_later(0.3, self._reconnect)
+            raise AgentError("far", "the connection was lost")
+        return await super().ask(question, timeout)
+
+    def _reconnect(self) -> None:
+        self.connected = True
+        self.sessions += 1
+
+
+def test_a_cut_after_minutes_of_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results are given up a minute after the cut, not a minute after the beginning."""
+    host = _CutWhileListing.of(tree(tmp_path / "source"))
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + host.waited)
+    monkeypatch.setattr(collecting, "time", clock)
+    assert bring(host, tmp_path / "far").files == 4
 
 
 def test_a_disk_that_hangs_holds_up_nothing_else(
