@@ -2,8 +2,9 @@
 
     prepare.py fresh|lasting LINE…
 
-The content is the lines and every file or directory of the workdir (the current directory) that is
-a word in them: they run again when a `requirements.txt` or a wheel has changed. The stamp file of
+The content is the lines, every file or directory of the workdir (the current directory) that is a
+word in them, and the host's Python if they name it: they run again when a `requirements.txt` or a
+wheel has changed. The stamp file of
 lines that are done belongs to the user and this host. `fresh` means that each launch makes a new
 copy of the workdir: lines that write into it run each time, and a message says so.
 """
@@ -21,6 +22,7 @@ import time
 from typing import Iterator
 
 _SKIPPED = ("__pycache__",)
+_PYTHON = "TFMUX_PYTHON"
 
 
 def main(words: list[str]) -> int:
@@ -60,9 +62,11 @@ def main(words: list[str]) -> int:
 
 
 def content(lines: list[str], place: str) -> str:
-    """Hashes the lines, the files that they name, and the `place` of a workdir that lasts."""
+    """Hashes the lines, the Python and the files that they name, and the `place` of a workdir that
+    lasts."""
     total = hashlib.sha256()
-    for text in (place, *lines):
+    named = any(_PYTHON in line for line in lines)
+    for text in (place, *lines, *([os.environ.get(_PYTHON, "")] if named else ())):
         total.update(hashlib.sha256(text.encode(errors="surrogateescape")).digest())
     for path in sorted({word for line in lines for word in _named(line)}):
         for name, _ in [(path, None)] if os.path.isfile(path) else sorted(_files(path)):
