@@ -129,9 +129,13 @@ def _files(folder: str) -> Iterator[tuple[str, tuple[int, int]]]:
 def _file_hash(path: str) -> bytes:
     digest = hashlib.sha256()
     if os.path.isfile(path):
-        with open(path, "rb") as file:
-            for data in iter(lambda: file.read(1 << 20), b""):
-                digest.update(data)
+        try:
+            with open(path, "rb") as file:
+                for data in iter(lambda: file.read(1 << 20), b""):
+                    digest.update(data)
+        except OSError:  # it may not be read
+            info = os.lstat(path)
+            digest.update(f"{info.st_size} {info.st_ctime_ns}".encode())
     return digest.digest()
 
 

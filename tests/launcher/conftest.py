@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.launcher.agent_client import Client
 from tests.launcher.run_driver import RunDriver
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory of the user as whom the test runs: where that would be root, it is `NOBODY`."""
+    path = Path(tempfile.mkdtemp(dir="/tmp"))  # `tmp_path` is closed to other users
+    root = os.getuid() == 0
+    try:
+        if root:
+            os.chown(path, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, 0)
+        yield path
+    finally:
+        if root:
+            os.setresuid(0, 0, 0)
+        shutil.rmtree(path)
 
 
 @pytest.fixture

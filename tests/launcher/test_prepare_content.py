@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from launcher.remote_scripts.prepare import content
@@ -19,3 +21,19 @@ def test_lines_with_the_hosts_python_run_again_for_another_one(
     monkeypatch.setenv("TFMUX_PYTHON", "python3.12")
     assert content(install, "") != before[0]
     assert content(other, "") == before[1]
+
+
+def test_a_file_that_may_not_be_read_counts_by_size_and_time(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    """It may have nothing to do with the lines that name its directory."""
+    monkeypatch.chdir(home)
+    secret = Path("secret")
+    secret.write_text("a")
+    secret.chmod(0)
+    before = content(["pip install ."], "")
+    assert content(["pip install ."], "") == before
+    secret.chmod(0o600)
+    secret.write_text("other")
+    secret.chmod(0)
+    assert content(["pip install ."], "") != before

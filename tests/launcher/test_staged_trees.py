@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,24 +12,7 @@ from launcher.agent import folders
 from launcher.agent.folders import Folders
 from launcher.agent.stage import Stage
 from launcher.agent.tree import TreeEntry
-
-_NOBODY = 65534
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """A directory of the user as whom the test runs; root permissions are given up."""
-    path = Path(tempfile.mkdtemp(dir="/tmp"))  # `tmp_path` is closed to other users
-    root = os.getuid() == 0
-    try:
-        if root:
-            os.chown(path, _NOBODY, _NOBODY)
-            os.setresuid(_NOBODY, _NOBODY, 0)
-        yield path
-    finally:
-        if root:
-            os.setresuid(0, 0, 0)
-        shutil.rmtree(path)
+from tests.launcher.conftest import NOBODY
 
 
 def launch(home: Path, run: str, files: dict[str, str]) -> tuple[Stage, Path]:
@@ -81,7 +61,7 @@ def test_a_directory_that_a_task_made_read_only_is_used_again(home: Path) -> Non
 def test_another_users_files_are_not_in_the_next_run(home: Path) -> None:
     """They cannot be removed: neither from the tree of a run that is staged again, nor from one
     that was kept."""
-    if os.getresuid() != (_NOBODY, _NOBODY, 0):
+    if os.getresuid() != (NOBODY, NOBODY, 0):
         pytest.skip("needs root, to make another user's files")
     files = {"a": "a"}
     stage, work = launch(home, "1", files)
@@ -102,11 +82,11 @@ def _leave_files_of_root(work: Path) -> None:
     os.seteuid(0)
     (work / "out").mkdir()
     (work / "out/checkpoint").write_text("old")
-    os.seteuid(_NOBODY)
+    os.seteuid(NOBODY)
 
 
 def test_the_runs_folder_goes_with_read_only_directories(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     """A link in it is removed, and where it leads nothing is changed."""
     monkeypatch.setattr(folders, "_TEMPORARY", str(home))
