@@ -212,7 +212,8 @@ class Stage:
         for name in os.listdir(trees) if os.path.isdir(trees) else ():
             path = os.path.join(trees, name)
             if name.endswith(".index") and _older(path, now - _KEEP_SECONDS):
-                remove_tree(path[: -len(".index")])
+                if remove_tree(path[: -len(".index")]):
+                    _unlink_older(path, now - _KEEP_SECONDS)
         for base, folders, names in os.walk(self._cache):
             if base == self._cache and "trees" in folders:
                 folders.remove("trees")

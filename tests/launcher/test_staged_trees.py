@@ -1,4 +1,4 @@
-"""Staged trees in which a task has made directories read-only, as a user who is not root."""
+"""Staged trees that are kept for the next launch: what a task has done to them, and their end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from launcher.agent.tree import TreeEntry
 from tests.launcher.conftest import NOBODY
 
 
-def launch(home: Path, run: str, files: dict[str, str]) -> tuple[Stage, Path]:
+def launch(home: Path, run: str, files: dict[str, str], key: str = "key") -> tuple[Stage, Path]:
     """Builds the workdir of a run from these files; all launches have one cache."""
     (home / run).mkdir(exist_ok=True)
-    stage = Stage(str(home / "cache"), str(home / run / "stage"), "key")
+    stage = Stage(str(home / "cache"), str(home / run / "stage"), key)
     stage.entries = [
         TreeEntry("work", name, "f", 0o644, len(text), hashlib.sha256(text.encode()).hexdigest())
         for name, text in files.items()
@@ -83,6 +83,18 @@ def _leave_files_of_root(work: Path) -> None:
     (work / "out").mkdir()
     (work / "out/checkpoint").write_text("old")
     os.seteuid(NOBODY)
+
+
+def test_a_tree_that_was_not_used_for_long_goes_with_its_index(home: Path) -> None:
+    """Those of other launches stay."""
+    for key in ("old", "new"):
+        stage, _ = launch(home, key, {"a": "a"}, key)
+        stage.keep_for_reuse()
+    trees = home / "cache/trees"
+    os.utime(trees / "old.index", (0, 0))
+    (home / "cache/pruned").unlink()
+    launch(home, "1", {"a": "a"}, "other")
+    assert {path.name for path in trees.iterdir()} == {"new", "new.index"}
 
 
 def test_the_runs_folder_goes_with_read_only_directories(
