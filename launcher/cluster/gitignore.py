@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+import re2
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
 # pathspec does not know POSIX's classes. None of these begins with "!", which negates, or has a
@@ -25,6 +27,8 @@ _CLASSES = {
 }
 _PARTS = re.compile(r"\\.|\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
 _LAST_STARS = re.compile(r"(^!?|/)(\*\*?)(/?)\s*$")
+_QUIET = re2.Options()
+_QUIET.log_errors = False
 
 
 class IgnoreRules:
@@ -36,31 +40,38 @@ class IgnoreRules:
     def ignores(self, path: str) -> bool | None:
         """Says whether a path is ignored; None: no pattern matches it. The path of a directory ends
         in a slash. Patterns that match only a directory above it have been applied to that."""
-        for pattern in self._patterns:
-            if pattern.regex is not None and pattern.regex.fullmatch(path):
-                return pattern.include
+        name = path.encode(errors="surrogateescape")
+        for expression, include in self._patterns:
+            if expression.fullmatch(name):
+                return include
         return None
 
 
-def parse_pattern(line: str) -> GitIgnoreSpecPattern:
-    """Compiles one pattern.
+def parse_pattern(line: str) -> tuple[Any, bool] | None:
+    """Compiles one pattern, for matching in linear time; says whether what it matches is ignored or
+    taken back. None: the line is empty or a comment.
 
     Raises:
         ValueError: it is not valid.
     """
     try:
         line = _LAST_STARS.sub(_at_least_one, _PARTS.sub(_portable, line))
-        return GitIgnoreSpecPattern(line)
-    except (re.error, KeyError) as error:
+        expression, include = GitIgnoreSpecPattern.pattern_to_regex(line)
+        if expression is None or include is None:
+            return None
+        return re2.compile(expression, _QUIET), include
+    except (re2.error, KeyError) as error:
         raise ValueError(str(error)) from None
 
 
-def _valid(lines: Iterable[str]) -> Iterator[GitIgnoreSpecPattern]:
+def _valid(lines: Iterable[str]) -> Iterator[tuple[Any, bool]]:
     for line in lines:
         try:
-            yield parse_pattern(line)
+            pattern = parse_pattern(line)
         except ValueError:
             continue  # git accepts it, and it matches nothing
+        if pattern is not None:
+            yield pattern
 
 
 def _portable(part: re.Match[str]) -> str:

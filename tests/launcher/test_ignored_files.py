@@ -3,10 +3,12 @@ those that git lists."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from launcher.cluster.gitignore import IgnoreRules
 from launcher.files.staging import Tree, read_tree
 
 
@@ -47,6 +49,20 @@ def test_patterns_of_posix(line: str, left: set[str], tmp_path: Path) -> None:
     make(tmp_path, "a b", "b.x", "c.1", "d-", "e/f")
     (tmp_path / ".gitignore").write_text(line + "\n")
     assert sent(tmp_path) == left
+
+
+def test_a_pattern_of_many_stars_takes_no_time(tmp_path: Path) -> None:
+    """With an expression that backtracks it would be hours."""
+    make(tmp_path, "a" * 200, "é" * 100, "a" * 199 + "b")
+    (tmp_path / ".gitignore").write_text("*a" * 25 + "*b\n")
+    assert sent(tmp_path) == {"a" * 200, "é" * 100}
+
+
+def test_names_that_are_no_utf_8() -> None:
+    """A class of characters holds whole characters; a byte that is none is in no class."""
+    names = [os.fsdecode(name) for name in (b"x\xff", "xé".encode(), b"y\xff.tmp")]
+    rules = IgnoreRules(["x[é]"])
+    assert [rules.ignores(name) for name in names] == [None, True, None]
 
 
 def test_the_innermost_file_decides(tmp_path: Path) -> None:
