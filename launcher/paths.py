@@ -39,10 +39,14 @@ def installed_scripts() -> str:
 def installed_trainer() -> str:
     """Directory with the bundled trainer package, empty if it is missing.
 
-    It is neither imported nor searched for: a folder of the user's may have the same name.
+    It is neither imported nor searched for: a folder of the user's may have the same name. In an
+    installation it holds nothing else, since the tasks get it on their `PYTHONPATH`; a checkout
+    has the package next to the launcher's.
     """
-    folder = Path(__file__).resolve().parents[1]
-    return str(folder) if (folder / "trainer" / "__main__.py").exists() else ""
+    own = Path(__file__).resolve().parent
+    folders = (own / "bundled", own.parent)
+    found = (each for each in folders if (each / "trainer" / "__main__.py").exists())
+    return str(next(found, ""))
 
 
 def _home(variable: str, default: str) -> Path:

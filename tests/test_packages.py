@@ -206,7 +206,9 @@ def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
     assert plan["tasks"][0]["argv"][1].endswith("/trainer")
     local = HOSTS.replace('[hosts.tf1]\nssh = "tf1.invalid"\n', "").replace("tf1:", "localhost:")
     plan = json.loads(tfmux(base, "plan", str(write(tmp_path, local)), "--json").stdout)
-    assert Path(plan["tasks"][0]["argv"][1], "__main__.py").is_file()
+    trainer = Path(plan["tasks"][0]["argv"][1])
+    assert (trainer / "__main__.py").is_file()
+    assert os.listdir(trainer.parent) == ["trainer"], "other packages would be on PYTHONPATH, too"
     found = json.loads(tfmux(base, "doctor", "--json").stdout)
     assert found["tfmux"] == PROJECT["version"]
     assert all(state.startswith("not installed") for state in found["extras"].values()), found
