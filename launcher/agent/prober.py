@@ -253,7 +253,8 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 
 
 def gpus() -> GpusAnswer:
-    """GPUs that nvidia-smi lists: index, name, driver, memory."""
+    """GPUs that nvidia-smi lists: index, name, driver, memory. Of a GPU that is lost, or has a
+    defect, it prints a sentence between these rows."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return GpusAnswer(())
@@ -262,13 +263,14 @@ def gpus() -> GpusAnswer:
         done = _run([program, query, "--format=csv,noheader"], 15, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired:
         return GpusAnswer((), "nvidia-smi did not answer in 15 s")
-    lines = [line for line in done.stdout.decode(errors="replace").splitlines() if line.strip()]
-    rows = [tuple(field.strip() for field in line.split(",")) for line in lines]
-    listed = [(row[0], row[1], row[2], row[3]) for row in rows if len(row) == 4]
-    if rows and len(listed) == len(rows) and all(row[0].isdigit() for row in rows):
-        return GpusAnswer(tuple(listed))
-    quiet = not lines or lines[0].startswith("No devices")
-    return GpusAnswer((), "" if quiet else lines[0][:200])
+    listed, why = [], ""
+    for line in done.stdout.decode(errors="replace").splitlines():
+        row = [field.strip() for field in line.split(",")]
+        if len(row) == 4 and row[0].isdigit():
+            listed.append((row[0], row[1], row[2], row[3]))
+        elif line.strip() and not line.startswith("No devices"):
+            why = why or line.strip()[:200]
+    return GpusAnswer(tuple(listed), why)
 
 
 def disk_space(folders: Folders, paths: Sequence[str]) -> DiskSpaceAnswer:

@@ -138,8 +138,8 @@ class CommandProbe(Probe[CommandAnswer]):
 
 
 class GpusAnswer(Answer):
-    """Of each GPU index, name, driver and memory, as nvidia-smi prints them; `why` says why
-    nvidia-smi lists none."""
+    """Of each GPU index, name, driver and memory, as nvidia-smi prints them; `why` is
+    what it says of those that it does not list, or of itself."""
 
     gpus: tuple[Gpu, ...]
     why: Text = ""

@@ -165,6 +165,10 @@ def _named(tasks: Sequence[TaskId]) -> str:
 def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
     """Evaluates the GPUs; `promised` is their number by the cluster file."""
     rows = answer["gpus"]
+    if answer["why"] and rows:
+        sentence = f"nvidia-smi lists {counted(len(rows), 'GPU')} and says: {answer['why']}"
+        todo = "see nvidia-smi there; what it does not list cannot be used"
+        return warning(Check.GPUS, "gpu-driver", host, f"{len(rows)}, and a fault", sentence, todo)
     if answer["why"]:
         sentence = f"nvidia-smi fails: {answer['why']}; TensorFlow will find no GPU"
         todo = "reload or reinstall the NVIDIA driver"

@@ -192,7 +192,7 @@ class HostCheck:
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
         self._report(evaluate.gpus(self.name, answer, promised))
-        if not answer["why"]:
+        if answer["gpus"] or not answer["why"]:
             had = len(answer["gpus"]) if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]
             self._report_all(evaluate.ranks(self.name, wanting, had))

@@ -18,6 +18,7 @@ from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
 from ..plan.model import HostFacts, HostPlan, Plan
+from ..quantities import counted
 from ..run import events as ev
 from .live_data import Transfers
 from .node_checks import check_names
@@ -89,11 +90,15 @@ class LaunchPreparation:
 
     async def _ask_gpus(self, host: HostPlan) -> None:
         """Asks a host for its number of GPUs if the file does not say it; a host that cannot tell
-        has none to split."""
+        has none to split, and its tasks see all that there are."""
         with suppress(AgentError):
             if host.gpus is None and host.name in self._welcomes:
                 answer = await self._links[host.name].ask(GpusProbe())
                 self._gpus[host.name] = len(answer.gpus)
+                if answer.why:
+                    found = counted(len(answer.gpus), "GPU")
+                    text = f"{found} found on {host.name}; nvidia-smi says: {answer.why}"
+                    self._feed(ev.NoteAdded(time.time(), text))
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
         welcome = self._welcomes[host.name]

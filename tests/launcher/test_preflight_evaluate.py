@@ -82,6 +82,7 @@ def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: S
         ([["0", "T4", "535", "15 GB"]], "", 1, "ok"),
         ([["0", "T4", "535", "15 GB"]], "", 2, "gpus-fewer"),
         ([], "Failed to initialize NVML", 1, "gpu-driver"),
+        ([["0", "T4", "535", "15 GB"]], "Unable to determine the device handle", 1, "gpu-driver"),
     ],
 )
 def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None:

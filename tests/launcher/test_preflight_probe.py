@@ -173,6 +173,23 @@ def test_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.Monk
     assert prober.gpus() == GpusAnswer((("0", "Tesla T4", "535.54.03", "15360 MiB"),))
     program.write_text("#!/bin/sh\necho 'Failed to initialize NVML: mismatch'; exit 18\n")
     assert prober.gpus() == GpusAnswer((), "Failed to initialize NVML: mismatch")
+    program.write_text("#!/bin/sh\necho 'No devices were found'\n")
+    assert prober.gpus() == GpusAnswer(())
+
+
+@pytest.mark.processes
+def test_a_gpu_that_is_lost_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nvidia-smi prints a sentence for it, before or behind the rows of the others, and fails."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "nvidia-smi"
+    rows = [f"{index}, A100, 535.54.03, 40960 MiB" for index in range(2)]
+    lost = "Unable to determine the device handle for GPU 0000:B3:00.0: Unknown Error"
+    for lines in ([*rows, lost], [lost, *rows]):
+        printed = "".join(f"echo '{line}'\n" for line in lines)
+        program.write_text(f"#!/bin/sh\n{printed}exit 14\n")
+        program.chmod(0o755)
+        answer = prober.gpus()
+        assert [gpu[0] for gpu in answer.gpus] == ["0", "1"] and answer.why == lost
 
 
 # --- folders ----------------------------------------------------------------------------------
