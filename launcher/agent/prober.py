@@ -99,7 +99,7 @@ class Prober:
         self._answers: dict[type, Callable[[Any], Answer]] = {
             ClockProbe: lambda _: ClockAnswer(time.time()),
             AccountProbe: lambda _: account(),
-            PythonProbe: lambda asked: python(asked.python, asked.env, asked.shell),
+            PythonProbe: python,
             CommandProbe: lambda asked: CommandAnswer(command(asked)),
             GpusProbe: lambda _: gpus(),
             DiskSpaceProbe: lambda asked: disk_space(self._folders, asked.paths),
@@ -172,10 +172,11 @@ def account() -> AccountAnswer:
     )
 
 
-def python(interpreter: str, env: Mapping[str, str], shell: Sequence[str]) -> PythonAnswer:
+def python(asked: PythonProbe) -> PythonAnswer:
     """An interpreter's version and TensorFlow's, from the packages' metadata: an import would
     take seconds and a GPU's memory."""
-    last, why = _last_line((*shell, os.path.expanduser(interpreter), "-c", _PYTHON), env)
+    argv = (*asked.shell, os.path.expanduser(asked.python), "-c", _PYTHON)
+    last, why = _last_line(argv, asked.env, asked.cwd)
     try:
         return PythonAnswer(why) if why else PythonAnswer.from_json(json.loads(last))
     except (ValueError, FieldError):
@@ -187,26 +188,28 @@ def command(asked: CommandProbe) -> str:
     can."""
     path = asked.env.get("PATH", os.environ.get("PATH", ""))
     if asked.shell:
-        path, why = _last_line((*asked.shell, "/bin/sh", "-c", 'echo; echo "$PATH"'), asked.env)
+        argv = (*asked.shell, "/bin/sh", "-c", 'echo; echo "$PATH"')
+        path, why = _last_line(argv, asked.env, asked.cwd)
         if why:
             return why
     program = os.path.expanduser(asked.program)
     why = program_problem(program, path)
     if why or not asked.module:
         return why
-    last, why = _last_line((*asked.shell, program, "-c", _MODULE, asked.module), asked.env)
+    argv = (*asked.shell, program, "-c", _MODULE, asked.module)
+    last, why = _last_line(argv, asked.env, asked.cwd)
     missing = f"{program} has no module {asked.module}" if last == "False" else ""
     return why or missing
 
 
-def _last_line(argv: Sequence[str], env: Mapping[str, str]) -> tuple[str, str]:
+def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[str, str]:
     """The last line that a program prints, and why there is none."""
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(env)
     try:
-        done = _run(argv, 30, environ)
-    except OSError as error:
-        return "", f"{argv[0]}: {error.strerror}"
+        done = _run(argv, 30, environ, cwd=os.path.expanduser(cwd))
+    except OSError as error:  # of the program or of the directory
+        return "", f"{error.filename or argv[0]}: {error.strerror}"
     except subprocess.TimeoutExpired:
         return "", "it did not answer in 30 s"
     lines = done.stdout.decode(errors="replace").strip().splitlines()
@@ -221,6 +224,7 @@ def _run(
     seconds: float,
     env: Mapping[str, str] | None = None,
     stderr: int = subprocess.PIPE,
+    cwd: str = "/",
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program in a session of its own; after so many seconds all of that is killed.
 
@@ -234,7 +238,7 @@ def _run(
         stdout=subprocess.PIPE,
         stderr=stderr,
         env=env,
-        cwd="/",
+        cwd=cwd,
         start_new_session=True,
     ) as child:
         _running.add(child)

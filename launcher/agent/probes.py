@@ -118,6 +118,8 @@ class PythonProbe(Probe[PythonAnswer]):
     env: Variables
     shell: Paths
     """Words of the shells through which tasks are started, before the program."""
+    cwd: RawText = "/"
+    """Directory in which shells and program start."""
 
 
 class CommandAnswer(Answer):
@@ -135,6 +137,7 @@ class CommandProbe(Probe[CommandAnswer]):
     """Of `python -m`; empty: none."""
     env: Variables
     shell: Paths
+    cwd: RawText = "/"
 
 
 class GpusAnswer(Answer):

@@ -22,6 +22,8 @@ from .probe_session import QUICK, SLOW, ProbeSession
 _MOST_SHELLS = 20
 """Different commands of one host for which a program is started there."""
 _MOVES = re.compile(r"\b(cd|pushd)\b")
+_RELATIVE = re.compile(r"(^|[\s;&|(='\"])(\.{1,2}/|(\.|source|cd|pushd)\s+[^-/~$\s])", re.MULTILINE)
+"""A path in `setup` that depends on the working directory."""
 
 Place = Path | str | None
 """File that a task needs: here, where it is copied to the host; there; None: not known yet."""
@@ -37,6 +39,7 @@ class _Command:
     shell: tuple[str, ...]
     search: tuple[str | None, ...]
     """Paths on which program and module are searched."""
+    cwd: str
 
 
 class CommandCheck:
@@ -71,8 +74,8 @@ class CommandCheck:
                 continue
             if why := await self._problem(command, having[0]):
                 problems += 1
-                prepared = bool(self._host.prepare)
-                report(evaluate.command(self._host.name, names, why, prepared=prepared))
+                unless = may_come(self._plan, self._host, having[0])
+                report(evaluate.command(self._host.name, names, why, unless=unless))
             elif command.program is None or command.script is None:
                 unknown += names
         if not problems:
@@ -90,6 +93,7 @@ class CommandCheck:
                 module=command.module if isinstance(program, str) else "",
                 env=public_env(self._cluster, self._host, task),
                 shell=command.shell,
+                cwd=command.cwd,
             )
             if why := str(answer["why"]):
                 return why
@@ -106,33 +110,37 @@ class CommandCheck:
     def _command(self, task: TaskPlan) -> _Command:
         program: Place = task.argv[0]
         script: Place = ""
-        module = ""
+        module: str | None = ""
         words = split_python(task.argv) if is_python(task) else None
         if words is not None and words[1][0] == "-m":
-            module = self._needed_module(words[1][1])
+            module = self._needed_module(task, words[1][1])
         elif words is not None and words[1][0] != "-c":
             script = self._place(task, words[1][0])
         if "/" in task.argv[0]:
             program = self._place(task, task.argv[0])
         env = public_env(self._cluster, self._host, task)
         search = tuple(env.get(name) for name in ("PATH", "PYTHONPATH"))
-        return _Command(program, script, module, shell_prefix(task.setup, task.shell), search)
+        shell = shell_prefix(task.setup, task.shell)
+        if module is None:
+            script, module = None, ""
+        cwd = probe_cwd(self._plan, self._host, task)
+        return _Command(program, script, module, shell, search, cwd)
 
     def _place(self, task: TaskPlan, path: str) -> Place:
         written = self._cluster.jobs[task.id.job].command or self._cluster.run.command or ()
-        copied = not self._host.local and (self._plan.workdir is not None or self._host.data)
+        copied = _copied(self._plan, self._host)
         if copied and path.startswith(f"{task.cwd}/"):
-            return self._copied(path[len(task.cwd) + 1 :])
+            return self._source(path[len(task.cwd) + 1 :])
         if path.startswith("/") or (path.startswith("~/") and path not in written):
             if self._plan.run_id in path:  # made by the launch
-                return "" if path.endswith("/trainer/trainer") else None
+                return "" if path.endswith("/trainer") else None
             return path  # the plan's ~ is the home there
         if _MOVES.search(task.setup):
             return None
         inside = posixpath.normpath(path)
-        return self._copied(inside) if copied else f"{task.cwd}/{inside}"
+        return self._source(inside) if copied else f"{task.cwd}/{inside}"
 
-    def _copied(self, inside: str) -> Path | None:
+    def _source(self, inside: str) -> Path | None:
         """The file here that is copied to this path below the host's workdir."""
         workdir = self._plan.workdir
         for source in self._host.data:
@@ -141,13 +149,37 @@ class CommandCheck:
                 return source.parent / inside
         return None if workdir is None or inside.startswith("../") else workdir / inside
 
-    def _needed_module(self, name: str) -> str:
-        """The module that a task's Python must have: no part of the workdir, and not the bundled
-        trainer."""
+    def _needed_module(self, task: TaskPlan, name: str) -> str | None:
+        """The module that a task's Python must have: no part of the workdir, nor of what is copied
+        to a directory of its `PYTHONPATH`, and not the bundled trainer. None: not known yet."""
         name = name.partition(".")[0]
-        workdir = self._plan.workdir
-        files = () if workdir is None else (workdir / name, workdir / f"{name}.py")
-        return "" if name == "trainer" or any(file.exists() for file in files) else name
+        path = public_env(self._cluster, self._host, task).get("PYTHONPATH", "")
+        places = [self._place(task, each) for each in path.split(":") if each]
+        here = [each for each in (self._plan.workdir, *places) if isinstance(each, Path)]
+        files = [file for each in here for file in (each / name, each / f"{name}.py")]
+        if name == "trainer" or any(file.exists() for file in files):
+            return ""
+        return None if None in places else name
+
+
+def probe_cwd(plan: Plan, host: HostPlan, task: TaskPlan) -> str:
+    """The directory in which a task starts; the root where the launch makes that directory."""
+    return "/" if _copied(plan, host) else task.cwd
+
+
+def may_come(plan: Plan, host: HostPlan, task: TaskPlan) -> str:
+    """What of a launch may yet bring what a task's command or interpreter needs; empty: nothing."""
+    if host.prepare:
+        return "prepare brings it"
+    program = task.argv[0] if task.argv else ""
+    relative = "/" in program and program[0] not in "/~"
+    if _copied(plan, host) and (relative or _RELATIVE.search(task.setup)):
+        return "the files that are copied bring it"
+    return ""
+
+
+def _copied(plan: Plan, host: HostPlan) -> bool:
+    return not host.local and bool(plan.workdir is not None or host.data)
 
 
 def is_python(task: TaskPlan) -> bool:

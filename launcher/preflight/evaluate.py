@@ -112,10 +112,13 @@ def proxies(host: str, found: Mapping[str, str], no_proxy_hosts: Sequence[str]) 
     return warning(Check.PROXY, "proxy-set", host, "set", sentence, todo)
 
 
-def interpreter(host: str, name: str, answer: Mapping[str, Any]) -> Finding:
-    """Evaluates the Python that runs the tasks."""
+def interpreter(host: str, name: str, answer: Mapping[str, Any], *, unless: str = "") -> Finding:
+    """Evaluates the Python that runs the tasks; `unless` says what may yet make it run."""
     if "failed" in answer:
         sentence = f"{name} does not run: {answer['failed']}"
+        if unless:
+            sentence += f", unless {unless}"
+            return warning(Check.PYTHON, "python-broken", host, "fails", sentence)
         todo = "correct python of the host, or setup"
         return blocking(Check.PYTHON, "python-broken", host, "fails", sentence, todo)
     sentence = f"{name} is Python {answer['version']} ({answer['executable']})"
@@ -138,12 +141,12 @@ def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool)
     return warning(Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
 
 
-def command(host: str, tasks: Sequence[TaskId], why: str, *, prepared: bool) -> Finding:
-    """Reports a command that cannot run; a `prepare` of the host may yet bring it."""
+def command(host: str, tasks: Sequence[TaskId], why: str, *, unless: str = "") -> Finding:
+    """Reports a command that cannot run; `unless` says what may yet make it run."""
     sentence = f"{_named(tasks)} cannot run on {host}: {why}"
     todo = "correct command, python or setup, or install it there"
-    if prepared:
-        sentence += ", unless prepare brings it"
+    if unless:
+        sentence += f", unless {unless}"
         return warning(Check.COMMAND, "command-missing", host, "missing", sentence, task=tasks[0])
     return blocking(
         Check.COMMAND, "command-missing", host, "missing", sentence, todo, task=tasks[0]

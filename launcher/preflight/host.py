@@ -18,7 +18,7 @@ from ..plan.model import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
 from . import evaluate, via
-from .commands import CommandCheck, is_python, public_env
+from .commands import CommandCheck, is_python, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed
 from .probe_session import QUICK, SLOW, ProbeSession
 
@@ -175,8 +175,10 @@ class HostCheck:
             python=python,
             env=public_env(self._cluster, self._host, task),
             shell=() if task is None else shell_prefix(task.setup, task.shell),
+            cwd="/" if task is None else probe_cwd(self._plan, self._host, task),
         )
-        self._report(evaluate.interpreter(self.name, python, answer))
+        unless = "" if task is None else may_come(self._plan, self._host, task)
+        self._report(evaluate.interpreter(self.name, python, answer, unless=unless))
         if "failed" in answer:
             return
         self.tensorflow = str(answer["tensorflow"])

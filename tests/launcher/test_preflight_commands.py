@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,56 @@ async def test_setup_and_variables_are_followed(tmp_path: Path) -> None:
         assert "setup failed with exit status 1" in problems(report)["localhost"]
 
 
+def environment(folder: Path) -> None:
+    """What a project may hold: an interpreter, a package, and a file that `setup` sources."""
+    (folder / "venv" / "bin").mkdir(parents=True)
+    (folder / "venv" / "bin" / "python3").symlink_to(sys.executable)
+    (folder / "src" / "mine").mkdir(parents=True)
+    (folder / "env.sh").write_text("test -e env.sh\n")
+
+
+OF_THE_WORKDIR = [
+    (["{python}", "-m", "mine.train"], 'env = { PYTHONPATH = "src" }'),
+    (["{python}", "-m", "mine.train"], 'env = { PYTHONPATH = "/tmp:{workdir}/src" }'),
+    (["{python}", "-c", "pass"], 'setup = ". ./env.sh"'),
+    (["venv/bin/python3", "-c", "pass"], ""),
+]
+"""Commands with settings that name what lies in the workdir."""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("command", "settings"), OF_THE_WORKDIR)
+async def test_all_is_looked_for_in_the_directory_where_tasks_start(
+    tmp_path: Path, command: list[str], settings: str
+) -> None:
+    """A relative path in `setup`, of the interpreter, and on PYTHONPATH; without it the same is an
+    error."""
+    environment(tmp_path / "project")
+    (tmp_path / "empty").mkdir()
+    for workdir, ok in (("project", True), ("empty", False)):
+        report = await of(local(command, settings, workdir), tmp_path)
+        found = [f for f in report.findings if f.check in (Check.COMMAND, Check.PYTHON)]
+        assert all(f.severity is Severity.OK for f in found) == ok, found
+        assert report.ok == ok
+
+
+@pytest.mark.testbed
+async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """The same on a host: what can be found here is, the rest is a warning."""
+    environment(tmp_path)
+    for command, settings in OF_THE_WORKDIR:
+        job = f'[jobs.worker]\ntasks = ["tf1:auto"]\ncommand = {json.dumps(command)}\n'
+        text = f'{testbed.hosts_toml()}{job}[run]\nworkdir = "."\n{settings}\n'
+        report = await of(text, tmp_path)
+        assert report.ok, report.findings
+        if "-m" in command:
+            assert problems(report) == {}
+        elif settings:
+            assert "unless the files that are copied bring it" in problems(report)["tf1"]
+
+
 @pytest.mark.processes
 async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
     """A warning: the lines have not run yet."""
@@ -175,6 +226,10 @@ async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
     assert "unless prepare brings it" in problems(report)["localhost"]
     found = [f for f in report.findings if f.code == "command-missing"]
     assert [f.severity for f in found] == [Severity.WARN]
+    settings = f'{settings}\nsetup = ". ~/no-such-environment/bin/activate"'
+    report = await of(local(["{python}", "-c", "pass"], settings), tmp_path)
+    codes = {f.code: f.severity for f in report.findings if f.severity is not Severity.OK}
+    assert codes["python-broken"] is codes["command-missing"] is Severity.WARN and report.ok
 
 
 def test_check_ends_with_3_and_names_it(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from launcher.agent.probes import (
     LogdirProbe,
     PathAnswer,
     PathProbe,
+    PythonProbe,
 )
 from launcher.cluster.rules import Shell
 from launcher.plan.shell import shell_prefix
@@ -139,7 +140,7 @@ def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
 @pytest.mark.processes
 def test_tensorflow_is_found_without_an_import() -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
-    answer = prober.python(sys.executable, {}, ())
+    answer = prober.python(PythonProbe(sys.executable, {}, ()))
     assert answer.version == sys.version.split()[0]
     assert answer.tensorflow.startswith("2.") and answer.there
 
@@ -149,7 +150,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
     setup = f"echo activated; PATH={tmp_path}:$PATH"
-    answer = prober.python("python", {}, shell_prefix(setup, Shell.NONE))
+    answer = prober.python(PythonProbe("python", {}, shell_prefix(setup, Shell.NONE)))
     assert answer.executable == str(tmp_path / "python")
 
 
@@ -160,7 +161,7 @@ def test_setup_decides_which_python_runs(tmp_path: Path) -> None:
 )
 def test_an_interpreter_that_is_none_says_why(name: str, reason: str) -> None:
     """A wrong path, a program that fails, another program."""
-    assert reason in (prober.python(name, {}, ()).failed or "")
+    assert reason in (prober.python(PythonProbe(name, {}, ())).failed or "")
 
 
 @pytest.mark.processes
