@@ -4,9 +4,9 @@
 
 The content is the lines, every file or directory of the workdir (the current directory) that is a
 word in them, and the host's Python if they name it: they run again when a `requirements.txt` or a
-wheel has changed. The stamp file of
-lines that are done belongs to the user and this host. `fresh` means that each launch makes a new
-copy of the workdir: lines that write into it run each time, and a message says so.
+wheel has changed. The stamp file of lines that are done belongs to the user and this host. `fresh`
+means that each launch makes a new copy of the workdir: lines that write into it run each time, and
+a message says so.
 """
 
 from __future__ import annotations
