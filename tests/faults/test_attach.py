@@ -60,6 +60,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
         modes={"worker": "fails"},
         env={"SECONDS": "10", "FAILURES": "1"},
     )
+    assert json.loads(command.run("ps", "--json").stdout) == []  # the first command takes longer
     done = subprocess.run(
         [sys.executable, "-c", DETACHING, str(file)],
         capture_output=True,
