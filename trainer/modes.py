@@ -108,6 +108,6 @@ def run(mode: Mode, options: Namespace) -> int:
         dataset = data.load(options.data) if "data" in mode.flags else None
         importlib.import_module(f"trainer.{mode.module}").train(Context(me, options, dataset, stop))
         if not stop.requested:
-            server.announce_done(me, clients)
+            server.announce_done(me, clients, stop)
 
     return stop.run(work, options.grace)

@@ -17,6 +17,9 @@ from trainer.stop import Stop
 _POLL = 0.05
 _POLL_DONE = 0.3
 _TELL_TIMEOUT_MS = 5000
+# For how long a task that accepts connections is told again: its first session may take long.
+_TELL_SECONDS = 30.0
+_SLOW = (tf.errors.DeadlineExceededError, tf.errors.UnavailableError)
 
 
 def start(role: Role, options: Namespace, serve_only: bool = False) -> str:
@@ -87,20 +90,32 @@ def serve(role: Role, options: Namespace, clients: list[Task], stop: Stop) -> No
     print(f"{role} exits: its workers have ended")
 
 
-def announce_done(role: Role, clients: list[Task]) -> None:
-    """Tells each task that serves that this client is done, each in a session of its own."""
-    for task in role.tasks():
-        address, device = role.address_of(task), role.device_of(task)
-        if task in clients or refusal(address):
-            continue
-        with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
-            flag = SharedFlag(f"done/{role}")
-            timeout = {"operation_timeout_in_ms": _TELL_TIMEOUT_MS}
-            session = open_session(f"grpc://{address}", device, **timeout)
-            try:
-                session.run(flag.set)
-            except tf.errors.OpError as error:
-                print(f"{role} cannot tell {role.label(task)} that it is done: {reason(error)}")
+def announce_done(role: Role, clients: list[Task], stop: Stop) -> None:
+    """Tells each task that serves that this client is done; one that is slow to answer again."""
+    deadline = time.monotonic() + _TELL_SECONDS
+    left = [task for task in role.tasks() if task not in clients]
+    with stop.waiting(lambda: waiting_text(role, left)):
+        while left := [task for task in left if not refusal(role.address_of(task))]:
+            for task in list(left):
+                try:
+                    _tell_done(role, task)
+                except tf.errors.OpError as error:
+                    over = stop.requested or time.monotonic() > deadline
+                    if isinstance(error, _SLOW) and not over:
+                        continue
+                    why = reason(error)
+                    print(f"{role} cannot tell {role.label(task)} that it is done: {why}")
+                left.remove(task)
+            stop.wait(_POLL if left else 0)
+
+
+def _tell_done(role: Role, task: Task) -> None:
+    """Sets this client's flag on `task`, in a session of its own."""
+    device = role.device_of(task)
+    with tf.Graph().as_default(), tf.device(f"{device}/device:CPU:0"):
+        flag = SharedFlag(f"done/{role}")
+        timeout = {"operation_timeout_in_ms": _TELL_TIMEOUT_MS}
+        open_session(f"grpc://{role.address_of(task)}", device, **timeout).run(flag.set)
 
 
 class SharedFlag:

@@ -103,7 +103,7 @@ def test_initialise(tasks: Tasks) -> None:
     chief = cluster.start("worker", 0)
     assert [chief.wait(), second.wait()] == [0, 0]
     assert "I have initialised the variables" in chief.text
-    assert "I go on with weights [1.5 2.5] and bias 0.5" in second.text.splitlines()[-1]
+    assert "I go on with weights [1.5 2.5] and bias 0.5" in second.text
     assert stops(ps)
 
 
