@@ -83,8 +83,10 @@ class Coordinator(Training):
         return self._shared.values([one.numpy() for one in self._shared.variables])
 
     def flush(self) -> None:
+        if self.stop.requested:
+            return  # the calls that still run are not waited for: the grace is for the checkpoint
         self._coordinator.join()
-        if not self.stop.requested and (lost := self._scheduled - self._step) > 0:
+        if (lost := self._scheduled - self._step) > 0:
             print(f"{lost} of {self._scheduled} scheduled steps were lost")
 
     def _schedule(self) -> None:
@@ -111,7 +113,7 @@ class Coordinator(Training):
         try:
             losses = result.fetch()
         except LOSS:
-            if self.stop.requested or self._lost_ps():
+            if self._lost_ps():
                 raise
             print("a worker was lost before its loss was read; the next line repeats the last one")
             return np.full(count, self._known)

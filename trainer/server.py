@@ -61,25 +61,24 @@ def threads(role: Role, options: Namespace) -> int:
 
 
 def serve(role: Role, options: Namespace, clients: list[Task], stop: Stop) -> None:
-    """Serves until all clients have told that they are done, or TERM; a ps leaves last.
+    """Serves until all clients have told that they are done, or TERM; then it leaves after them.
 
     Not `server.join()`, which never returns and inside which no signal handler ever runs. A chief
-    that gets TERM too needs the variables on the ps for its last checkpoint.
+    that gets TERM too needs the variables on the ps for its last checkpoint, and the workers for
+    the calls that it has begun.
     """
     is_ps = role.job == "ps"
+    whose = "workers have" if is_ps else "chief has"
     target = start(role, options, serve_only=is_ps)
-    stop.expected = stop.worth_waiting = is_ps
+    stop.expected, stop.worth_waiting = is_ps, True
     stays = is_ps and (options.stay or "TFMUX_TASK" in os.environ)
     with tf.Graph().as_default(), tf.device(f"{role.device}/device:CPU:0"):
         done = [SharedFlag(f"done/{job}:{index}").is_set for job, index in clients]
         session = open_session(target, role.device)
         while not stop.wait(_POLL_DONE) and (stays or not all(session.run(done))):
             pass
-    if not is_ps:
-        print(f"{role} exits: the training is over")
-        return
     if stop.requested:
-        print(f"{role} stays until its workers have ended")
+        print(f"{role} stays until its {whose} ended")
         left = clients
         while left and time.monotonic() < stop.deadline:
             left = [task for task in left if not refusal(role.address_of(task), 0.5)]
@@ -87,7 +86,7 @@ def serve(role: Role, options: Namespace, clients: list[Task], stop: Stop) -> No
         if left:
             print(f"{role} exits while {role.label(*left)} still run")
             return
-    print(f"{role} exits: its workers have ended")
+    print(f"{role} exits: its {whose} ended")
 
 
 def announce_done(role: Role, clients: list[Task], stop: Stop) -> None:

@@ -48,7 +48,9 @@ class Killed:
         """The tasks that print progress."""
         if self.mode == "ps-strategy":
             return ["chief:0"]
-        return ["worker:0"] if self.mode == "in-graph" else ["worker:0", "worker:1"]
+        if self.mode == "in-graph":
+            return ["chief:0" if "chief" in self.cluster.spec else "worker:0"]
+        return ["worker:0", "worker:1"]
 
     def start(self, name: str) -> Task:
         """Starts the task `name`, perhaps again."""
@@ -169,6 +171,19 @@ def test_ps_strategy_without_its_chief(tasks: Tasks) -> None:
     for name, status in (("worker:0", 143), ("worker:1", 143), ("ps:0", 0)):
         killed.tasks[name].signal(signal.SIGTERM)
         assert killed.tasks[name].wait(30) == status
+
+
+@pytest.mark.parametrize("mode", ["in-graph", "ps-strategy"])
+def test_term_to_all_at_once_saves(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
+    """The chief still saves: the tasks that serve it, plain workers too, leave after it."""
+    flags = (ENDLESS, "--grace=60", f"--logdir={tmp_path / 'logdir'}")
+    killed = Killed(tasks, mode, *flags, ps=1, chief=1, worker=2)
+    for name in ("worker:0", "worker:1", "ps:0", "chief:0"):
+        killed.tasks[name].signal(signal.SIGTERM)
+    statuses = {name: task.wait(120) for name, task in killed.tasks.items()}
+    assert statuses == {"ps:0": 0, "chief:0": 143, "worker:0": 143, "worker:1": 143}
+    saved = max(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("logdir/*.index"))
+    assert saved >= killed.tasks["chief:0"].steps[-1]
 
 
 @pytest.mark.parametrize("role", ["worker:0", "worker:1"])
