@@ -5,11 +5,13 @@ goes on from its own run's checkpoint; one that another run left in the same dir
 the training at once or break it, so it is refused unless it is asked for by name.
 """
 
+import contextlib
 import os
 import pathlib
 import secrets
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -92,7 +94,21 @@ class Checkpoints:
         return values
 
     def load(self, path: str) -> Values:
-        """The values in the checkpoint at `path`."""
+        """The values in the checkpoint at `path`.
+
+        Raises:
+            CheckpointError: It cannot be read, or has the weights of another model.
+        """
+        with _naming(path):
+            found = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+        names = [name for many in self._names for name in many]
+        for name, shape in zip(names, self._model.shapes * len(self._names), strict=True):
+            if found.get(name) != list(shape):
+                there = f"of shape {found[name]}" if name in found else "missing"
+                raise CheckpointError(
+                    f"{path}: is of another model: {self._model.name} has {name} of shape "
+                    f"{[*shape]}, here it is {there}"
+                )
         kinds = [_read_arrays(path, names) for names in self._names]
         return Values(read(path)[1], *kinds)
 
@@ -175,9 +191,16 @@ def read(path: str) -> tuple[str, int]:
 
 
 def _read_arrays(path: str, names: list[str]) -> list[Any]:
-    try:
+    with _naming(path):
         reader = tf.train.load_checkpoint(path)
         return [reader.get_tensor(name) for name in names]
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Names `path` in an error of TensorFlow about it."""
+    try:
+        yield
     except _BROKEN as error:
         what = "broken or cut short" if isinstance(error, IndexError) else reason(error)
         raise CheckpointError(f"{path}: {what}") from None

@@ -1,14 +1,15 @@
 """`evaluate`: follows a directory of checkpoints and tests the moving averages of each."""
 
+import dataclasses
 import pathlib
 import time
 from argparse import Namespace
 
 from trainer import data, stop
 from trainer.checkpoint import Checkpoints
+from trainer.convolution import MODELS
 from trainer.data import Dataset
 from trainer.errors import CheckpointError
-from trainer.model import MLP
 from trainer.parameters import Values
 from trainer.progress import Summaries
 from trainer.stop import Stop
@@ -24,7 +25,9 @@ def run(options: Namespace) -> int:
 
 def _follow(options: Namespace, dataset: Dataset, stop: Stop) -> None:
     stop.worth_waiting = stop.expected = True
-    checkpoints = Checkpoints(MLP, options, of_any_run=True)
+    # Momentum is not tested, and a training without it has none to read.
+    model = dataclasses.replace(MODELS[options.model], momentum=0.0)
+    checkpoints = Checkpoints(model, options, of_any_run=True)
     assert checkpoints.directory
     summaries = Summaries(checkpoints.directory / "evaluator")
     print(f"follows {checkpoints.directory}, testing on {dataset.name}")

@@ -94,6 +94,7 @@ THREADS = Flag("threads", "threads of an operation; 0: the task's share of the c
 DATA = Flag("data", "IDX or TFRecord files (default: embedded digits)", metavar="DIR")
 STEPS = Flag("steps", "global steps to train for", 2000, COUNT)
 RESUME = Flag("resume", "also take this run's checkpoint (default: TFMUX_RESUME)", metavar="RUN")
+MODEL = Flag("model", "which network", "mlp", choices=("mlp", "cnn", "cnn-tutorial"))
 LOGDIR = Flag("logdir", "the chief's directory; without it nothing is kept", metavar="DIR")
 ROLE = (
     Flag("job-name", "this task's job: ps, worker …", metavar="JOB"),
@@ -152,7 +153,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("log-batches", "where the chief logs each update's batches", metavar="FILE"),
     ),
     "towers": (
-        Flag("model", "which network", "mlp", choices=("mlp", "cnn", "cnn-tutorial")),
+        MODEL,
         Flag("update", "from all towers, or from each", "sync", choices=("sync", "async")),
         Flag("epochs", "instead of --steps", None, POSITIVE),
         Flag("momentum", "Nesterov momentum of a cnn", 0.9, FRACTION),
@@ -166,6 +167,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "following": (
         LOGDIR._replace(help="where the chief saves", required=True),
+        MODEL,
         Flag("poll-secs", "time between two looks", 0.5, POSITIVE, "SECONDS"),
         Flag("steps", "leave after this global step (default: on TERM)", None, COUNT),
         RESUME,
