@@ -118,7 +118,10 @@ class Checkpoints:
         return self.directory is not None and elapsed >= self._options.save_secs
 
     def save(self, values: Values) -> bool:
-        """Writes a checkpoint named by its step, unless the last one already was; keeps `KEEP`."""
+        """Writes a checkpoint named by its step, unless the last one already was.
+
+        `KEEP` are kept, with those that an earlier process of the run has written.
+        """
         new = self.directory is not None and values.step != self._saved_at
         if self.directory is not None and new:
             self._write(self.directory / PREFIX, values)
@@ -160,6 +163,8 @@ class Checkpoints:
             self._variables = [variable(RUN_ID, dtype=tf.string), variable(STEP, dtype=tf.int64)]
             self._variables += [one for many in kept for one in many]
             self._saver = tf.compat.v1.train.Saver(self._variables, max_to_keep=KEEP)
+            if self.directory and (state := tf.train.get_checkpoint_state(str(self.directory))):
+                self._saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
             self._images = tf.compat.v1.placeholder(tf.uint8, (None, None))
             self._labels = tf.compat.v1.placeholder(tf.uint8, (None,))
             self._share = self._model.accuracy(self._averages, self._images, self._labels)

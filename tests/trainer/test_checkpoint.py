@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from trainer.checkpoint import Checkpoints
+from trainer.checkpoint import KEEP, Checkpoints
 from trainer.convolution import CNN
 from trainer.errors import CheckpointError
 from trainer.flags import parse
@@ -25,6 +25,16 @@ def checkpoints(logdir: pathlib.Path, model: Model = MLP) -> Checkpoints:
 def values(step: int, model: Model = MLP) -> Values:
     zeros = [np.zeros(shape, np.float32) for shape in model.shapes]
     return Values(step, zeros, zeros, zeros if model.momentum else [])
+
+
+def test_a_restarted_chief_removes_old_checkpoints(tmp_path: pathlib.Path) -> None:
+    """It counts those of the process before it: the newest are kept."""
+    for first in (0, 3, 6):
+        again = checkpoints(tmp_path)
+        for step in range(first, first + 3):
+            again.save(values(step))
+    kept = {int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("*.index")}
+    assert kept == set(range(9 - KEEP, 9))
 
 
 @pytest.mark.parametrize(("written", "read"), [(CNN, MLP), (MLP, CNN)], ids=["cnn", "mlp"])
