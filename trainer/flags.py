@@ -2,11 +2,13 @@
 
 import argparse
 import difflib
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from trainer import role
 from trainer.errors import UsageError
 from trainer.modes import MODES, Mode
 
@@ -36,9 +38,15 @@ def _index(text: str) -> Any:
     return NATURAL(text)
 
 
+def _address(flag: str) -> Callable[[str], str]:
+    """A converter of one `host:port`, checked as those of a cluster are."""
+    return lambda text: role.addresses([text], flag)[0]
+
+
 COUNT = _number(int, lambda value: value > 0, "not above 0")
 A_CALL = _number(int, lambda value: 0 < value <= 256, "not from 1 to 256")
 POSITIVE = _number(float, lambda value: value > 0, "not above 0")
+FINITE = _number(float, lambda value: 0 < value < math.inf, "not a finite number above 0")
 NATURAL = _number(int, lambda value: value >= 0, "below 0")
 NOT_NEGATIVE = _number(float, lambda value: value >= 0, "below 0")
 FRACTION = _number(float, lambda value: 0 <= value < 1, "not between 0 and 1")
@@ -118,7 +126,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("learning-rate-decay", "factor of it an epoch", 0.99, POSITIVE),
         Flag("l2", "weight of the L2 regularisation", 0.0001, NOT_NEGATIVE),
         Flag("average-decay", "of the moving averages, per global step", 0.99, FRACTION),
-        Flag("seed", "of initial weights and shuffling", 1, int),
+        Flag("seed", "of initial weights and shuffling", 1, NATURAL),
         Flag("log-every", "local steps a line", 100, COUNT),
     ),
     "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
@@ -142,7 +150,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             None,
             _index,
         ),
-        Flag("slow-secs", "how long it sleeps at each step", 0.05, POSITIVE, "SECONDS"),
+        Flag("slow-secs", "how long it sleeps at each step", 0.05, FINITE, "SECONDS"),
     ),
     "synchronous updates": (
         Flag(
@@ -155,7 +163,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "towers": (
         MODEL,
         Flag("update", "from all towers, or from each", "sync", choices=("sync", "async")),
-        Flag("epochs", "instead of --steps", None, POSITIVE),
+        Flag("epochs", "instead of --steps", None, FINITE),
         Flag("momentum", "Nesterov momentum of a cnn", 0.9, FRACTION),
         THREADS,
         GRACE,
@@ -168,7 +176,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "following": (
         LOGDIR._replace(help="where the chief saves", required=True),
         MODEL,
-        Flag("poll-secs", "time between two looks", 0.5, POSITIVE, "SECONDS"),
+        DATA,
+        Flag("poll-secs", "how often to look for a new checkpoint", 0.5, FINITE, "SECONDS"),
         Flag("steps", "leave after this global step (default: on TERM)", None, COUNT),
         RESUME,
         GRACE,
@@ -181,8 +190,15 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "tf.data service": (
         Flag("part", "what this task is", choices=PARTS, required=True),
-        Flag("dispatcher", "where the dispatcher is", metavar="HOST:PORT", required=True),
-        Flag("address", "where this server listens", metavar="HOST:PORT"),
+        Flag(
+            "dispatcher",
+            "where the dispatcher is",
+            None,
+            _address("--dispatcher"),
+            "HOST:PORT",
+            required=True,
+        ),
+        Flag("address", "where this server listens", None, _address("--address"), "HOST:PORT"),
         GRACE,
     ),
     "classic": (
@@ -217,6 +233,9 @@ def parse(argv: Sequence[str]) -> tuple[Mode, argparse.Namespace]:
         raise UsageError(f"unknown mode {name!r}{_nearest(name, MODES)}")
     mode = MODES[name]
     if mode.name == TF1:  # whatever follows the script is its own
+        if {"-h", "--help"} & set(rest[:1]):
+            print(f"usage: python -P -m trainer {mode.summary.partition(': ')[2]}")
+            raise SystemExit(0)
         if not rest or rest[0].startswith("-"):
             raise UsageError("give a script: python -P -m trainer tf1 SCRIPT ARGUMENTS…")
         if not os.path.isfile(rest[0]):

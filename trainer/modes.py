@@ -65,7 +65,7 @@ _MODES = (
         "chief",
     ),
     Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", MIRRORED, ("worker",)),
-    Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following", "data")),
+    Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following",)),
     Mode("tf1", "tf1", "runs a program of TensorFlow 1 unchanged: tf1 SCRIPT ARGUMENTS…"),
     Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
     Mode("placement", "examples.placement", "on which device operations run", ("devices",)),
@@ -96,6 +96,9 @@ def run(mode: Mode, options: Namespace) -> int:
     needed, workers = getattr(options, "replicas_to_aggregate", None) or 0, len(me.clients)
     if needed > workers:
         raise UsageError(f"--replicas-to-aggregate={needed}, but the cluster has {workers} workers")
+    slow, count = getattr(options, "slow_worker", None), len(me.tasks("worker"))
+    if slow is not None and slow >= count:
+        raise UsageError(f"--slow-worker={slow}, but the cluster has {count} worker tasks")
     me.check_port()
     clients = [me.chief] if mode.clients == "chief" else me.clients
 

@@ -154,7 +154,7 @@ def _read_tf_config(text: str) -> tuple[dict[str, list[str]], str, int]:
 def _checked(jobs: dict[str, list[str]], job: str, index: int, *names: str) -> Role:
     """The role, when all is right; `names` are those of a job's hosts, of the job, of the index."""
     hosts_from, job_from, index_from = names
-    cluster = {name: _addresses(words, hosts_from.format(name)) for name, words in jobs.items()}
+    cluster = {name: addresses(words, hosts_from.format(name)) for name, words in jobs.items()}
     _refuse_blanks(job, job_from)
     if job not in cluster:
         if job in _JOBS and job_from.startswith("--"):
@@ -169,7 +169,8 @@ def _checked(jobs: dict[str, list[str]], job: str, index: int, *names: str) -> R
     return Role(cluster, job, index)
 
 
-def _addresses(words: list[str], where: str) -> tuple[str, ...]:
+def addresses(words: list[str], where: str) -> tuple[str, ...]:
+    """`words`, each checked to be `host:port`; `where` they come from is named if one is not."""
     for word in words:
         match = _ADDRESS.fullmatch(word)
         if match and 0 < int(match["port"]) < 65536:

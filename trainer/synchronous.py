@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.errors import UsageError
 from trainer.modes import Context
 from trainer.parameters import ROW, mean
 from trainer.progress import Step
@@ -31,6 +32,12 @@ CAPACITY = 16 * ENOUGH
 def train(context: Context) -> None:
     """Trains as one of the workers."""
     options = context.options
+    if options.log_batches and context.role.is_chief:
+        try:
+            open(options.log_batches, "a", encoding="utf-8").close()
+        except OSError as error:
+            path = options.log_batches
+            raise UsageError(f"--log-batches={path}: {error.strerror}") from None
     options.replicas_to_aggregate = options.replicas_to_aggregate or len(context.role.clients)
     SyncWorker(context, gradients=options.replicas_to_aggregate).train()
 

@@ -30,7 +30,7 @@ def run(options: Namespace) -> int:
     options.steps_per_call = 1
     if options.epochs:
         batch = options.batch * (1 if worker.one_by_one else options.devices)
-        options.steps = round(options.epochs * len(dataset.train) / batch)
+        options.steps = max(1, round(options.epochs * len(dataset.train) / batch))
 
     def work(stop: Stop) -> None:
         worker(Context(LOCAL, options, dataset, stop), model=model).train()

@@ -4,7 +4,6 @@ A mode is a subclass of one of the two: `async`, `sync`, `in-graph` and `towers`
 differ in what one call of the session computes and whom it waits for.
 """
 
-import time
 from typing import Any
 
 import tensorflow as tf
@@ -234,7 +233,7 @@ class Worker(Training):
         with self.stop.waiting(lambda: server.waiting_text(self.role, list(others))):
             taken = self.call(step)
         if self._slow:
-            time.sleep(self.options.slow_secs)
+            self.stop.wait(self.options.slow_secs * len(taken))
         return taken
 
     def fetch(self) -> Values:

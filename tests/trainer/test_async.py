@@ -224,6 +224,17 @@ def test_downpour_of_one_worker_is_plain_descent(
         np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
 
 
+def test_a_slow_worker_of_downpour(tasks: Tasks) -> None:
+    """It sleeps for each step of a call of many."""
+    flags = ("--steps=24", "--fetch-every=8", "--push-every=8", "--slow-worker=0")
+    cluster = Cluster(tasks, "async", *flags, "--slow-secs=0.2", ps=1, worker=1)
+    cluster.start("ps")
+    worker = cluster.start("worker")
+    assert worker.wait() == 0
+    took = re.search(r"^Done: .* in ([\d.]+) s, ", worker.text, re.MULTILINE)
+    assert took and float(took[1]) >= 4.7
+
+
 def test_exchanges_that_never_coincide() -> None:
     """A call ends where a fetch and a push come together; one of thousands of steps is refused."""
     words = ["async", "--fetch-every=99", "--push-every=100"]

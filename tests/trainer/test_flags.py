@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from trainer import flags, role
+from trainer import flags, modes, role
 from trainer.errors import UsageError
 
 CLUSTER = ["--ps_hosts=tf1:2222", "--worker_hosts=tf2:2222,tf3:2222"]
@@ -122,6 +122,8 @@ def test_tf_config_gives_the_role_when_no_flag_does() -> None:
             ["--job_name=ps", "--task_index=0", "--ps_hosts=a:99999", "--worker_hosts=b:1"],
             "--ps_hosts: a:99999: the port is above 65535",
         ),
+        (["--seed=-1"], "--seed: '-1' is below 0"),
+        (["--slow-secs=inf"], "--slow-secs: 'inf' is not a finite number above 0"),
         (["--model=cnn"], "async has no --model; it belongs to towers"),
         (["--replicas_to_aggregate=1"], "async has no --replicas-to-aggregate; it belongs to sync"),
     ],
@@ -131,6 +133,33 @@ def test_a_mistake_is_named(words: list[str], message: str) -> None:
     with pytest.raises(UsageError) as raised:
         resolved(*words)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("towers --epochs=inf", "--epochs: 'inf' is not a finite number above 0"),
+        ("evaluate --logdir=x --poll-secs=inf", "--poll-secs: 'inf' is not a finite number"),
+        ("evaluate --logdir=x --batch=5", "evaluate has no --batch; it belongs to async, sync"),
+        ("tour data-service --part=worker --dispatcher=a:1 --address=tf1", "--address: 'tf1' is"),
+        (
+            "tour data-service --part=client --dispatcher=tf1",
+            "--dispatcher: 'tf1' is not host:port",
+        ),
+    ],
+)
+def test_a_mistake_of_another_mode_is_named(words: str, message: str) -> None:
+    """Flags that only some modes have are checked as well."""
+    with pytest.raises(UsageError) as raised:
+        flags.parse(words.split())
+    assert message in str(raised.value)
+
+
+def test_a_slow_worker_that_is_not_there() -> None:
+    """Nobody would be slow: the index is refused before anything starts."""
+    words = ["async", "--job_name=worker", "--task_index=0", *CLUSTER, "--slow-worker=2"]
+    with pytest.raises(UsageError, match="--slow-worker=2, but the cluster has 2 worker tasks"):
+        modes.run(*flags.parse(words))
 
 
 @pytest.mark.parametrize(
@@ -164,6 +193,7 @@ def test_help_and_mistakes_answer_without_tensorflow() -> None:
         (["async", "--help"], 0, "--worker-hosts"),
         (["--help"], 0, "gradients applied as they come"),
         (["asink"], 2, "did you mean async?"),
+        (["tf1", "--help"], 0, "tf1 SCRIPT ARGUMENTS…"),
         (["tour"], 2, "no tour given; one of hello, two-tasks"),
         (["tour", "--help"], 0, "tour two-tasks"),
         (["tour", "two_task"], 2, "did you mean tour two-tasks?"),

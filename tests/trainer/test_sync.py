@@ -140,3 +140,12 @@ def test_too_many_replicas_to_aggregate(tasks: Tasks) -> None:
     worker = cluster.start("worker")
     assert worker.wait() == 2
     assert worker.text == "trainer: --replicas-to-aggregate=3, but the cluster has 2 workers\n"
+
+
+def test_batches_that_cannot_be_logged(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """The chief says so before anything starts."""
+    log = tmp_path / "absent" / "batches"
+    cluster = Cluster(tasks, "sync", f"--log-batches={log}", ps=1, worker=1)
+    chief = cluster.start("worker")
+    assert chief.wait() == 2
+    assert chief.text == f"trainer: --log-batches={log}: No such file or directory\n"

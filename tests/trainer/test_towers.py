@@ -114,6 +114,13 @@ def test_the_tutorials_network(tasks: Tasks) -> None:
     assert training.accuracy > 0.5
 
 
+def test_less_than_a_step(tasks: Tasks) -> None:
+    """A part of an epoch that is smaller than a batch is one step."""
+    training = tasks.run("towers", "--epochs=0.01")
+    assert training.wait() == 0
+    assert "Done: 1 training steps" in training.text
+
+
 def test_broken_records_are_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """A wrong checksum, a missing shard, two sets of shards: one line with the path."""
     records = tmp_path / "records"
