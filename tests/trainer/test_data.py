@@ -151,6 +151,43 @@ def test_the_tutorials_single_record_files(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        ("feature", "image_raw"),
+        ("label 256", "label 256 is not a digit"),
+        ("label -1", "label -1 is not a digit"),
+        ("pixels", "64 pixels an image, expected 784"),
+    ],
+)
+@pytest.mark.parametrize("stem", ["train", "test"])
+def test_records_of_something_else_are_named(
+    tmp_path: pathlib.Path, stem: str, harm: str, message: str
+) -> None:
+    """Other features, labels that are no digits and images of another size: one line, the path."""
+    import tensorflow as tf
+
+    from trainer.data import tfrecord
+
+    images, labels = digits.load()
+    for name in ("train", "test"):
+        (path,) = tfrecord.write(tmp_path, name, data.Split(images[:20], labels[:20]), 1)
+        if name != stem:
+            continue
+        image = images[0][:64] if harm == "pixels" else images[0]
+        label = int(harm.split()[1]) if "label" in harm else 3
+        example = tfrecord._example(image, label)
+        if harm == "feature":
+            example = example.replace(b"image_raw", b"image/raw")
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            writer.write(example)
+    with pytest.raises(DataError) as raised:
+        data.load(str(tmp_path))
+    assert message in str(raised.value) and f"{stem}-00000-of-00001" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.slow
 def test_the_record_pipeline_reads_everything_in_every_epoch(tmp_path: pathlib.Path) -> None:
     """In another order each time, in full batches, and without the data set in memory."""
     from trainer.data import tfrecord

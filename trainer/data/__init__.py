@@ -95,10 +95,10 @@ def _idx_split(directory: pathlib.Path, stem: str) -> Split:
         raise DataError(
             f"{labels_path}: {len(split)} labels for the {count} images of {images_path}"
         )
-    return checked(split, str(images_path))
+    return _checked(split, str(images_path))
 
 
-def checked(split: Split, where: str) -> Split:
+def _checked(split: Split, where: str) -> Split:
     """The examples, when there are some and their images are as large as they must be."""
     if not len(split):
         raise DataError(f"{where}: contains no images")

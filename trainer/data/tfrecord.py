@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from trainer.data import Records, Split, checked
+from trainer.data import PIXELS, Records, Split
+from trainer.data.idx import CLASSES
 from trainer.errors import DataError, reason
 
 _SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecords?")
@@ -39,25 +40,22 @@ def write(directory: pathlib.Path, stem: str, split: Split, shards: int) -> list
 
 def read(directory: pathlib.Path, stem: str) -> Split:
     """The examples of all shards of `stem`."""
-    images, labels = [], []
-    for path in find(directory, stem):
-        for batch in _batches(path):
-            pixels, their_labels = (part.numpy() for part in _parse(batch))
-            if their_labels.max() > 9:
-                raise DataError(f"{path}: label {their_labels.max()} is not a digit")
-            images.append(pixels)
-            labels.append(their_labels)
-    if not images:
+    parts = [_decoded(path, batch) for path in find(directory, stem) for batch in _batches(path)]
+    if not parts:
         raise DataError(f"{directory}: the {stem} shards contain no images")
-    if len({pixels.shape[1] for pixels in images}) > 1:
-        raise DataError(f"{directory}: images of {stem} have different sizes")
-    return checked(Split(np.concatenate(images), np.concatenate(labels)), str(directory))
+    images, labels = zip(*parts, strict=True)
+    return Split(np.concatenate(images), np.concatenate(labels))
 
 
 def records(directory: pathlib.Path, stem: str) -> Records:
-    """The examples of `stem`, which stay on disk; they are counted, their checksums verified."""
-    paths = find(directory, stem)
-    count = sum(len(batch) for path in paths for batch in _batches(path))
+    """The examples of `stem`, which stay on disk; they are counted, their checksums verified, and
+    each file's first ones decoded."""
+    paths, count = find(directory, stem), 0
+    for path in paths:
+        for number, batch in enumerate(_batches(path)):
+            if number == 0:
+                _decoded(path, batch)
+            count += len(batch)
     if not count:
         raise DataError(f"{directory}: the {stem} shards contain no images")
     return Records(tuple(map(str, paths)), count)
@@ -99,10 +97,21 @@ def pipeline(records: Records, size: int, seed: int | None) -> Any:
 
 @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
 def _parse(serialised: Any) -> tuple[Any, Any]:
-    """Images and labels, uint8, of a batch of serialised examples."""
+    """Images, uint8, and labels, int64, of a batch of serialised examples."""
     parsed = tf.io.parse_example(serialised, _FEATURES)
     images = tf.io.decode_raw(parsed["image_raw"], tf.uint8)
-    return images, tf.cast(parsed["label"], tf.uint8)
+    return images, parsed["label"]
+
+
+def _decoded(path: pathlib.Path, serialised: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Images and labels of a batch of `path`, which are checked."""
+    with _naming(path):
+        images, labels = (part.numpy() for part in _parse(serialised))
+    if images.shape[1] != PIXELS:
+        raise DataError(f"{path}: {images.shape[1]} pixels an image, expected {PIXELS}")
+    if (wrong := labels[(labels < 0) | (labels >= CLASSES)]).size:
+        raise DataError(f"{path}: label {wrong[0]} is not a digit")
+    return images, labels.astype(np.uint8)
 
 
 def _example(image: NDArray[np.uint8], label: int) -> bytes:
