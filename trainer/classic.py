@@ -1,17 +1,19 @@
 """`classic`: the ps/worker program as the tutorials of TensorFlow 1 have it, in one file.
 
-Nothing of the rest of this package but the data: images go through `feed_dict`, the chief updates
-the moving average at every step, `MonitoredTrainingSession` initialises, saves and waits. The other
-modes do the same faster and say more; this is what they are measured beside.
+Nothing of the rest of this package but the data and the role: images go through `feed_dict`, the
+chief updates the moving average at every step, `MonitoredTrainingSession` initialises, saves and
+waits. The other modes do the same faster and say more; this is what they are measured beside.
 """
 
+import os
 import time
 from argparse import Namespace
 from typing import Any
 
 import tensorflow.compat.v1 as tf
 
-from trainer import data
+from trainer import data, role
+from trainer.data.tutorial import DataSet
 from trainer.errors import UsageError
 
 BATCH = 100
@@ -28,16 +30,15 @@ STOP_GRACE_SECS = 2
 
 def run(options: Namespace) -> int:
     """One task of the cluster: a ps, or a worker, the first of which is the chief."""
-    if not (options.job_name and options.ps_hosts and options.worker_hosts):
-        raise UsageError("give --job_name, --task_index, --ps_hosts and --worker_hosts")
-    workers = options.worker_hosts.split(",")
-    cluster = tf.train.ClusterSpec({"ps": options.ps_hosts.split(","), "worker": workers})
-    index = options.task_index or 0
-    server = tf.train.Server(cluster, job_name=options.job_name, task_index=index)
-    if options.job_name == "ps":
+    me = role.resolve(options, os.environ, ("ps", "worker"))
+    if "chief" in me.cluster:
+        raise UsageError("classic has no chief job, its chief is worker:0; leave it out")
+    cluster = tf.train.ClusterSpec({job: list(tasks) for job, tasks in me.cluster.items()})
+    server = tf.train.Server(cluster, job_name=me.job, task_index=me.index)
+    if me.job == "ps":
         server.join()
     with tf.Graph().as_default():
-        _train(options, server.target, cluster, index, len(workers))
+        _train(options, server.target, cluster, me.index, len(me.cluster["worker"]))
     return 0
 
 
@@ -55,9 +56,7 @@ def _network(x: Any) -> tuple[Any, Any]:
 def _train(options: Namespace, target: str, cluster: Any, index: int, workers: int) -> None:
     is_chief = index == 0
     dataset = data.load(options.data, in_memory=True)
-    images = dataset.train.images.astype("float32") / 255
-    labels = dataset.train.labels.astype("int64")
-    batches = data.batches(len(labels), BATCH, index)
+    train = DataSet(dataset.train, one_hot=False, dtype="float32", reshape=True, seed=index)
     task = f"/job:worker/task:{index}"
     hooks: list[Any] = [tf.train.StopAtStepHook(last_step=options.steps)]
     with tf.device(tf.train.replica_device_setter(worker_device=task, cluster=cluster)):
@@ -68,7 +67,7 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
         entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits)
         loss = tf.reduce_mean(entropy) + L2 * l2
         accuracy = tf.reduce_mean(tf.cast(tf.equal(tf.argmax(logits, 1), y), tf.float32))
-        epoch = len(labels) // BATCH
+        epoch = max(1, train.num_examples // BATCH)
         rate = tf.train.exponential_decay(LEARNING_RATE, step, epoch, LEARNING_RATE_DECAY)
         optimizer: Any = tf.train.GradientDescentOptimizer(rate)
         averages = tf.train.ExponentialMovingAverage(AVERAGE_DECAY, step)
@@ -106,8 +105,8 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
         stop_grace_period_secs=STOP_GRACE_SECS,
     ) as session:
         while not session.should_stop():
-            indices = next(batches)
-            feed = {x: images[indices], y: labels[indices]}
+            images, labels = train.next_batch(BATCH)
+            feed = {x: images, y: labels}
             _, value, global_step = session.run([train_op, loss, step], feed_dict=feed)
             local += 1
             if 400 < global_step <= 500:

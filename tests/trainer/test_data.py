@@ -210,14 +210,3 @@ def test_a_missing_directory_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DataError, match="file: not a directory"):
         data.load(str(tmp_path / "file"))
-
-
-def test_batches_take_every_example_once_an_epoch() -> None:
-    """Each epoch is a permutation, also where the batch size does not divide the count."""
-    source = data.batches(10, 4, seed=3)
-    indices = np.concatenate([next(source) for _ in range(10)])
-    for epoch in indices.reshape(4, 10):
-        assert sorted(epoch) == list(range(10))
-    again = data.batches(10, 4, seed=3)
-    np.testing.assert_array_equal(indices[:4], next(again))
-    assert not np.array_equal(indices[:4], next(data.batches(10, 4, seed=4)))

@@ -2,7 +2,6 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -70,21 +69,6 @@ def load(path: str | None, in_memory: bool = False) -> Dataset:
 
     train = (tfrecord.read if in_memory else tfrecord.records)(directory, "train")
     return Dataset(str(directory), train, tfrecord.read(directory, "test"))
-
-
-def batches(count: int, size: int, seed: int) -> Iterator[NDArray[np.int32]]:
-    """Endless batches of `size` indices below `count`, every example once in each epoch.
-
-    An epoch's rest that does not fill a batch is continued with the next epoch's first examples,
-    so every batch is full whatever the count.
-    """
-    generator = np.random.default_rng(seed)
-    rest = np.empty(0, np.int32)
-    while True:
-        while len(rest) < size:
-            rest = np.concatenate([rest, generator.permutation(count).astype(np.int32)])
-        yield rest[:size]
-        rest = rest[size:]
 
 
 def _idx_split(directory: pathlib.Path, stem: str) -> Split:
