@@ -234,15 +234,15 @@ def parse(argv: Sequence[str]) -> tuple[Mode, argparse.Namespace]:
     mode = MODES[name]
     if mode.name == TF1:  # whatever follows the script is its own
         if {"-h", "--help"} & set(rest[:1]):
-            print(f"usage: python -P -m trainer {mode.summary.partition(': ')[2]}")
+            print(f"usage: python -m trainer {mode.summary.partition(': ')[2]}")
             raise SystemExit(0)
         if not rest or rest[0].startswith("-"):
-            raise UsageError("give a script: python -P -m trainer tf1 SCRIPT ARGUMENTS…")
+            raise UsageError("give a script: python -m trainer tf1 SCRIPT ARGUMENTS…")
         if not os.path.isfile(rest[0]):
             raise UsageError(f"{rest[0]}: no such file")
         return mode, argparse.Namespace(mode=mode.name, words=rest)
     parser = _Parser(
-        prog=f"python -P -m trainer {mode.name}",
+        prog=f"python -m trainer {mode.name}",
         description=mode.summary[0].upper() + mode.summary[1:] + ".",
         allow_abbrev=False,
     )
@@ -283,8 +283,8 @@ def _overview() -> str:
     width = max(map(len, MODES))
     lines = "\n".join(f"  {mode.name:{width}}  {mode.summary}" for mode in MODES.values())
     return (
-        "usage: python -P -m trainer MODE [--flag=value …]\n\n"
-        f"modes:\n{lines}\n\npython -P -m trainer MODE --help lists a mode's flags."
+        "usage: python -m trainer MODE [--flag=value …]\n\n"
+        f"modes:\n{lines}\n\npython -m trainer MODE --help lists a mode's flags."
     )
 
 

@@ -15,7 +15,7 @@ from trainer.errors import TrainerError, reason
 
 _POLL = 0.1
 _MARGIN = 0.2  # share of the grace that is left for the exit itself
-# Seconds between two looks at whether what is waited for can still come, and how many of them in
+# Seconds between two checks of whether what is waited for can still come, and how many of them in
 # a row must say that it cannot.
 _LOST_EVERY = 2.0
 _LOST_LOOKS = 5

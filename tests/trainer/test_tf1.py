@@ -258,7 +258,7 @@ def test_a_failure_is_the_scripts_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ((), "give a script: python -P -m trainer tf1 SCRIPT ARGUMENTS…"),
+        ((), "give a script: python -m trainer tf1 SCRIPT ARGUMENTS…"),
         (("--steps=3",), "give a script"),
         (("absent.py",), "absent.py: no such file"),
     ],
