@@ -115,7 +115,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         "TensorFlow 1",
         r"module ['\"]tensorflow(?:\._api\.v2\.(?:train|nn|layers|summary|logging))?['\"] has "
         r"no attribute|No module named ['\"]tensorflow\.(?:contrib|examples)\b",
-        "a program for TensorFlow 1 runs unchanged by `python -P -m trainer tf1 SCRIPT …`, in a "
+        "a program for TensorFlow 1 runs unchanged by `python -m trainer tf1 SCRIPT …`, in a "
         'cluster file command = ["{python}", "{trainer}", "tf1", "SCRIPT", …]',
     ),
     _sign(
