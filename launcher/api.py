@@ -85,13 +85,15 @@ class Cluster:
         kills at once.
 
         Args:
-            resume: the id of a run in whose log directory this one goes on.
+            resume: the run in whose log directory this one goes on: its id, or a beginning that
+                only one run has.
             detach: lets the run go on when the block is left or this process ends.
             ask: answers SSH prompts (passphrases, passwords, host keys), on a loop of its own;
                 without it they are refused.
             process: a launcher process that was started beforehand.
 
         Raises:
+            RunNotFoundError: on entering; `resume` is no run, or several.
             TfmuxError: on entering; the cluster cannot be planned, or the run's folder not be made.
         """
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .agent.task_id import TaskId
 
-__all__ = ["TaskId", "new_run_id", "tag"]
+__all__ = ["TaskId", "is_run_id", "new_run_id", "tag"]
 
 
 def _task_id(value: object) -> TaskId:
@@ -34,6 +34,7 @@ def _schema(cls: type[TaskId], source: Any, handler: Any) -> Any:
 TaskId.__get_pydantic_core_schema__ = classmethod(_schema)  # type: ignore[attr-defined]
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_STAMP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 
 
 def new_run_id(name: str) -> str:
@@ -42,8 +43,17 @@ def new_run_id(name: str) -> str:
     Two launches of one file in the same second must not share a folder, hence the digits.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime())
-    safe = _RUN_NAME.sub("-", name).strip("-.") or "run"
-    return f"{safe}-{stamp}-{os.urandom(2).hex()}"
+    return f"{_safe(name)}-{stamp}-{os.urandom(2).hex()}"
+
+
+def is_run_id(text: str, name: str) -> bool:
+    """Whether `new_run_id` makes such an id for the cluster `name`."""
+    start = f"{_safe(name)}-"
+    return text.startswith(start) and _STAMP.fullmatch(text, len(start)) is not None
+
+
+def _safe(name: str) -> str:
+    return _RUN_NAME.sub("-", name).strip("-.") or "run"
 
 
 def tag(run_id: str, task: TaskId, attempt: int) -> str:

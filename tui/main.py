@@ -85,7 +85,11 @@ def build_parser() -> argparse.ArgumentParser:
 
     up = commands.add_parser("up", help="launch a cluster file at once")
     up.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
-    up.add_argument("--resume", metavar="RUN", help="go on in that run's log directory")
+    up.add_argument(
+        "--resume",
+        metavar="RUN",
+        help="go on in the log directory of this run: its id, or the beginning of it",
+    )
     _hosts_options(up)
     _output_options(up)
 

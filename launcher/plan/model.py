@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..cluster.addresses import SshDestination
 from ..cluster.rules import Readiness, Shell, ready_value
@@ -49,6 +49,15 @@ class HostFacts:
     """The ports picked for `auto`."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """The host's own values of the variables in `environment.EXTENDED`."""
+
+
+class Resume(NamedTuple):
+    """The run that another one goes on from."""
+
+    run_id: str
+    """It has written the checkpoint."""
+    logdir_run_id: str
+    """`{run_id}` in its log directory: the id of the first of the runs that went on in it."""
 
 
 @dataclass(frozen=True)

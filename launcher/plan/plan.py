@@ -27,7 +27,7 @@ from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from . import environment, frameworks
 from .environment import GpuRequest, GpuShare
-from .model import HostFacts, HostPlan, Plan, Role, SshTarget, TaskPlan, WarmStart
+from .model import HostFacts, HostPlan, Plan, Resume, Role, SshTarget, TaskPlan, WarmStart
 from .order import stages
 from .readiness import readiness, ready_key
 from .texts import Text, composed, shared, written
@@ -38,7 +38,7 @@ def make_plan(
     cluster: ClusterModel,
     run_id: str,
     facts: Mapping[str, HostFacts] = MappingProxyType({}),
-    resume: str | None = None,
+    resume: Resume | None = None,
 ) -> Plan:
     """Makes the plan of a cluster that `cluster.file` has checked.
 
@@ -51,7 +51,11 @@ class _Planner:
     """State of `make_plan`: values that all tasks share are computed once."""
 
     def __init__(
-        self, cluster: ClusterModel, run_id: str, facts: Mapping[str, HostFacts], resume: str | None
+        self,
+        cluster: ClusterModel,
+        run_id: str,
+        facts: Mapping[str, HostFacts],
+        resume: Resume | None,
     ) -> None:
         self._cluster = cluster
         self._run_id = run_id
@@ -196,7 +200,7 @@ class _Planner:
             env["TF_CONFIG"] = environment.tf_config(self._spec_json, task)
         env["TFMUX_RUN_ID"] = (self._run_id,)
         if self._resume is not None:
-            env["TFMUX_RESUME"] = (self._resume,)
+            env["TFMUX_RESUME"] = (self._resume.run_id,)
         return env
 
     def _host(self, name: str) -> HostPlan:
@@ -276,7 +280,7 @@ class _Planner:
 
     def _logdir(self, host: str, values: Mapping[str, str]) -> str:
         """The host's log directory; with `resume`, that of the resumed run."""
-        run_id = {"run_id": self._resume or self._run_id}
+        run_id = {"run_id": self._resume.logdir_run_id if self._resume else self._run_id}
         path = _expand_home(
             expand(self._cluster.run.logdir, run_id, values, self._shared), self._facts[host].home
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from ..plan.model import HostFacts
+from ..plan.model import HostFacts, Resume
 from . import fields
 from .snapshot import HostReceipt, Receipt
 from .states import Outcome
@@ -29,6 +29,15 @@ class Begin(Event):
     """The run is launched; it continues in the log directory of the run `resume`."""
 
     resume: str | None = None
+    logdir_run_id: str | None = None
+    """`{run_id}` in that log directory; earlier versions did not say it: it was `resume`."""
+
+    @property
+    def resumed(self) -> Resume | None:
+        """The run that this one goes on from."""
+        if self.resume is None:
+            return None
+        return Resume(self.resume, self.logdir_run_id or self.resume)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..cluster.spec import ClusterModel
 from ..ids import TaskId
-from ..plan.model import Plan
+from ..plan.model import Plan, Resume
 from . import events as ev
 from .allocation import Allocations
 from .events import Event
@@ -56,7 +56,12 @@ class RunStateMachine:
     """One run, from connecting to the receipt."""
 
     def __init__(
-        self, cluster: ClusterModel, run_id: str, started: float = 0.0, *, resume: str | None = None
+        self,
+        cluster: ClusterModel,
+        run_id: str,
+        started: float = 0.0,
+        *,
+        resume: Resume | None = None,
     ) -> None:
         """`started` and `resume` are those of the `Begin` that comes first, where it is known."""
         self._data = RunData(cluster, run_id, started, resume, stage_since=started)
@@ -262,8 +267,8 @@ class RunStateMachine:
         if data.begun or data.contacted_hosts or data.phase not in before:
             return []
         data.started = data.stage_since = event.time
-        if data.resume != event.resume:
-            data.resume = event.resume
+        if data.resume != event.resumed:
+            data.resume = event.resumed
             data.replan({})
         return []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..cluster.spec import ClusterModel
 from ..ids import TaskId
-from ..plan.model import HostFacts, Plan, Role
+from ..plan.model import HostFacts, Plan, Resume, Role
 from ..plan.plan import make_plan
 from ..printable import printable
 from .events import AllocatedNode
@@ -92,7 +92,7 @@ class RunData:
     cluster: ClusterModel = field(repr=False)
     run_id: str
     started: float
-    resume: str | None
+    resume: Resume | None
     now: float = 0.0
     phase: RunPhase = RunPhase.CONNECTING
     facts: Mapping[str, HostFacts] = field(default_factory=dict)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from ..cluster.file import load, loads, read_text
 from ..errors import RunNotFoundError
+from ..ids import is_run_id
 from ..paths import runs_home
-from ..plan.model import Plan
+from ..plan.model import Plan, Resume
 from ..printable import escaped
 from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
-from ..store.journal import read_journal
+from ..store.journal import read_begin, read_journal
 from ..store.legacy_runs import is_legacy, read_legacy
 from ..store.logs import LogStore
 from ..store.metrics_file import MetricsFile
@@ -94,3 +95,23 @@ def stored(run_id: str, file: Path | None = None) -> StoredRun:
     if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
     return StoredRun(RunFolder.create(run_id, text, cluster))
+
+
+def find_resumed(run_id: str, name: str) -> Resume:
+    """Finds the run that a new run of the cluster `name` goes on from, and its log directory.
+
+    `run_id` is an id, or a beginning that only one run has. A whole id of this cluster need not be
+    known here: another machine launched that run, or its folder was removed.
+
+    Raises:
+        RunNotFoundError: no run, or several.
+    """
+    try:
+        folder = RunFolder.find(run_id)
+    except RunNotFoundError:
+        if is_run_id(run_id, name):
+            return Resume(run_id, run_id)
+        raise
+    begin = read_begin(folder.journal)
+    earlier = begin.resumed if begin else None
+    return Resume(folder.run_id, earlier.logdir_run_id if earlier else folder.run_id)

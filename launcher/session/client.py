@@ -32,7 +32,7 @@ from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
 from ..store.public_events import PublicEvent
 from ..store.runs import RunFolder
-from .attach import StoredRun
+from .attach import StoredRun, find_resumed
 from .control_connection import FLUSH_SECONDS
 from .control_socket import PROMPTS
 from .launcher_link import HEARD_SECONDS, LauncherLink
@@ -139,10 +139,11 @@ class RunClient:
             on_close: None for what the cluster file says (`on_hangup`).
 
         Raises:
-            TfmuxError: the cluster cannot be planned, or the run's folder not be made.
+            TfmuxError: `resume` is no run; no plan or no folder of the run can be made.
         """
         run_id = new_run_id(cluster.name)
-        run = RunStateMachine(cluster, run_id, time.time(), resume=resume)
+        source = None if resume is None else find_resumed(resume, cluster.name)
+        run = RunStateMachine(cluster, run_id, time.time(), resume=source)
         process = process or LauncherProcess()
         try:
             folder = RunFolder.create(run_id, text, cluster)
@@ -151,7 +152,7 @@ class RunClient:
             process.cancel()
             raise
         on_close = on_close or _ON_HANGUP[run.plan.settings.on_hangup]
-        link = process.order({"launch": run_id, "resume": resume, "on_close": on_close}, lock)
+        link = process.order({"launch": run_id, "resume": source, "on_close": on_close}, lock)
         snapshot = run.snapshot()
         return cls(
             folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_event=on_event

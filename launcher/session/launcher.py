@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, suppress
 
 from ..cluster.spec import ClusterModel
 from ..hosts.open_files import allow_connections
+from ..plan.model import Resume
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase
@@ -41,7 +42,7 @@ class Launcher:
         folder: RunFolder,
         cluster: ClusterModel,
         *,
-        resume: str | None = None,
+        resume: Resume | None = None,
         past: StoredRun | None = None,
     ) -> None:
         """`past` is that of a run which an earlier launcher has begun."""

@@ -4,7 +4,8 @@ Started by a front end (`launcher_process.LauncherProcess`), in a session of its
 neither a closed terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which
 sends one order, and with it a descriptor that holds the run's lock:
 
-    {"launch": RUN_ID, "resume": RUN_ID | null, "on_close": "kill" | "nothing"}
+    {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing"}
+        with the fields of a `Resume`
     {"attach": RUN_ID, "on_close": "kill" | "nothing"}
         without a descriptor: although a launcher that stands still holds the lock
 
@@ -31,6 +32,7 @@ from typing import Any
 from ..cluster.file import load
 from ..errors import TfmuxError
 from ..paths import runs_home
+from ..plan.model import Resume
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .launcher import Launcher
@@ -91,7 +93,8 @@ def launcher_for(order: dict[str, Any]) -> Launcher:
     folder = _folder(order)
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
-        return Launcher(folder, cluster, resume=order.get("resume"))
+        resume = order.get("resume")
+        return Launcher(folder, cluster, resume=resume and Resume(*resume))
     past = StoredRun(folder)
     past.metrics.read()
     return Launcher(folder, past.cluster, past=past)

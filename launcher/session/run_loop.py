@@ -21,6 +21,7 @@ from ..engines.registry import engine_of
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
 from ..plan.environment import unset_names, unset_note
+from ..plan.model import Resume
 from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import RunStateMachine
@@ -64,15 +65,15 @@ class RunLoop:
         record: Callable[[PublicEvent], None],
         writer: RunWriter,
         ask: PromptHandler | None = None,
-        resume: str | None = None,
+        resume: Resume | None = None,
         past: StoredRun | None = None,
     ) -> None:
         """`writer` keeps the journal and the metrics; `past` is a run to be taken up."""
         self.run = (
             past.run if past else RunStateMachine(cluster, run_id, time.time(), resume=resume)
         )
-        begin = ev.Attached(time.time(), past.complete) if past else ev.Begin(time.time(), resume)
-        self._first = as_stored(begin)
+        begin = ev.Begin(time.time(), *resume) if resume else ev.Begin(time.time())
+        self._first = as_stored(ev.Attached(time.time(), past.complete) if past else begin)
         self._shown = self.run.snapshot()
         """The latest snapshot that could be made."""
         self._changes = ChangeRecords(self._shown if past else None)

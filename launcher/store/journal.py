@@ -152,6 +152,15 @@ def read_journal(path: Path) -> Journal:
     return journal
 
 
+def read_begin(path: Path) -> ev.Begin | None:
+    """The launch at the beginning of a journal; None where another record is the first one."""
+    with suppress(ValueError, RecursionError):
+        for record in stored_records(path, Damage()):
+            event = decode(record)
+            return event if isinstance(event, ev.Begin) else None
+    return None
+
+
 def read_final(path: Path) -> Snapshot | None:
     """The snapshot at the end of a journal; None where the last record is another: the run goes
     on, or its last launcher could not write all."""

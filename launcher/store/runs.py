@@ -83,7 +83,9 @@ class RunFolder:
         if found:
             names = ", ".join(folder.run_id for folder in found[:5])
             raise RunNotFoundError(f"{run_id!r} is the beginning of several runs: {names}")
-        raise RunNotFoundError(f"no run {run_id!r} here; `tfmux ps` lists the active runs")
+        raise RunNotFoundError(
+            f"no run {run_id!r} here; `tfmux ps` lists the active runs, `tfmux` all"
+        )
 
     @classmethod
     def all(cls) -> list[RunFolder]:

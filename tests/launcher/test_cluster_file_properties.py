@@ -15,7 +15,7 @@ from launcher.cluster.file import loads
 from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan.model import HostFacts, plan_json
+from launcher.plan.model import HostFacts, Resume, plan_json
 from launcher.plan.plan import make_plan
 
 from .cluster_strategies import cluster_tables
@@ -48,7 +48,7 @@ def test_any_valid_cluster_is_read_and_planned(tables: dict[str, Any]) -> None:
     """A valid file is read; its plan has each task once in the order, each address once in
     the cluster spec, and every task's TF_CONFIG says the same cluster."""
     cluster = read(tables)
-    plan = make_plan(cluster, "run-1", resume="run-0")
+    plan = make_plan(cluster, "run-1", resume=Resume("run-0", "run-0"))
     everybody = {TaskId(n, i) for n, j in tables["jobs"].items() for i in range(len(j["tasks"]))}
     ordered = [task for stage in plan.stages for task in stage]
     assert len(ordered) == len(everybody) and set(ordered) == everybody

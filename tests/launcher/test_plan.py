@@ -13,7 +13,7 @@ import pytest
 from launcher.cluster.file import loads
 from launcher.cluster.rules import After, LogMatches, PortListens, ProcessStarted
 from launcher.ids import TaskId
-from launcher.plan.model import HostFacts, Plan, Role, SshTarget, TaskPlan, plan_json
+from launcher.plan.model import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
 from launcher.plan.plan import make_plan
 
 BASE = Path("/srv/project")
@@ -51,7 +51,7 @@ env = { A = "run", B = "run", C = "run" }
 
 
 def plan_of(
-    text: str, facts: dict[str, HostFacts] | None = None, resume: str | None = None
+    text: str, facts: dict[str, HostFacts] | None = None, resume: Resume | None = None
 ) -> Plan:
     return make_plan(loads(text, "mnist.toml", BASE), "mnist-1", facts or {}, resume)
 
@@ -185,11 +185,12 @@ def test_what_tensorflow_needs_is_always_set() -> None:
 
 
 def test_a_resumed_run_has_the_log_directory_of_the_other() -> None:
-    """Under resume, {logdir} is the other run's and {run_id} the new one's."""
+    """Under resume, {logdir} is that of the first run and {run_id} the new one's; the checkpoint
+    was written by the run in between."""
     text = MISSION.replace('"--logdir={logdir}"', '"{run_id}", "{logdir}"')
-    worker = task(plan_of(text, resume="mnist-0"), "worker:0")
-    assert worker.argv[-2:] == ("mnist-1", "~/tfmux-logs/mnist/mnist-0")
-    assert worker.env["TFMUX_RESUME"] == "mnist-0"
+    worker = task(plan_of(text, resume=Resume("mnist-b", "mnist-a")), "worker:0")
+    assert worker.argv[-2:] == ("mnist-1", "~/tfmux-logs/mnist/mnist-a")
+    assert worker.env["TFMUX_RESUME"] == "mnist-b"
     assert worker.env["TFMUX_RUN_ID"] == "mnist-1"
 
 
