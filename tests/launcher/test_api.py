@@ -365,21 +365,39 @@ def test_the_package_imports_nothing_until_it_is_asked() -> None:
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     """As it stands there, in a process of its own."""
-    text = (REPOSITORY / "docs" / "python-api.md").read_text()
-    program, cluster = (
-        re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)[0]
-        for language in ("python", "toml")
-    )
+    program, cluster = (example("python-api.md", kind) for kind in ("python", "toml"))
     (tmp_path / "c.toml").write_text(cluster)
-    (tmp_path / "example.py").write_text(program)
+    printed = printed_by(program, tmp_path)
+    assert "worker:1 failed with status 3" in printed
+    assert "nothing is left" in printed
+
+
+@pytest.mark.processes
+def test_the_example_of_a_preflight_runs(tmp_path: Path) -> None:
+    """Also as it stands there."""
+    (tmp_path / "c.toml").write_text(TEXT)
+    printed = printed_by(example("preflight.md", "python"), tmp_path)
+    assert "localhost python ok" in printed
+    assert printed.endswith("ready to launch\n")
+
+
+def example(page: str, language: str) -> str:
+    """The first block in a language on a page of the manual."""
+    text = (REPOSITORY / "docs" / page).read_text()
+    block: str = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)[0]
+    return block
+
+
+def printed_by(program: str, folder: Path) -> str:
+    """What a program prints that is started in a folder."""
+    (folder / "example.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "example.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
         timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
-    assert "worker:1 failed with status 3" in done.stdout
-    assert "nothing is left" in done.stdout
+    return done.stdout
