@@ -61,6 +61,15 @@ def test_a_run_that_works_ends_with_0_and_its_lines_on_stdout(tmp_path: Path) ->
     assert "nothing is left on any host" in done.stderr
 
 
+def test_several_files_need_a_terminal(tmp_path: Path) -> None:
+    """None of them is launched."""
+    file = str(write(tmp_path, GOOD))
+    done = run(file, file)
+    assert done.returncode == 2 and not done.stdout
+    assert "several cluster files need a terminal on stdout" in done.stderr
+    assert not RunFolder.all()
+
+
 def test_json_is_one_event_a_line_with_the_documented_keys(tmp_path: Path) -> None:
     """Every event has time and event; the task goes through its states in order."""
     with Up("up", str(write(tmp_path, GOOD)), "--json") as up:

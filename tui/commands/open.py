@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from launcher.errors import TfmuxError
 from launcher.paths import runs_home
 from tui.exits import Exit, exit_code
 
@@ -21,9 +22,15 @@ if TYPE_CHECKING:
 
 def open_files(arguments: argparse.Namespace) -> int:
     """Opens the UI with cluster files, one alone ready to launch; without a terminal, launches it.
-    Returns the exit code."""
+    Returns the exit code.
+
+    Raises:
+        TfmuxError: several files, and no terminal.
+    """
     if sys.stdout.isatty():
         return home(arguments.files)
+    if len(arguments.files) > 1:
+        raise TfmuxError("several cluster files need a terminal on stdout: name one")
     from tui.commands import launch
 
     arguments.file = arguments.files[0]
