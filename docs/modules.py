@@ -18,14 +18,15 @@ def markdown() -> Iterator[str]:
     """A heading and a table for each package."""
     for name in _PACKAGES:
         for folder in sorted(path.parent for path in (_ROOT / name).rglob("__init__.py")):
-            modules = sorted(folder.glob("*.py"))
+            modules = sorted(set(folder.glob("*.py")) - {folder / "__init__.py"})
             yield f"## {folder.relative_to(_ROOT).as_posix()}"
             yield ""
             yield _sentence(folder / "__init__.py")
             yield ""
-            rows = ((f"`{m.stem}`", _sentence(m)) for m in modules if m.stem != "__init__")
-            yield from table(("module", "is"), rows)
-            yield ""
+            if modules:
+                rows = ((f"`{module.stem}`", _sentence(module)) for module in modules)
+                yield from table(("module", "is"), rows)
+                yield ""
 
 
 def _sentence(module: Path) -> str:

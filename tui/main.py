@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
-Without a terminal on stdout the run goes on headless: logs on stdout, the rest on stderr.
+Without a terminal on stdout a run goes on headless: logs on stdout, the rest on stderr.
 
 exit codes:
 """ + "\n".join(f"  {code:<5}{code.meaning.replace('`', '')}" for code in Exit)

@@ -1,4 +1,4 @@
-"""The demos: ready cluster files, one for each of the trainer's modes."""
+"""The demos: ready cluster files that show what the trainer can do."""
 
 from __future__ import annotations
 
