@@ -58,7 +58,7 @@ class Measured:
     tasks: int
     hosts: int
     connect: float
-    """From the launch to the last host's greeting."""
+    """From the launch to the last host's handshake."""
     launch: float
     work: float
     kill: float
@@ -173,7 +173,7 @@ def on_simulated_hosts(count: int, rounds: int, every: float = 0.0) -> list[Meas
 
 
 FIGURES = (
-    ("launch to the last greeting of a host", "s", "connect"),
+    ("launch to the last host's handshake", "s", "connect"),
     ("launch to all started", "s", "launch"),
     ("processor time of the launcher until then", "s", "work"),
     ("kill to the receipt", "s", "kill"),
