@@ -65,9 +65,10 @@ class Commands(Protocol):
 class LocalCommands:
     """Commands of this machine, in the launcher's environment."""
 
-    def __init__(self, secrets: Collection[str] = ()) -> None:
-        """`secrets` are variables that they do not get: an engine may store its environment."""
-        self._secrets = frozenset(secrets)
+    def __init__(self, withheld: Collection[str] = ()) -> None:
+        """`withheld` are variables that they do not get, such as secrets: an engine may store its
+        environment."""
+        self._withheld = frozenset(withheld)
 
     async def connect(self) -> None:
         """Does nothing: no connection is needed."""
@@ -118,7 +119,7 @@ class LocalCommands:
         return {
             name: value
             for name, value in environ.items()
-            if name not in self._secrets and not name.startswith("TFMUX_")
+            if name not in self._withheld and not name.startswith("TFMUX_")
         }
 
 

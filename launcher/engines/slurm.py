@@ -35,7 +35,7 @@ from .slurm_advice import (
     advice_on,
     advice_on_reason,
 )
-from .slurm_limits import CGROUP, Limits, check_time, limit_findings, parse_config
+from .slurm_limits import CGROUP, Limits, check_time, limit_findings, limit_variables, parse_config
 from .slurm_nodes import node_names
 from .slurm_script import job_name, job_request
 
@@ -260,11 +260,16 @@ class SlurmEngine:
         asked = ("sinfo", "-h", "-a", "-o", "%P|%l")
         with suppress(NoAnswerError, MissingProgramError):
             output = await self._commands.run(asked, timeout=_LIMIT_SECONDS)
-            check_time(self._table, output.stdout if output.status == 0 else "")
+            try:
+                check_time(self._table, output.stdout if output.status == 0 else "")
+            except EngineError:
+                printenv = ("printenv", *limit_variables(self._table))
+                if not (await self._commands.run(printenv, timeout=_LIMIT_SECONDS)).stdout.strip():
+                    raise
 
     async def _submit(self, *, test: bool = False) -> Output:
         asked = job_request(self._table, self._run_id, self._rules)
-        argv = ("sbatch", "--test-only", *self._table.options) if test else asked.argv
+        argv = (*asked.argv, "--test-only") if test else asked.argv
         try:
             return await self._commands.run(argv, asked.script, _SUBMIT_SECONDS)
         except MissingProgramError as error:

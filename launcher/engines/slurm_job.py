@@ -17,7 +17,7 @@ from ..plan.model import Plan, SshTarget
 from .commands import LocalCommands
 from .engine import EngineError, EngineFinding, JobState, Verdict
 from .slurm import SlurmEngine
-from .slurm_script import job_name, rules_of, script_in_job
+from .slurm_script import UNSET, job_name, rules_of, script_in_job
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
@@ -157,7 +157,7 @@ def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector | None)
     kind = SlurmEngine if table.job is None else SlurmJobEngine
     secrets = {name for task in plan.tasks for name in task.env_from}
     if table.login is None:
-        return kind(table, plan.run_id, rules, LocalCommands(secrets), secrets)
+        return kind(table, plan.run_id, rules, LocalCommands({*secrets, *UNSET}), secrets)
     from .login_commands import LoginCommands
 
     assert logins is not None

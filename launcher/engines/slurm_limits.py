@@ -14,8 +14,9 @@ from .engine import EngineError, EngineFinding, Subject, Verdict
 CGROUP = "proctrack/cgroup"
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 _UNLIMITED = ("infinite", "n/a", "unlimited")
-_OVERRIDING = ("--qos", "--clusters")
-"""Options under which other limits hold than those of the partition here."""
+_OVERRIDING = ("--qos", "--clusters", "--reservation", "--partition")
+"""Options under which other limits hold than those of the partition here; sbatch takes their
+abbreviations, too."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def check_time(table: Slurm, partitions: str) -> None:
         EngineError: it is too long for all of them.
     """
     wanted = seconds_of(table.time or "")
-    if wanted is None or any(option.partition("=")[0] in _OVERRIDING for option in table.options):
+    given = tuple(option.partition("=")[0] for option in table.options)
+    if wanted is None or any(name.startswith(given) for name in _OVERRIDING):
         return
     limits: dict[str, str] = {}
     default = ""
@@ -92,6 +94,12 @@ def check_time(table: Slurm, partitions: str) -> None:
         f"time is {table.time}, but the partition {said}",
         "write a shorter time or another partition in [slurm] (sinfo -o '%P %l' lists them)",
     )
+
+
+def limit_variables(table: Slurm) -> tuple[str, ...]:
+    """Variables of sbatch under which other limits hold than those that `check_time` compares."""
+    common = ("SBATCH_QOS", "SBATCH_CLUSTERS", "SBATCH_RESERVATION")
+    return common if table.partition is not None else (*common, "SBATCH_PARTITION")
 
 
 def seconds_of(text: str) -> float | None:

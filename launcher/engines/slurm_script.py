@@ -1,4 +1,5 @@
-"""Batch script of a run on Slurm: one agent on each node, each in a job step of its own.
+"""Request for nodes of Slurm: options of `sbatch`, and a batch script that starts an agent on each
+node, each in a job step of its own.
 
 One step a node, so that a lost node takes no other step along. `--overlap` lets later steps, the
 bridges, use the same cores; `--no-kill` keeps the job when a node is lost, and `--no-requeue`
@@ -19,6 +20,9 @@ from ..cluster.spec import ClusterModel
 from ..hosts import bootstrap
 from ..plan.model import Plan
 
+UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
+"""Variables that sbatch must not have: no option of its command line undoes them."""
+
 
 @dataclass(frozen=True)
 class JobRequest:
@@ -35,10 +39,27 @@ class JobRequest:
 
 
 def job_request(table: Slurm, run_id: str, rules: Rules) -> JobRequest:
-    """The request of a run."""
-    login = "" if table.login is None else str(table.login)
-    argv = ("sbatch", "--parsable", *table.options)
-    return JobRequest(login, argv, batch_script(table, run_id, rules))
+    """The request of a run. What is tfmux's own is behind `options`: sbatch takes the last value,
+    and prefers its command line to its variables, but these to lines of the script."""
+    argv = ("sbatch", *table.options, *_own_options(table, run_id))
+    if table.login is None:
+        return JobRequest("", argv, batch_script(table, run_id, rules))
+    unset = (word for name in UNSET for word in ("-u", name))
+    login = str(table.login)
+    return JobRequest(login, ("env", *unset, *argv), batch_script(table, run_id, rules))
+
+
+def _own_options(table: Slurm, run_id: str) -> Iterator[str]:
+    yield "--parsable"  # first: an option that lacks its value takes this one, and no job id comes
+    yield f"--job-name={job_name(run_id)}"
+    yield from (f"--nodes={table.nodes}", "--ntasks-per-node=1", f"--time={table.time}")
+    if table.partition is not None:
+        yield f"--partition={table.partition}"
+    if table.gpus:
+        yield f"--gpus-per-node={table.gpus}"
+    yield from ("--no-requeue", "--no-kill")
+    for stream in ("input", "output", "error"):
+        yield f"--{stream}=/dev/null"  # a folder that the node lacks would fail the job
 
 
 def rules_of(plan: Plan) -> Rules:
@@ -105,15 +126,6 @@ def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str
 
 def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
     yield "#!/bin/sh"
-    yield f"#SBATCH --job-name={job_name(run_id)}"
-    yield f"#SBATCH --nodes={table.nodes} --ntasks-per-node=1"
-    yield f"#SBATCH --time={table.time}"
-    if table.partition is not None:
-        yield f"#SBATCH --partition={table.partition}"
-    if table.gpus:
-        yield f"#SBATCH --gpus-per-node={table.gpus}"
-    yield "#SBATCH --no-requeue --no-kill"
-    yield "#SBATCH --output=/dev/null"  # a folder that the node lacks would fail the job
     yield from _agents(table, run_id, payload, '$(scontrol show hostnames "$SLURM_JOB_NODELIST")')
     yield "status=0"
     yield 'for agent in $agents; do wait "$agent" || status=$?; done'

@@ -67,6 +67,28 @@ def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_
     scenario.check_empty()
 
 
+def test_defaults_of_the_user_do_not_replace_what_the_file_says(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sbatch prefers its variables to lines of the script; one makes it wait for the job's end,
+    and nothing of its command line undoes that."""
+    defaults = {"PARTITION": "few", "TIMELIMIT": "1", "JOB_NAME": "mine", "OUTPUT": "/no-such/x"}
+    defaults |= {"ERROR": "/no-such/x", "WAIT": "1", "REQUEUE": "1", "ARRAY_INX": "0-3"}
+    for name, value in defaults.items():
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    with scenario.up(slurm='partition = "all"\noptions = ["--job=other"]', modes="") as up:
+        ready(up, *ALL)
+        shown = scenario.bed.run("scontrol", "-o", "show", "job", "1")
+        assert {
+            *("Partition=all", "TimeLimit=00:10:00", f"JobName=tfmux-{up.run_id}"),
+            *("StdOut=/dev/null", "StdErr=/dev/null", "Requeue=0"),
+        } <= set(shown.split())
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up)
+    scenario.check_empty()
+
+
 def test_kill_all_ends_everything_on_every_node(scenario: Scenario) -> None:
     """Tasks that ignore TERM and daemons that nobody's environment names; the agents confirm, and
     Slurm agrees."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,7 @@ class Scripted:
         self.asked.append(tuple(argv))
         self.stdin = stdin or self.stdin
         key = "hostnames" if "hostnames" in argv else "config" if "config" in argv else argv[0]
+        key = "sbatch" if "sbatch" in argv else key
         key = "steps" if argv[:2] == ("squeue", "-s") else key
         answer = self._answers.get(key, Output(1, "", f"{argv[0]}: not scripted"))
         return Output(0, answer, "") if isinstance(answer, str) else answer
@@ -76,8 +78,40 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
     commands = Scripted(sbatch="8123;main\n")
     asking = engine(commands, slurm='options = ["--account=p 1"]')
     assert await asking.request() == "8123"
-    assert commands.asked[-1] == ("sbatch", "--parsable", "--account=p 1")
-    assert commands.stdin.startswith("#!/bin/sh\n#SBATCH --job-name=tfmux-c-1\n")
+    asked = commands.asked[-1]
+    assert asked[:3] == ("sbatch", "--account=p 1", "--parsable")
+    assert {"--job-name=tfmux-c-1", "--nodes=2", "--time=10", "--no-requeue"} <= set(asked[3:])
+    assert commands.stdin.startswith("#!/bin/sh\n")
+
+
+async def test_what_tfmux_asks_for_is_behind_the_options_of_the_file() -> None:
+    """sbatch takes abbreviations, and the last value; a test of the request is the same request,
+    whatever an option without its value swallows."""
+    commands = Scripted(sbatch="8123\n")
+    table = 'partition = "gpu"\ngpus = 2\noptions = ["--part=debug", "--job=mine", "--account"]'
+    asking = engine(commands, slurm=table)
+    await asking.request()
+    asked = commands.asked[-1]
+    for option in ("--partition=gpu", "--job-name=tfmux-c-1", "--gpus-per-node=2"):
+        assert asked.index(option) > asked.index("--account") + 1
+    with suppress(EngineError):
+        await anext(asking.examine())
+    assert commands.asked[-1] == (*asked, "--test-only")
+    assert "#SBATCH" not in commands.stdin
+
+
+async def test_variables_that_no_option_undoes_are_unset_on_a_login_host() -> None:
+    """They would make sbatch wait for the job's end, or submit several."""
+    commands = Scripted(sbatch="8123\n")
+    await engine(commands, slurm='login = "me@login"').request()
+    assert commands.asked[-1][:6] == (
+        "env",
+        "-u",
+        "SBATCH_ARRAY_INX",
+        "-u",
+        "SBATCH_WAIT",
+        "sbatch",
+    )
 
 
 @pytest.mark.parametrize(
@@ -295,8 +329,6 @@ def test_the_script_is_a_shell_script_without_secrets() -> None:
     assert table is not None
     script = batch_script(table, "c-1", RULES)
     assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
-    assert "#SBATCH --partition=gpu" in script
-    assert "#SBATCH --gpus-per-node=2" in script
     assert "'/opt/x y/python'" in script
     assert len(script) < 200_000
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from launcher.cluster.file import loads
+from launcher.engines.commands import Output
 from launcher.engines.engine import EngineError
 from launcher.engines.slurm_job import SlurmJobEngine
 from launcher.engines.slurm_limits import seconds_of
@@ -26,6 +28,9 @@ PARTITIONS = "all*|infinite\nshort|1:00\nday|1-00:00:00\nodd|n/a\n"
         ('partition = "odd"', ""),
         ('partition = "unknown"', ""),
         ('partition = "short"\noptions = ["--qos=long"]', ""),
+        ('partition = "short"\noptions = ["--q=long"]', ""),
+        ('partition = "short"\noptions = ["--reservation=x"]', ""),
+        ('partition = "short"\noptions = ["--exclusive"]', "the partition short allows 1:00"),
         ("", ""),
     ],
 )
@@ -41,6 +46,37 @@ async def test_a_time_beyond_the_partitions_is_not_submitted(table: str, said: s
             await ask()
         assert "write a shorter time" in caught.value.todo
     assert not any(argv[0] == "sbatch" for argv in commands.asked)
+
+
+@pytest.mark.parametrize(
+    ("table", "variables", "submitted"),
+    [
+        ("", {"SBATCH_PARTITION"}, True),
+        ('options = ["--part=long"]', set(), True),
+        ('partition = "short"', {"SBATCH_PARTITION"}, False),
+        ('partition = "short"', {"SBATCH_QOS"}, True),
+        ('partition = "short"', {"SBATCH_RESERVATION"}, True),
+    ],
+)
+async def test_a_default_of_the_user_may_have_other_limits(
+    table: str, variables: set[str], submitted: bool
+) -> None:
+    """A variable of sbatch counts where the file says nothing against it."""
+
+    class WithVariables(Scripted):
+        async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+            if argv[0] == "printenv":
+                found = variables.intersection(argv)
+                return Output(0 if found else 1, "x\n" * len(found), "")
+            return await super().run(argv, stdin, timeout)
+
+    partitions = PARTITIONS.replace("all*|infinite", "all*|1:00")
+    asking = engine(WithVariables(sinfo=partitions, sbatch="8123\n"), slurm=table)
+    if submitted:
+        assert await asking.request() == "8123"
+    else:
+        with pytest.raises(EngineError, match="time is 10, but the partition"):
+            await asking.request()
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,8 @@ async def test_the_plan_has_the_batch_script() -> None:
     """As the last entry of the list."""
     async with editor(slurm_file(), size=(120, 40)) as pilot:
         await pilot.press("5", "end")
-        await shows(pilot, "sbatch --parsable '--account=proj 42' --constraint=a100")
-        await shows(pilot, "#SBATCH --nodes=2 --ntasks-per-node=1")
+        await shows(pilot, "sbatch '--account=proj 42' --constraint=a100")
+        await shows(pilot, "--ntasks-per-node=1")
 
 
 async def test_a_task_is_added_on_the_next_node() -> None:
