@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..cluster.spec import ClusterModel
@@ -25,14 +24,6 @@ if TYPE_CHECKING:
 _START_SECONDS = 10.0
 """How long the steps are waited for; the launcher waits for the agents in them after that."""
 _LOOK_AGAIN = 0.3
-
-
-@dataclass(frozen=True)
-class Step:
-    """A job step of the run: of an agent, or of a bridge."""
-
-    id: str
-    nodes: tuple[str, ...]
 
 
 class SlurmJobEngine(SlurmEngine):
@@ -88,7 +79,7 @@ class SlurmJobEngine(SlurmEngine):
             EngineError: Slurm did not answer, or refused.
         """
         if steps := await self._steps(job):
-            await self._ask("scancel", *(step.id for step in steps), gone_is_fine=True)
+            await self._ask("scancel", *steps, gone_is_fine=True)
 
     def cancel_command(self, job: str) -> str:
         """By the name of the steps."""
@@ -114,7 +105,8 @@ class SlurmJobEngine(SlurmEngine):
         state = await super().poll(job)
         if state.over or not state.nodes:
             return await super()._held(job, nodes)
-        return tuple(node for step in await self._steps(job) for node in step.nodes)
+        listed = {*(await self._steps(job)).values()} - {"", "(null)"}
+        return await self._expand(",".join(sorted(listed)))
 
     @property
     def _job(self) -> str:
@@ -136,8 +128,9 @@ class SlurmJobEngine(SlurmEngine):
             raise EngineError(what, "ask salloc for more, or write fewer")
         return state.nodes[: self._table.nodes]
 
-    async def _steps(self, job: str) -> tuple[Step, ...]:
-        """The run's steps in the job, by their name.
+    async def _steps(self, job: str) -> dict[str, str]:
+        """The run's steps in the job, of agents and of bridges, by their name: each step's id with
+        its nodes as Slurm writes them.
 
         Raises:
             EngineError: Slurm did not answer.
@@ -146,8 +139,7 @@ class SlurmJobEngine(SlurmEngine):
         asked = ("squeue", "-s", "-h", "-j", job, "-o", "%i|%j|%N")
         said = await self._ask(*asked, gone_is_fine=True)
         rows = [line.strip().split("|") for line in said.splitlines()]
-        found = [row for row in rows if len(row) == 3 and row[1] == name]
-        return tuple([Step(row[0], await self._expand(row[2])) for row in found])
+        return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == name}
 
 
 def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector | None) -> SlurmEngine:

@@ -149,6 +149,29 @@ async def test_steps_of_others_in_a_job_are_not_ours() -> None:
     await empty.release("8123")
 
 
+async def test_steps_on_many_nodes_take_few_commands() -> None:
+    """Slurm expands the nodes of all steps at once, and only for its word on them."""
+    steps = "".join(f"8123.{number}|tfmux-c-1|sl{number % 100}\n" for number in range(200))
+    commands = Scripted(
+        steps=steps + "8123.200|tfmux-c-1|\n",
+        squeue="RUNNING|None|N/A|sl[0-99]\n",
+        hostnames="".join(f"sl{number}\n" for number in range(100)),
+        sinfo="".join(f"sl{number}|allocated\n" for number in range(101)),
+        config="ProctrackType = proctrack/cgroup\n",
+        scancel="",
+    )
+    asking = in_job(commands)
+    await asking.find()
+    await asking.release("8123")
+    assert [argv[0] for argv in commands.asked] == ["squeue", "squeue", "scancel"]
+    assert len(commands.asked[-1]) == 202
+    words = await asking.words("8123", ["sl0", "sl99", "sl100"])
+    assert [word.gone for word in words.values()] == [False, False, True]
+    expanded = [argv[-1] for argv in commands.asked if "hostnames" in argv]
+    assert expanded[0] == "sl[0-99]" and len(expanded) == 2
+    assert sorted(expanded[1].split(",")) == sorted(f"sl{number}" for number in range(100))
+
+
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
