@@ -23,6 +23,9 @@ from ..plan.model import Plan
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
 """Variables that sbatch must not have: no option of its command line undoes them."""
 
+CORES = 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
+"""Line of a shell that sets an option of srun, which since 22.05 does not inherit it of the job."""
+
 
 @dataclass(frozen=True)
 class JobRequest:
@@ -113,7 +116,7 @@ def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str
         step = f"--jobid={table.job} {step}"
     unheard = " >/dev/null 2>&1" if table.job is not None else ""  # nobody waits for the steps
     yield f"agent='{payload}'"
-    yield 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
+    yield CORES
     yield "number=0 agents="
     yield f"for node in {nodes}; do"
     yield "    printf '%s\\n' \"$agent\" |"

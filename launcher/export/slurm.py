@@ -12,13 +12,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from ..cluster.addresses import SshDestination, TaskAddress
 from ..cluster.host import Host
+from ..cluster.placeholders import expand
 from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, LogMatches, PortListens, Success
 from ..cluster.spec import ClusterModel
+from ..engines.slurm_script import CORES
 from ..errors import TfmuxError
 from ..ids import TaskId
 from ..paths import installed_trainer
@@ -34,6 +38,7 @@ _HEAD = r"""
 set -u
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 RUN_ID={name}-$SLURM_JOB_ID
+{cores}
 {hosts}
 cd {workdir} || exit 1
 
@@ -62,7 +67,7 @@ listening() {{  # task, its pid, host, port
 
 said() {{  # task, its pid, regular expression
     for ((i = 0; i < {timeout}; i++)); do
-        grep -qE -e "$3" "$1.log" 2>/dev/null && return
+        LC_ALL=C grep -qaP -e "$3" "$1.log" 2>/dev/null && return
         alive "$1" "$2"
         sleep 1
     done
@@ -113,7 +118,8 @@ def script(cluster: ClusterModel) -> str:
         )
     names = {place.host: "" for job in cluster.jobs.values() for place in job.tasks}
     stand_ins = {host: f"tfmux-host-{number}-here" for number, host in enumerate(names)}
-    workdir = str(cluster.local_path(cluster.run.workdir or "."))
+    wide = {"name": cluster.name, "run_id": _RUN}
+    workdir = str(cluster.local_path(expand(cluster.run.workdir, wide) or "."))
     plan = _plan(cluster, stand_ins, workdir)
     variables = {name: f"HOST_{number}" for number, name in enumerate(stand_ins.values())}
     shell = ShellQuoter(variables | {_HOME: "HOME", _RUN: "RUN_ID"})
@@ -123,7 +129,8 @@ def script(cluster: ClusterModel) -> str:
     head = _HEAD.format(
         name=shlex.quote(cluster.name),
         hosts=hosts,
-        workdir=shlex.quote(workdir),
+        cores=CORES,
+        workdir=shell.word(workdir),
         timeout=round(cluster.start.timeout),
     )
     return "".join([*_options(cluster, plan), head, *_tasks(plan, shell), *_end(plan)])
@@ -138,12 +145,12 @@ def _plan(cluster: ClusterModel, stand_ins: Mapping[str, str], workdir: str) -> 
         python = entry.python or "python3"
         hosts[stand_in] = entry.model_copy(update={"ssh": ssh, "via": None, "python": python})
     jobs = {}
-    number = 0
+    fixed = {place.port for job in cluster.jobs.values() for place in job.tasks}
+    auto = (port for port in count(_AUTO_PORT + 1) if port not in fixed)
     for name, job in cluster.jobs.items():
-        places = []
-        for place in job.tasks:
-            number += 1
-            places.append(TaskAddress(stand_ins[place.host], place.port or _AUTO_PORT + number))
+        places = [
+            TaskAddress(stand_ins[place.host], place.port or next(auto)) for place in job.tasks
+        ]
         jobs[name] = job.model_copy(update={"tasks": tuple(places)})
     copy = cluster.model_copy(update={"hosts": hosts, "jobs": jobs})
     facts = HostFacts(home=_HOME, workdir=workdir, trainer=installed_trainer())
@@ -162,7 +169,11 @@ def _options(cluster: ClusterModel, plan: Plan) -> Iterator[str]:
         yield f"#SBATCH --time={table.time}\n" if table.time is not None else ""
         yield f"#SBATCH --partition={table.partition}\n" if table.partition is not None else ""
         yield from (f"#SBATCH {shlex.quote(option)}\n" for option in table.options)
-    gpus = max((host.gpus or 0 for host in plan.hosts), default=0)
+    wanted = Counter[str]()
+    for job in cluster.jobs.values():
+        for place in job.tasks:
+            wanted[place.host] += job.gpus or 0
+    gpus = max(*(host.gpus or 0 for host in plan.hosts), *wanted.values())
     if gpus:
         yield f"#SBATCH --gpus-per-node={gpus}\n"
 
@@ -172,7 +183,7 @@ def _tasks(plan: Plan, shell: ShellQuoter) -> Iterator[str]:
         tasks = [plan.task(task) for task in stage]
         yield f"\n# stage {number}: {', '.join(map(str, stage))}\n"
         for task in tasks:
-            yield f"srun --nodes=1 --ntasks=1 --overlap --nodelist={shell.word(task.host)} "
+            yield f"srun --nodes=1 --ntasks=1 --overlap $cores --nodelist={shell.word(task.host)} "
             yield f"--output={task.id.stem}.log \\\n    {_command(plan, task, shell)} &\n"
             yield f"{_pid(task.id)}=$!\n"
         for task in tasks:

@@ -187,6 +187,7 @@ def gpus(document: dict[str, Any], service: str) -> list[str]:
 
 
 SRUN = """#!/bin/sh
+printf '%s\\n' "$*" >> srun.log
 while :; do
     case "$1" in
     --output=*) out=${1#--output=}; shift ;;
@@ -220,10 +221,6 @@ sys.exit(int(sys.argv[4]))
 def test_the_slurm_script_runs_the_cluster(tmp_path: Path, status: int) -> None:
     """With stand-ins for Slurm's two commands the script runs for real: the worker starts when
     the ps listens, its end decides, and the ps is ended."""
-    (tmp_path / "bin").mkdir()
-    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
     ports = free_ports(2)
     server = [*python_task(SERVER), "{port}", "{run_id}"]
     client = [*python_task(CLIENT), "{port}", "{run_id}", "{port.ps.0}", str(status)]
@@ -243,12 +240,7 @@ env = {{ NOTE = "it's $HOME \\"x\\"" }}
 [start]
 timeout = 30
 """
-    script = slurm.script(load(write(tmp_path, text)))
-    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    env = {"PATH": path, "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "77", "HOME": "/h"}
-    done = subprocess.run(
-        ["bash", "-c", script], env=env, capture_output=True, text=True, timeout=60
-    )
+    done = run_script(tmp_path, text)
     assert done.returncode == (1 if status else 0), done.stderr
     ps = (tmp_path / "ps-0.log").read_text().split(maxsplit=2)
     worker = (tmp_path / "worker-0.log").read_text().split(maxsplit=3)
@@ -257,6 +249,80 @@ timeout = 30
     assert float(worker[0]) > float(ps[1])
     assert not listens(ports[0])
     assert ("worker:0 failed" in done.stderr) == bool(status)
+
+
+def run_script(folder: Path, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The script of a cluster file, run with stand-ins for Slurm's two commands."""
+    (folder / "bin").mkdir()
+    for name, program in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (folder / "bin" / name).write_text(program)
+        (folder / "bin" / name).chmod(0o755)
+    script = slurm.script(load(write(folder, text)))
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    env = {"PATH": path, "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_JOB_ID": "77", "HOME": "/h"}
+    return subprocess.run(
+        ["bash", "-c", script], env=env | variables, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_the_slurm_script_keeps_to_the_file(tmp_path: Path) -> None:
+    """Placeholders of the workdir are replaced, a pattern is read as tfmux reads it, each step
+    gets the cores of a task, and no picked port is one that the file has."""
+    (tmp_path / "batch-77").mkdir()
+    writes = ["sh", "-c", "echo step 12; sleep 1000", "{port}"]
+    text = f"""
+name = "batch"
+[jobs.ps]
+tasks = ["a:20002"]
+command = {json.dumps(writes)}
+ready = {{ log = "^step \\\\d+$" }}
+[jobs.worker]
+tasks = ["a:auto", "b:auto"]
+command = ["sh", "-c", "pwd; echo {{ports}}"]
+ready = "started"
+[hosts.a]
+ssh = "a"
+[hosts.b]
+ssh = "b"
+[run]
+workdir = "{tmp_path}/{{run_id}}"
+[start]
+timeout = 20
+"""
+    text = text.replace("{ports}", "{port.ps.0} {port.worker.0} {port.worker.1}")
+    done = run_script(tmp_path, text, SLURM_CPUS_PER_TASK="16")
+    assert done.returncode == 0, done.stderr
+    work = tmp_path / "batch-77"
+    said = (work / "worker-0.log").read_text().splitlines()
+    assert said == [str(work), "20002 20001 20003"]
+    steps = (work / "srun.log").read_text().splitlines()
+    assert len(steps) == 3 and all("--cpus-per-task=16 " in step for step in steps)
+
+
+@pytest.mark.parametrize(("host", "number"), [("", 3), ("gpus = 4", 4)])
+def test_the_slurm_script_asks_for_the_gpus_of_the_tasks(
+    tmp_path: Path, host: str, number: int
+) -> None:
+    """Those of the jobs on one host together, or all that a host has for the cluster."""
+    text = f"""
+[jobs.ps]
+tasks = ["a:1"]
+[jobs.worker]
+tasks = ["a:2", "b:1"]
+gpus = 2
+[jobs.evaluator]
+tasks = ["a:3"]
+gpus = 1
+[hosts.a]
+ssh = "a"
+[hosts.b]
+ssh = "b"
+{host}
+[run]
+command = ["train"]
+"""
+    script = slurm.script(load(write(tmp_path, text)))
+    assert f"#SBATCH --gpus-per-node={number}\n" in script
 
 
 def test_words_for_a_shell_keep_every_character() -> None:
