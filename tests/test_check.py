@@ -84,6 +84,26 @@ def test_a_machine_that_is_fine_ends_with_0(tmp_path: Path, tfmux_home: Path) ->
     assert not (tfmux_home / ".local/share/tfmux").exists()
 
 
+def test_a_python_too_old_for_the_bundled_trainer_ends_with_3(tmp_path: Path) -> None:
+    """A program of one's own may run with it."""
+    answer = {"version": "3.9.2", "executable": "/usr/bin/python3", "tensorflow": "2.5.0"}
+    python = tmp_path / "python3.9"
+    python.write_text(f"#!/bin/sh\necho '{json.dumps(answer | {'there': True})}'\n")
+    python.chmod(0o755)
+    file = Path(here(tmp_path, "auto"))
+    own = file.read_text().replace("{python}", str(python))
+    file.write_text(own)
+    assert run("check", str(file)).returncode == 0
+    file.write_text(own.replace('"train.py"', '"{trainer}", "async"'))
+    done = run("check", str(file), "--json")
+    assert done.returncode == 3, done.stdout
+    (found,) = [each for each in json.loads(done.stdout)["findings"] if each["severity"] == "error"]
+    assert (found["code"], found["check"]) == ("python-old", "python")
+    assert found["sentence"] == (
+        f"the bundled trainer needs Python 3.10 or newer, and {python} is 3.9.2"
+    )
+
+
 def test_a_taken_port_ends_with_3_and_names_its_holder(tmp_path: Path) -> None:
     """Pid and command line, here those of this very test."""
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,9 @@ DISK_LOW = 1024**3
 MEMORY_LOW = 512 * 1024**2
 """Bytes for each task: about what an imported TensorFlow takes."""
 CLOCK_OFF = 2.0
+TRAINER_PYTHON = (3, 10)
+"""The oldest Python that the bundled trainer runs in."""
+_VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 _PLAIN_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "busybox")
 _ODD_SHELLS = {"csh": "~/.cshrc", "tcsh": "~/.tcshrc or ~/.cshrc", "fish": "config.fish"}
 """Shells that are not POSIX shells, with the files that set their variables."""
@@ -123,6 +127,17 @@ def interpreter(host: str, name: str, answer: Mapping[str, Any], *, unless: str 
         return blocking(Check.PYTHON, "python-broken", host, "fails", sentence, todo)
     sentence = f"{name} is Python {answer['version']} ({answer['executable']})"
     return passed(Check.PYTHON, host, str(answer["version"]), sentence)
+
+
+def trainer_python(host: str, name: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
+    """Reports a Python that is too old for the bundled trainer."""
+    found = _VERSION.match(str(answer["version"]))
+    if found and (int(found[1]), int(found[2])) < TRAINER_PYTHON:
+        needed = ".".join(map(str, TRAINER_PYTHON))
+        sentence = f"the bundled trainer needs Python {needed} or newer, and {name} is "
+        sentence += str(answer["version"])
+        todo = "set another python for the host"
+        yield blocking(Check.PYTHON, "python-old", host, "too old", sentence, todo)
 
 
 def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool) -> Finding:

@@ -183,6 +183,8 @@ class HostCheck:
             return
         self.tensorflow = str(answer["tensorflow"])
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
+        if needed:
+            self._report_all(evaluate.trainer_python(self.name, python, answer))
         self._report(evaluate.tensorflow(self.name, python, answer, needed=needed))
 
     async def _commands(self) -> None:

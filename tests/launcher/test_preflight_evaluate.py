@@ -76,6 +76,19 @@ def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: S
 
 
 @pytest.mark.parametrize(
+    ("version", "old"),
+    [("3.8.20", True), ("3.9.2", True), ("3.10.0", False), ("3.14.0rc1", False), ("?", False)],
+)
+def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
+    """It needs a newer one than the agent does."""
+    found = list(evaluate.trainer_python("h1", "python3", {"version": version}))
+    assert [(one.code, one.severity) for one in found] == [("python-old", Severity.ERROR)] * old
+    if old:
+        told = f"the bundled trainer needs Python 3.10 or newer, and python3 is {version}"
+        assert found[0].sentence == told
+
+
+@pytest.mark.parametrize(
     ("rows", "why", "promised", "code"),
     [
         ([], "", 0, "ok"),
