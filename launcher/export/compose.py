@@ -107,10 +107,9 @@ def cluster_file(cluster: ClusterModel, text: str, folder: Path) -> str:
         for key in (*SSH_OPTIONS, "python"):
             common.pop(key, None)
     hosts = _table(document, "hosts")
-    for host in [name for name in hosts if name not in names]:
-        del hosts[host]
+    entries = dict(hosts.items())  # a service may be called like another host
     for host, (service, port) in names.items():
-        entry = hosts.pop(host) if host in hosts else tomlkit.table()
+        entry = entries.get(host, tomlkit.table())
         for key in ("user", "jump", "known_hosts", "via"):
             if key in entry:
                 del entry[key]
@@ -121,6 +120,13 @@ def cluster_file(cluster: ClusterModel, text: str, folder: Path) -> str:
         if cluster.slurm is not None and cluster.slurm.gpus:
             entry["gpus"] = cluster.slurm.gpus
         hosts[service] = entry
+    services = {service for service, _ in names.values()}
+    for host in [name for name in hosts if name not in services]:
+        del hosts[host]
+    for hook in document.get("hooks", {}).values():
+        if "/" in hook[0]:  # any other is found on PATH
+            moved = _moved(hook[0], cluster, folder)
+            hook[0] = moved if "/" in moved else f"./{moved}"
     run = _table(document, "run")
     _relocate(run, cluster, folder)
     for job in _table(document, "jobs").values():
@@ -202,15 +208,16 @@ def _version(package: str, default: str) -> str:
 
 def _relocate(table: Any, cluster: ClusterModel, folder: Path, *, workdir: bool = True) -> None:
     """Rewrites local paths for a file that lies in another folder."""
-
-    def moved(path: str) -> str:
-        absolute = path.startswith(("/", "~"))
-        return path if absolute else relpath(cluster.base / path, folder.absolute())
-
     if workdir and cluster.run.workdir:
-        table["workdir"] = moved(cluster.run.workdir)
+        table["workdir"] = _moved(cluster.run.workdir, cluster, folder)
     if "data" in table:
-        table["data"] = [moved(str(path)) for path in table["data"]]
+        table["data"] = [_moved(str(path), cluster, folder) for path in table["data"]]
+
+
+def _moved(path: str, cluster: ClusterModel, folder: Path) -> str:
+    """A local path of the cluster file as a file in `folder` must have it."""
+    absolute = path.startswith(("/", "~"))
+    return path if absolute else relpath(cluster.base / path, folder.absolute())
 
 
 def _table(document: TOMLDocument | Table, name: str) -> Table:

@@ -100,6 +100,56 @@ def test_the_cluster_file_for_the_containers(tmp_path: Path) -> None:
     assert made.local_path(made.jobs["worker"].data[0]) == tmp_path / "digits"
 
 
+def test_hosts_whose_containers_would_have_one_name(tmp_path: Path) -> None:
+    """Each keeps its own settings, also where another host's container is called like it."""
+    text = """
+[jobs.worker]
+tasks = ["localhost:1", "node:2", "gpu_1:3", "gpu-1:4"]
+command = ["a"]
+[hosts.localhost]
+address = "desk"
+gpus = 1
+[hosts.node]
+ssh = "x"
+gpus = 2
+[hosts.gpu_1]
+ssh = "y"
+gpus = 3
+[hosts.gpu-1]
+ssh = "z"
+gpus = 4
+"""
+    cluster = load(write(tmp_path, text))
+    made = load(write(tmp_path, compose.cluster_file(cluster, text, tmp_path), "made.toml"))
+    services = compose.model(cluster)["services"]
+    assert set(made.hosts) == set(services) and len(services) == 4
+    for number, place in enumerate(made.jobs["worker"].tasks, 1):
+        assert made.hosts[place.host].gpus == place.port == number
+
+
+def test_hooks_beside_the_cluster_file_are_found_from_the_folder_of_the_export(
+    tmp_path: Path,
+) -> None:
+    """A program on PATH, or of the home, is named as before; so is what the program is given."""
+    text = """
+[jobs.worker]
+tasks = ["localhost:1"]
+command = ["a"]
+[hooks]
+on_end = ["./report.py", "./x"]
+on_success = ["logger", "./x"]
+on_failure = ["~/report.py"]
+on_stall = ["/bin/true"]
+"""
+    cluster = load(write(tmp_path, text))
+    for folder, program in (("out", "../report.py"), ("", "./report.py")):
+        moved = compose.cluster_file(cluster, text, tmp_path / folder)
+        hooks = loads(moved, "c.toml", tmp_path).hooks
+        assert hooks.on_end == (program, "./x")
+        assert hooks.on_success == ("logger", "./x")
+        assert (hooks.on_failure, hooks.on_stall) == (("~/report.py",), ("/bin/true",))
+
+
 def test_a_cluster_of_this_machine_becomes_one_container(tmp_path: Path) -> None:
     """Without [hosts] everything is on one container, and the file that goes with it is valid."""
     text = '[jobs.worker]\ntasks = ["localhost:auto", "localhost:1"]\ncommand = ["a"]\n'
