@@ -58,9 +58,6 @@ class Commands(Protocol):
             EngineError: it cannot be run there.
         """
 
-    async def aclose(self) -> None:
-        """Closes the connection over which commands go, where there is one."""
-
 
 class LocalCommands:
     """Commands of this machine, in the launcher's environment."""
@@ -111,9 +108,6 @@ class LocalCommands:
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         return Output(status, out, err)
-
-    async def aclose(self) -> None:
-        """Does nothing: no connection is needed."""
 
     def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {

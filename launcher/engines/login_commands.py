@@ -17,7 +17,8 @@ from .engine import NoAnswerError
 
 
 class LoginCommands:
-    """Commands of a login host. One connection serves all of them; one that ended is replaced."""
+    """Commands of a login host. One connection serves all of them, until the
+    connector closes it; one that ended is replaced."""
 
     def __init__(self, logins: SshConnector, target: SshTarget) -> None:
         self._logins = logins
@@ -70,8 +71,3 @@ class LoginCommands:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await self._logins.connect("login", self._target)
             return self._connection
-
-    async def aclose(self) -> None:
-        """Closes the SSH connection, without waiting for commands on it."""
-        if self._connection is not None:
-            self._connection.abort()

@@ -28,7 +28,7 @@ from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import READS_AT_ONCE, SshConfig, read_config
 from .ssh_errors import UnknownKey, changed, key_error, place, refused, text_of, unknown
-from .ssh_options import arguments, host_key_algs, known_hosts_files
+from .ssh_options import arguments, host_key_algs, key_files, known_hosts_files
 from .ssh_transport import SshTransport
 
 LOGIN_SECONDS = 20.0
@@ -75,6 +75,7 @@ class SshConnector:
         self._approved: set[HostKey] = set()
         """Keys that were agreed to; a login that is dropped then does not ask again."""
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
+        self._connections: list[asyncssh.SSHClientConnection] = []
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
         self._jump_locks: dict[str, asyncio.Lock] = {}
 
@@ -84,7 +85,7 @@ class SshConnector:
         Raises:
             HostError: says which step failed and why.
         """
-        connection = await self.connect(name, target)
+        connection = await self._connect(name, target)
         link = connection.get_extra_info("socket")
         asyncio.get_running_loop().call_soon(acknowledge_at_once, link)  # once it is asked for
         try:
@@ -105,11 +106,16 @@ class SshConnector:
         return SshTransport(connection, process, forced=client.forced_command)
 
     async def connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
-        """A login without a session.
+        """A login without a session; `aclose` ends it.
 
         Raises:
             HostError: says which step failed and why.
         """
+        connection = await self._connect(name, target)
+        self._connections.append(connection)
+        return connection
+
+    async def _connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
         gate = self._gates.setdefault(_throttle_key(target), asyncio.Semaphore(LOGINS_AT_ONCE))
         for attempt in range(1, _TRIES + 1):
             try:
@@ -127,10 +133,11 @@ class SshConnector:
         raise AssertionError("unreachable")
 
     async def aclose(self) -> None:
-        """Closes the connections to jump hosts."""
-        for connection in self._jumps.values():
+        """Closes the connections to jump hosts and those without a session."""
+        for connection in (*self._jumps.values(), *self._connections):
             connection.abort()
         self._jumps.clear()
+        self._connections.clear()
 
     async def _login(
         self, name: str, target: SshTarget, gate: AbstractAsyncContextManager[None]
@@ -249,7 +256,7 @@ class SshConnector:
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
             await self._store_accepted_key(name, client)
-            raise await refused(name, target, options, _key_files(given)) from error
+            raise await refused(name, target, options, key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
         except TimeoutError as error:
@@ -266,7 +273,7 @@ class SshConnector:
         except (OSError, asyncssh.Error) as error:
             if cause_of(error) is ErrorCause.TOO_MANY_ATTEMPTS:
                 said = text_of(error)
-                raise await refused(name, target, options, _key_files(given), said) from error
+                raise await refused(name, target, options, key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         try:
@@ -379,13 +386,6 @@ class _Jump(SshTarget):
 
 def _jump_of(target: SshTarget, config: SshConfig) -> str:
     return target.jump or config.get("proxyjump")
-
-
-def _key_files(given: dict[str, Any]) -> list[str]:
-    """The key files that a login looks at."""
-    usual = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
-    named = given.get("client_keys", usual) or []
-    return [each for each in named if isinstance(each, str)]
 
 
 def _unused(config: SshConfig) -> str:

@@ -268,3 +268,10 @@ def _split(words: list[str]) -> list[str]:
         if os.path.exists(path):
             return [path, *_split(words[end:])]
     return [os.path.expanduser(words[0]), *_split(words[1:])]
+
+
+def key_files(given: dict[str, Any]) -> list[str]:
+    """The key files that a login looks at."""
+    usual = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+    named = given.get("client_keys", usual) or []
+    return [each for each in named if isinstance(each, str)]

@@ -55,9 +55,6 @@ class Scripted:
     async def connect(self) -> None:
         """There is nothing."""
 
-    async def aclose(self) -> None:
-        """There is nothing."""
-
 
 def engine(commands: Scripted, podman: str = "") -> PodmanEngine:
     table = cluster(podman).podman

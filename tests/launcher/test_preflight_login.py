@@ -63,6 +63,16 @@ async def login(
     return steps
 
 
+async def test_a_login_without_a_session_ends_with_its_connector(ssh_server: SshServer) -> None:
+    """Commands of a login host have one, and nothing else ends it."""
+    logins = SshConnector()
+    connection = await logins.connect("login", target(ssh_server))
+    assert not connection.is_closed()
+    await logins.aclose()
+    async with asyncio.timeout(PATIENCE):
+        await connection.wait_closed()
+
+
 class Person:
     """Answers every question alike, and remembers them."""
 

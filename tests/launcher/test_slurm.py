@@ -60,9 +60,6 @@ class Scripted:
     async def connect(self) -> None:
         """There is nothing."""
 
-    async def aclose(self) -> None:
-        """There is nothing."""
-
 
 def engine(commands: Scripted, *secrets: str, slurm: str = "") -> SlurmEngine:
     table = cluster(slurm).slurm
