@@ -50,6 +50,12 @@ class Terminal:
         """Presses keys, in tmux's names."""
         self._call("send-keys", *keys)
 
+    def paste(self, data: bytes) -> None:
+        """Sends bytes as they are."""
+        words = [*self._tmux, "load-buffer", "-"]
+        subprocess.run(words, input=data, capture_output=True, check=True)
+        self._call("paste-buffer", "-r")
+
     def resize(self, width: int, height: int) -> None:
         """Makes the window another size."""
         self._call("resize-window", "-x", str(width), "-y", str(height))
@@ -142,6 +148,23 @@ def test_a_run_is_watched_and_killed_with_one_key(
     window.keys("q")
     screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
     assert "worker:1 on localhost: killed" in screen
+
+
+def test_a_byte_that_is_no_utf_8_ends_nothing(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """A terminal with another character set sends such for one letter; the keys after it work."""
+    window = terminal(120, 30)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("running", "step 5")
+    window.paste(b"\xe4")
+    window.keys("m")
+    window.wait_for("all logs, 3 of 3 tasks")
+    assert len(living()) == 3
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")
 
 
 def test_a_resize_loses_nothing(terminal: Callable[[int, int], Terminal], tmp_path: Path) -> None:

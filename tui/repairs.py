@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from codecs import IncrementalDecoder, getincrementaldecoder
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from itertools import takewhile
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -14,6 +16,7 @@ from textual.app import App
 from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette
 from textual.css.query import NoMatches
+from textual.drivers import linux_driver, web_driver
 from textual.events import Event, Key, Paste
 from textual.message_pump import MessagePump
 from textual.screen import Screen
@@ -27,6 +30,11 @@ _gather_commands = CommandPalette._gather_commands.__wrapped__  # type: ignore[a
 _select_or_command = CommandPalette._select_or_command
 _waiting: WeakKeyDictionary[App[Any], deque[Key | Paste]] = WeakKeyDictionary()
 """Keys that wait until the one before them has been handled; without an entry, none is."""
+
+
+def _lenient_decoder(encoding: str) -> partial[IncrementalDecoder]:
+    """A byte that is no UTF-8, as terminals with another character set send it, ended the app."""
+    return partial(getincrementaldecoder(encoding), errors="replace")
 
 
 def _move_page_when_laid_out(self: OptionList, direction: Literal[-1, 1]) -> None:
@@ -143,6 +151,8 @@ async def _submit_what_was_typed(self: CommandPalette, event: Any) -> None:
 
 def repair() -> None:
     """Makes the repairs; a second time changes nothing."""
+    for driver in (linux_driver, web_driver):
+        driver.getincrementaldecoder = _lenient_decoder  # type: ignore[attr-defined]
     CommandPalette._select_or_command = _select_while_open  # type: ignore[method-assign]
     for handlers in CommandPalette._decorated_handlers.values():
         handlers[:] = [

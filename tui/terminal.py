@@ -57,6 +57,14 @@ class TerminalDriver(LinuxDriver):
         super().__init__(*args, **kwargs)
         self._file = cast(Any, _Outlet(cast(IO[str], self._file)))
 
+    def _run_input_thread(self) -> None:
+        """Reads the terminal. An error there is one of the program: the screen fails, and the run
+        goes on. To Textual it is an end like any other."""
+        try:
+            self.run_input_thread()
+        except Exception as error:
+            self._app.call_later(self._app._handle_exception, error)
+
     def _sigtstp_application(self, *_: int | FrameType | None) -> None:
         self._soon(super()._sigtstp_application)
 
