@@ -11,7 +11,7 @@ from launcher.store.metrics import PointColumns
 
 Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""
-_LARGEST = 1e300
+LARGEST = 1e300
 """Sums and differences of smaller values are finite."""
 
 
@@ -19,7 +19,7 @@ def curve(times: Iterable[float], values: Iterable[float], started: float) -> Cu
     """One metric of a task; values that are no numbers (NaN, infinite or near it) are left out."""
     xs, ys = [], []
     for time, value in zip(times, values, strict=False):  # a point may just be added
-        if abs(value) < _LARGEST:
+        if abs(value) < LARGEST:
             xs.append(time - started)
             ys.append(value)
     return xs, ys

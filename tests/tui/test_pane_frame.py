@@ -77,6 +77,8 @@ def test_a_sparkline_needs_a_few_values() -> None:
     assert sparkline([4.0, 3.0, 2.0, 1.0]) == "█▆▃▁"
     assert sparkline([float(i) for i in range(100)], 8) == "▁▂▃▄▅▆▇█"
     assert sparkline([1.0] * 5 + [float("inf")]) == "▁▁▁▁▁"
+    assert sparkline([1.0] * 13 + [1.7e308, -1.7e308, 1.7e308]) == "▁" * 12
+    assert sparkline([9e299] * 14 + [-9e299] * 14)[::11] == "█▁"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])

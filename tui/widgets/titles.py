@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import TaskView
+from tui.curves import LARGEST
 from tui.format import StatusColor, figure, status_color
 
 from .fit import Part
@@ -53,7 +54,7 @@ def task_title(
 def sparkline(values: list[float], cells: int = SPARK_CELLS) -> str:
     """The values as a row of blocks, each cell the mean of its share; empty where a few values
     are no curve yet."""
-    finite = [value for value in values if abs(value) < float("inf")]
+    finite = [value for value in values if abs(value) < LARGEST]
     if len(finite) < FEWEST_VALUES:
         return ""
     cells = min(cells, len(finite))
