@@ -57,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.USAGE
     except BrokenPipeError:
         return Exit.FAILED
+    except KeyboardInterrupt:
+        return Exit.KILLED
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -44,10 +44,7 @@ def check(arguments: argparse.Namespace) -> int:
     """Checks every host of a cluster file, starts nothing, and returns the exit code."""
     cluster, _ = read_cluster(arguments, for_launch=True)
     as_json = arguments.json
-    try:
-        report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=arguments.accept_new))
-    except KeyboardInterrupt:
-        return Exit.KILLED
+    report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=arguments.accept_new))
     if as_json:
         sys.stdout.write(json.dumps(report.json(), indent=2) + "\n")
     else:

@@ -6,13 +6,14 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from launcher.engines.slurm_script import request_of
 from launcher.ids import new_run_id
 from launcher.plan.model import plan_json
 from launcher.plan.plan import make_plan
+from launcher.printable import pictured
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
@@ -78,7 +79,8 @@ SCHEMA = {
 
 
 def plan(arguments: argparse.Namespace) -> int:
-    """Prints the plan of a cluster file; starts nothing.
+    """Prints the plan of a cluster file; starts nothing. A terminal gets pictures of what it would
+    act on: the file may come from elsewhere.
 
     ``--json``: one object, as `SCHEMA` says.
     """
@@ -90,19 +92,28 @@ def plan(arguments: argparse.Namespace) -> int:
             answer["slurm"] = request.json()
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
         return Exit.SUCCESS
+    screen = sys.stdout.isatty()
+    for line in _lines(answer):
+        sys.stdout.write((pictured(line) if screen else line) + "\n")
+    if request is not None:
+        sys.stdout.write("\n")
+        for line in request_text(request, whole=not screen).splitlines():
+            sys.stdout.write((pictured(line) if screen else line) + "\n")
+    return Exit.SUCCESS
+
+
+def _lines(answer: dict[str, Any]) -> Iterator[str]:
+    """The plan as text. An argument or a value may have several lines."""
     tasks = {task["task"]: task for task in answer["tasks"]}
     for number, stage in enumerate(answer["stages"], 1):
-        sys.stdout.write(f"stage {number}: {', '.join(stage)}\n")
+        yield f"stage {number}: {', '.join(stage)}"
         for name in stage:
             task = tasks[name]
-            sys.stdout.write(f"  {name} on {task['host']} ({task['address']})\n")
-            sys.stdout.write(f"    ready:   {json.dumps(task['ready'])}\n")
-            sys.stdout.write(f"    command: {shlex.join(task['argv'])}\n")
+            yield f"  {name} on {task['host']} ({task['address']})"
+            yield f"    ready:   {json.dumps(task['ready'])}"
+            yield from f"    command: {shlex.join(task['argv'])}".split("\n")
             if task["warm"]:
-                sys.stdout.write(f"    warm:    {', '.join(task['warm'])}\n")
-            sys.stdout.write(f"    in:      {task['cwd']}\n")
+                yield f"    warm:    {', '.join(task['warm'])}"
+            yield f"    in:      {task['cwd']}"
             for key, value in task["env"].items():
-                sys.stdout.write(f"    {key}={shlex.quote(value)}\n")
-    if request is not None:
-        sys.stdout.write("\n" + request_text(request, whole=not sys.stdout.isatty()))
-    return Exit.SUCCESS
+                yield from f"    {key}={shlex.quote(value)}".split("\n")

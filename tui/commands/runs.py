@@ -7,7 +7,6 @@ import sys
 import time
 
 from launcher.errors import TaskNotFoundError
-from launcher.ids import TaskId
 from launcher.session.attach import stored
 from launcher.session.log_lines import LogLines, RunLogs
 from tui.commands import launch
@@ -41,8 +40,8 @@ def logs(arguments: argparse.Namespace) -> int:
     run = stored(arguments.run)
     tasks = {view.id: view.host for view in run.snapshot().tasks}
     if arguments.task:
-        wanted = TaskId.parse(arguments.task) if ":" in arguments.task else None
-        if wanted is None or wanted not in tasks:
+        wanted = next((task for task in tasks if str(task) == arguments.task), None)
+        if wanted is None:
             raise TaskNotFoundError(arguments.task, list(tasks))
         tasks = {wanted: tasks[wanted]}
     pictures, out = sys.stdout.isatty() and not arguments.raw, sys.stdout.buffer
