@@ -23,6 +23,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -41,7 +43,8 @@ _AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_")
 
 
 class Process:
-    """A process that was forked; has the methods of `subprocess.Popen` that tests use."""
+    """A process that was forked; has the methods of `subprocess.Popen` that tests use, for any
+    thread."""
 
     def __init__(self, status: int) -> None:
         """Waits until it is there.
@@ -50,6 +53,9 @@ class Process:
             status: end of the pipe on which the server writes the process id, and its exit status.
         """
         self._status = status
+        weakref.finalize(self, os.close, status)  # not before: another thread may look at it
+        self._reading = threading.Lock()
+        """The status comes once, and several threads may wait for it."""
         self.returncode: int | None = None
         self.pid = self._number()
 
@@ -68,8 +74,9 @@ class Process:
         if self.returncode is None:
             if timeout is not None and not select.select([self._status], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout)
-            self.returncode = self._number()
-            os.close(self._status)
+            with self._reading:
+                if self.returncode is None:
+                    self.returncode = self._number()
         return self.returncode
 
     def send_signal(self, number: int) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,12 @@ def test_other_variables_of_an_interpreter_are_not_served(server: ForkServer, fo
     assert isinstance(process, subprocess.Popen) and process.wait(PATIENCE) == 7
     assert shown(folder)["words"] == ["x" * 20_000]
     assert shown(folder)["session"] is True and shown(folder)["nice"] == os.nice(0) + 3
+
+
+def test_several_threads_wait_for_one(server: ForkServer, folder: Path) -> None:
+    """Each gets the status, which comes once."""
+    process = started(server, folder, "wait")
+    with ThreadPoolExecutor(8) as pool:
+        found = [pool.submit(process.wait, *limit) for limit in [(), (PATIENCE,)] * 4]
+        process.kill()
+        assert [each.result() for each in found] == [-signal.SIGKILL] * 8
