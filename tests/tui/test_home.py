@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -124,6 +125,20 @@ async def test_copy_rename_delete_and_undo() -> None:
         await until(pilot, lambda: len(library.saved()) == 2)
         await shows(pilot, "Clusters 2")
         await until(pilot, lambda: on(pilot) == "a")
+
+
+async def test_undo_after_a_restart() -> None:
+    """The last one that was deleted comes back first; then there is nothing any more."""
+    for name in ("first", "last"):
+        library.delete(library.create(name, TEXT))
+        await asyncio.sleep(0.02)  # file systems have times of a few milliseconds
+    async with home() as pilot:
+        await pilot.press("u")
+        await until(pilot, lambda: [path.stem for path in library.saved()] == ["last"])
+        await pilot.press("u")
+        await until(pilot, lambda: len(library.saved()) == 2)
+        await pilot.press("u")
+        await shows(pilot, "nothing is deleted")
 
 
 @pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])

@@ -314,11 +314,12 @@ class HomeScreen(Page):
                 self._kill([entry])
 
     def action_undo(self) -> None:
-        """Restores the last deleted cluster."""
-        if self._deleted:
-            self._change(self._deleted.pop().restore)
+        """Restores the last deleted cluster, which may be one of an earlier session."""
+        deleted = self._deleted.pop() if self._deleted else next(library.deleted(), None)
+        if deleted is not None:
+            self._change(deleted.restore)
         else:
-            self.notify("nothing was deleted here")
+            self.notify("nothing is deleted")
 
     def kill_active_runs(self) -> None:
         for screen in self.app.screen_stack:
