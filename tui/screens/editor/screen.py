@@ -87,23 +87,34 @@ class EditorScreen(Page):
         self._problem = -1
         self.action_add = self._asking(rows.add)
         self.action_paste = self._asking(rows.paste)
-        self.action_copy_row = rows.copy
-        self.action_remove = rows.remove
-        self.action_clear = rows.clear
-        self.action_fill = rows.fill
-        self.action_missing = rows.define_missing
+        self.action_copy_row = self._accepting(rows.copy)
+        self.action_remove = self._accepting(rows.remove)
+        self.action_clear = self._accepting(rows.clear)
+        self.action_fill = self._accepting(rows.fill)
+        self.action_missing = self._accepting(rows.define_missing)
         self.action_save = self._asking(self._files.save)
         self.action_save_as = self._asking(self._files.save_as)
         self._leave = self._asking(self._files.leave)
 
     def _asking(self, command: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
         """Returns an action that runs a command, which may ask, on the text as it is typed."""
+        return self._accepting(lambda: self.run_worker(command(), group="dialog"))
+
+    def _accepting(self, command: Callable[[], object]) -> Callable[[], None]:
+        """Returns an action that runs a command on the text as it is typed."""
 
         def act() -> None:
-            self._file.commit()
-            self.run_worker(command(), group="dialog")
+            if self._accept():
+                command()
 
         return act
+
+    def _accept(self) -> bool:
+        """Puts what is being typed, as text or into a cell, into the draft; False if the cell
+        does not take it."""
+        if self._page == "file":
+            self._file.commit()
+        return self._tables.accept()
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
@@ -223,6 +234,8 @@ class EditorScreen(Page):
     # pages
 
     def action_page(self, page: str) -> None:
+        if not self._accept():
+            return
         if self._state.document is None and page != "file":
             self.notify(UNREADABLE, severity="warning")
             page = "file"
@@ -259,11 +272,13 @@ class EditorScreen(Page):
 
     def action_switch_hosts(self) -> None:
         """Lets Slurm give the hosts, or takes them back from an engine."""
-        if self._page == "hosts":
+        if self._page == "hosts" and self._accept():
             self._rows.switch_hosts()
 
     def action_problem(self) -> None:
         """Goes to the next problem: its cell, or its line of the file."""
+        if not self._accept():
+            return
         now = self.draft.now
         if not now.problems:
             self.notify("no problems")
@@ -319,7 +334,8 @@ class EditorScreen(Page):
 
     def action_test(self) -> None:
         """Checks every host, and starts nothing."""
-        self._file.commit()
+        if not self._accept():
+            return
         cluster = self.draft.now.cluster
         if cluster is None:
             key = key_of(self, "edit.problem")
@@ -330,7 +346,8 @@ class EditorScreen(Page):
 
     def action_launch(self) -> None:
         """Launches what is on the screen, saved or not."""
-        self._file.commit()
+        if not self._accept():
+            return
         run = self._files.launch(self._clients, self._prompts)
         if run is not None:
             self.post_message(OpenRun(run))

@@ -14,6 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from launcher.cluster.draft import parse
+from launcher.cluster.edit import EditError
 from tui.cells import GAP
 from tui.keys import key_of
 from tui.screens.editor.completion import Completion, matching
@@ -68,20 +69,24 @@ class EditTable(Widget):
         super().__init__(id=model.name)
         self.model = model
         self.body = CellGrid(first=model.first, widest=model.widest)
+        self._field = Vertical(id="field")
         self._state = state
+        self._row_key = ""
+        self._column = 0
+        """Column of the cell being edited, and above the key of its row: the cursor may move."""
         self._original = ""
         """Text of the cell when the field was opened: the cells already show what is being typed
         as soon as it has been checked."""
 
     def compose(self) -> ComposeResult:
         yield self.body
-        with Vertical(id="field"):
+        with self._field:
             yield CellInput(compact=True, select_on_focus=False)
             yield ProblemLine()
 
     def editing(self) -> bool:
         """Whether the field is open."""
-        return bool(self.query_one("#field").display)
+        return bool(self._field.display)
 
     @property
     def _input(self) -> CellInput:
@@ -125,6 +130,8 @@ class EditTable(Widget):
 
     @on(CellGrid.Chosen)
     def _open(self) -> None:
+        if not self.accept():
+            return
         document, cell = self._state.document, self.body.cell
         if document is None or cell is None:
             return
@@ -135,6 +142,7 @@ class EditTable(Widget):
         if field is None or cell.fixed:
             self.notify("this cell cannot be edited")
             return
+        self._row_key, self._column = self.key, self.body.column
         self._original = cell.text
         self._input.suggester = Completion(candidates(field, document))
         with self.prevent(Input.Changed):
@@ -149,7 +157,7 @@ class EditTable(Widget):
 
     def _place_field(self, text: str) -> None:
         """Shows the field over the cell under the cursor, within the table."""
-        field, place = self.query_one("#field"), (self.body.row, self.body.column)
+        field, place = self._field, (self.body.row, self.body.column)
         wanted = self.body.region_of(*place).width + GAP
         width = min(self.size.width, max(wanted, _FIELD_WIDTH, cell_len(text) + 3))
         x, y = self.body.cell_offset(*place)
@@ -187,18 +195,17 @@ class EditTable(Widget):
         document, path = self._state.document, self._state.draft.path
         if document is None or not self.editing():
             return
-        row, column = self.body.row, self.body.column
-        field = self.model.field(row, column)
-        assert field is not None
+        column = self._column
         try:
+            row = self._edited_row()
             trial = await asyncio.to_thread(
                 lambda: parse(self.model.put(document, row, column, text).text, path)
             )
         except EDIT_ERRORS as error:
             self._explain(str(error))
             return
-        if not self.editing():
-            return
+        field = self.model.field(row, column)
+        assert field is not None
         self._state.trial = trial
         self.post_message(self.Changed())
         rows = self.model.rows(trial)
@@ -209,36 +216,74 @@ class EditTable(Widget):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self._accept()
+        self.accept()
+
+    @on(Input.Blurred)
+    def _blurred(self, event: Input.Blurred) -> None:
+        event.stop()
+        # Nothing has the focus while another window of the desktop has it.
+        if self.screen.focused not in (None, self._input):
+            self.accept()
+
+    def on_hide(self) -> None:
+        """Leaves no field open that nobody can see."""
+        if not self.accept():
+            self.cancel()
 
     @on(CellInput.Left)
     def _left(self, event: CellInput.Left) -> None:
         event.stop()
         if not event.by:
-            self._state.trial = None
-            self._close()
-        elif self._accept():
+            self.cancel()
+        elif self.accept():
             self._move(event.by)
 
-    def _accept(self) -> bool:
-        """Puts the typed text into the cell; False when it means nothing."""
-        row, column, text = self.body.row, self.body.column, self._input.value
+    def _edited_row(self) -> int:
+        """Number, in the draft, of the row whose cell is being edited.
+
+        Raises:
+            EditError: the row has gone.
+        """
+        now = self._state.draft.now
+        keys = [] if now.document is None else [row.key for row in self.model.rows(now)]
+        if self._row_key not in keys:
+            raise EditError("the row of this cell no longer exists")
+        return keys.index(self._row_key)
+
+    def accept(self) -> bool:
+        """Closes the field if it is open, and puts its text into the cell. False if the text
+        means nothing: the field stays open and says why."""
+        if not self.editing():
+            return True
+        column, text, cursor = self._column, self._input.value, self.body.row
         self._state.trial = None
         if text != self._original:
             try:
+                row = self._edited_row()
                 self._state.edit(lambda d: self.model.put(d, row, column, text))
             except EDIT_ERRORS as error:
                 self._explain(str(error))
                 self.app.bell()
+                self.screen.set_focus(self._input)
                 return False
         self.show()
-        self.body.row = row  # a renamed row has another key
+        self.body.row = cursor  # a renamed row has another key
+        self._close()
+        return True
+
+    def cancel(self) -> bool:
+        """Closes the field without effect; False if it is not open."""
+        if not self.editing():
+            return False
+        self._state.trial = None
         self._close()
         return True
 
     def _close(self) -> None:
-        self.query_one("#field").display = False
-        self.screen.set_focus(self.body)
+        self.workers.cancel_group(self, "check")
+        self._field.display = False
+        if self.screen.focused is self._input:
+            self.screen.set_focus(self.body)
         self.post_message(self.Changed())
 
     def _move(self, by: int) -> None:

@@ -53,8 +53,19 @@ class ClusterTables(Vertical):
     @property
     def focused(self) -> EditTable | None:
         """The table that has the focus."""
-        every = (*self.engines.values(), self.hosts, self.jobs, self.tasks, self.run)
-        return next((table for table in every if table.has_focus_within), None)
+        return next((table for table in self._every if table.has_focus_within), None)
+
+    @property
+    def _every(self) -> tuple[EditTable, ...]:
+        return (*self.engines.values(), self.hosts, self.jobs, self.tasks, self.run)
+
+    def accept(self) -> bool:
+        """Accepts the text typed into a cell; False if it means nothing."""
+        return all(table.accept() for table in self._every)
+
+    def cancel(self) -> bool:
+        """Drops the text typed into a cell; False if no cell is open."""
+        return any(table.cancel() for table in self._every)
 
     @property
     def job(self) -> str:
@@ -81,7 +92,8 @@ class ClusterTables(Vertical):
             table.show()
         self.hosts.show()
         self.jobs.show()
-        self._tasks_of.job = self.jobs.key
+        if not self.tasks.editing():
+            self._tasks_of.job = self.jobs.key
         self.tasks.show()
         self.run.show()
         if focused is not None and not focused.display:
@@ -129,6 +141,8 @@ class ClusterTables(Vertical):
 
     @on(CellGrid.Moved)
     def _follow(self) -> None:
+        if self.tasks.editing():
+            return  # its field belongs to a task of the job that is shown
         if self.focused is self.jobs and self.jobs.key != self.job:
             self._tasks_of.job = self.jobs.key
             self.tasks.show()

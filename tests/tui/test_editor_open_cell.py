@@ -1,0 +1,155 @@
+"""A cell of the editor that is open while another command is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from launcher.cluster import library
+from tests.tui.conftest import shows, until
+from tests.tui.test_editor import editor, screen_of, text_of
+from tui.screens.editor.table import EditTable
+from tui.screens.home import HomeScreen
+from tui.screens.run.screen import RunScreen
+
+PYTHON = ("right", "right", "right", "enter")
+"""Keys that open the cell `python` of the first host."""
+TASK = '[jobs.worker]\ntasks = ["localhost:auto"]\nready = "started"\n'
+
+
+def table_of(pilot: Pilot[int], name: str) -> EditTable:
+    """A table of the editor."""
+    return screen_of(pilot).query_one(f"#{name}", EditTable)
+
+
+def hosts_with(pilot: Pilot[int], python: str) -> list[str]:
+    """Tables of the file that have this interpreter."""
+    tables = text_of(pilot).split("\n[")
+    return [table.partition("]")[0] for table in tables if f'python = "{python}"' in table]
+
+
+async def click_row(pilot: Pilot[int], table: EditTable, row: int, column: int = 1) -> None:
+    """Clicks on a cell of a table."""
+    x, y = table.body.cell_offset(row, column)
+    assert await pilot.click(table.body, offset=(x, y))
+
+
+async def test_saving_accepts_the_open_cell() -> None:
+    """Its text is in the file, and nothing is left to be saved."""
+    async with editor() as pilot:
+        await pilot.press(*PYTHON, *"/opt/py", "ctrl+s")
+        await shows(pilot, "saved in")
+        assert 'python = "/opt/py"' in library.path_of("mission").read_text()
+        assert hosts_with(pilot, "/opt/py") == ["hosts.tf1"]
+        assert not table_of(pilot, "hosts").editing() and not screen_of(pilot).draft.modified
+
+
+async def test_a_text_that_is_refused_keeps_its_field_and_stops_the_command() -> None:
+    """Neither saving nor leaving nor another page goes on without it; corrected, it is saved."""
+    async with editor() as pilot:
+        before = library.path_of("mission").read_text()
+        await pilot.press("3", "down", "enter", *' "', "ctrl+s")
+        await shows(pilot, "! a quote is not closed")
+        run = table_of(pilot, "run")
+        for command in (
+            screen_of(pilot).leave,
+            screen_of(pilot).action_launch,
+            screen_of(pilot).action_test,
+            lambda: screen_of(pilot).action_page("hosts"),
+        ):
+            command()
+            await pilot.pause()
+            assert pilot.app.screen is screen_of(pilot) and run.editing() and run.has_focus_within
+        assert library.path_of("mission").read_text() == before
+        await pilot.press(*'x"', "ctrl+s")
+        await shows(pilot, "saved in")
+        assert '"x"]' in library.path_of("mission").read_text()
+
+
+async def test_leaving_asks_about_the_open_cell() -> None:
+    """Its text counts as a change that is not saved."""
+    async with editor() as pilot:
+        await pilot.press(*PYTHON, *"/opt/py", "ctrl+q")
+        await shows(pilot, "Unsaved changes")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert 'python = "/opt/py"' in library.path_of("mission").read_text()
+
+
+@pytest.mark.processes
+async def test_launching_accepts_the_open_cell(tmp_path: Path) -> None:
+    """The run has what is on the screen."""
+    path = tmp_path / "quick.toml"
+    path.write_text(TASK + '[run]\ncommand = ["echo", "from"]\nworkdir = ""\n')
+    async with editor(path) as pilot:
+        await pilot.press("3", "down", "enter", *" the-cell", "f5")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "from the-cell")
+        await shows(pilot, "✓ success")
+
+
+async def test_another_page_accepts_the_open_cell() -> None:
+    """As the palette can show one at any time."""
+    async with editor() as pilot:
+        await pilot.press(*PYTHON, *"/opt/py")
+        screen_of(pilot).action_page("jobs")
+        await until(pilot, lambda: hosts_with(pilot, "/opt/py") == ["hosts.tf1"])
+        assert table_of(pilot, "jobs").has_focus_within
+
+
+async def test_a_click_on_another_row_accepts_the_open_cell() -> None:
+    """Into the row for which it was opened, wherever the cursor is now."""
+    async with editor() as pilot:
+        hosts = table_of(pilot, "hosts")
+        await pilot.press(*PYTHON, *"/opt/py")
+        await click_row(pilot, hosts, 2)
+        await until(pilot, lambda: not hosts.editing())
+        assert hosts_with(pilot, "/opt/py") == ["hosts.tf1"]
+        await until(pilot, lambda: hosts.key == "tf3" and hosts.body.has_focus)
+
+
+async def test_a_click_does_not_leave_a_text_that_is_refused() -> None:
+    """The field keeps the focus, and its text goes into its own row when it is corrected."""
+    async with editor() as pilot:
+        hosts = table_of(pilot, "hosts")
+        env = hosts.model.titles.index("env")
+        hosts.body.go_to(0, env)
+        await pilot.press("enter", *"A")
+        await click_row(pilot, hosts, 2, 0)
+        await shows(pilot, "! A has no value")
+        await until(pilot, lambda: hosts.editing() and hosts.has_focus_within)
+        await until(pilot, lambda: not hosts.body.has_focus)
+        await pilot.press(*"=1", "enter")
+        await until(pilot, lambda: not hosts.editing())
+        assert text_of(pilot).index('A = "1"') < text_of(pilot).index("[hosts.tf2]")
+
+
+async def test_another_window_of_the_desktop_does_not_close_the_cell() -> None:
+    """What is typed afterwards goes on in it, and is no command."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await pilot.press(*PYTHON, *"/opt")
+        pilot.app.app_focus = False
+        await pilot.pause()
+        pilot.app.app_focus = True
+        await pilot.pause()
+        assert table_of(pilot, "hosts").editing() and text_of(pilot) == before
+        await pilot.press(*"/py", "enter")
+        await until(pilot, lambda: hosts_with(pilot, "/opt/py") == ["hosts.tf1"])
+
+
+async def test_a_task_stays_in_its_job_when_another_job_is_clicked() -> None:
+    """The table of tasks follows the cursor in that of jobs only when its cell is closed."""
+    async with editor() as pilot:
+        await pilot.press("2")
+        jobs, tasks = table_of(pilot, "jobs"), table_of(pilot, "tasks")
+        await pilot.press("tab", "right", "enter", "ctrl+u", *"4711")
+        assert tasks.editing() and jobs.key == "ps"
+        await click_row(pilot, jobs, 1, 0)
+        await until(pilot, lambda: ":4711" in text_of(pilot))
+        document = screen_of(pilot).draft.now.document
+        assert document is not None
+        assert str(document.get("jobs", "ps", "tasks")[0]).endswith(":4711")
+        await until(pilot, lambda: tasks.body.rows[0].cells[0].text == "worker:0")
