@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from launcher.cluster import library
+from launcher.cluster.draft import parse
 from tests.tui.conftest import shows, until
 from tests.tui.test_editor import editor, screen_of, text_of
 from tui.screens.editor.table import EditTable
@@ -16,6 +17,8 @@ from tui.screens.run.screen import RunScreen
 
 PYTHON = ("right", "right", "right", "enter")
 """Keys that open the cell `python` of the first host."""
+KEPT = ("[hosts.tf1]", 'ssh = "tf1"', "[jobs.ps]", 'tasks = ["tf1:1"]')
+"""Lines of a file with one host and one job."""
 TASK = '[jobs.worker]\ntasks = ["localhost:auto"]\nready = "started"\n'
 
 
@@ -153,3 +156,56 @@ async def test_a_task_stays_in_its_job_when_another_job_is_clicked() -> None:
         assert document is not None
         assert str(document.get("jobs", "ps", "tasks")[0]).endswith(":4711")
         await until(pilot, lambda: tasks.body.rows[0].cells[0].text == "worker:0")
+
+
+@pytest.mark.parametrize("key", ["ctrl+z", "ctrl+y"])
+async def test_undo_closes_an_open_cell_and_leaves_the_draft(key: str) -> None:
+    """The row added last stays, its cell as it was; the next undo is of the draft."""
+    async with editor() as pilot:
+        start = text_of(pilot)
+        await pilot.press("2", "a")
+        await shows(pilot, "Add a job")
+        await pilot.press("enter")
+        await until(pilot, lambda: "[jobs.chief]" in text_of(pilot))
+        jobs, before = table_of(pilot, "jobs"), text_of(pilot)
+        await until(pilot, lambda: jobs.key == "chief")
+        await pilot.press("enter", *"x")
+        await until(pilot, lambda: jobs.body.rows[-1].key == "chiefx")
+        await pilot.press(key)
+        await until(pilot, lambda: not jobs.editing())
+        await until(pilot, lambda: jobs.key == "chief")
+        assert text_of(pilot) == before and jobs.body.has_focus
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: text_of(pilot) == start)
+
+
+@pytest.mark.parametrize("page", ["hosts", "jobs"])
+async def test_a_cell_whose_row_has_gone_is_refused(page: str) -> None:
+    """As after the file was read again: not written into another row, such as that of all hosts."""
+    async with editor() as pilot:
+        table = table_of(pilot, page)
+        await pilot.press("1" if page == "hosts" else "2")
+        last = 2 if page == "hosts" else 1
+        table.body.go_to(last, table.model.titles.index("env"))
+        await pilot.press("enter", *"A=1")
+        screen_of(pilot).draft.edit(parse("\n".join(KEPT), library.path_of("mission")))
+        after = text_of(pilot)
+        await pilot.press("enter")
+        await shows(pilot, "! the row of this cell no longer exists")
+        assert table.editing() and text_of(pilot) == after
+        await pilot.press("escape")
+        await until(pilot, lambda: not table.editing())
+        assert text_of(pilot) == after
+
+
+async def test_a_cell_of_an_engine_that_has_gone_is_refused() -> None:
+    """Its table is not written again; as nobody sees the field then, it is closed."""
+    path = library.create("onslurm", f"[slurm]\nnodes = 1\n{TASK}")
+    async with editor(path) as pilot:
+        slurm = table_of(pilot, "slurm")
+        await pilot.press("enter", *"7")
+        assert slurm.editing()
+        screen_of(pilot).draft.edit(parse(TASK, path))
+        screen_of(pilot)._show()
+        await until(pilot, lambda: not slurm.editing())
+        assert text_of(pilot) == TASK

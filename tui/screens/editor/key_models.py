@@ -67,7 +67,11 @@ class RunModel(KeyModel):
 
 
 class EngineModel(KeyModel):
-    """Table of an engine, in place of `[hosts.*]`."""
+    """Table of an engine, in place of `[hosts.*]`; without it there are no rows."""
 
     def __init__(self, table: str) -> None:
         super().__init__(table, engine_fields(table))
+
+    def rows(self, seen: ParsedDraft) -> list[Row]:
+        assert seen.document is not None
+        return [] if seen.document.get(self.name) is None else super().rows(seen)

@@ -303,13 +303,16 @@ class EditorScreen(Page):
             table.body.action_edit()
 
     def action_undo(self) -> None:
+        """Undoes what is typed into an open cell, otherwise the last step."""
+        if self._tables.cancel():
+            return
         if self.draft.undo():
             self._show()
         else:
             self.notify("nothing to undo")
 
     def action_redo(self) -> None:
-        if self.draft.redo():
+        if not self._tables.cancel() and self.draft.redo():
             self._show()
 
     def _check_disk(self) -> None:
