@@ -1,9 +1,27 @@
-"""Directories of tfmux on this machine, by the XDG base directory specification."""
+"""Directories of tfmux on this machine, by the XDG base directory specification.
+
+`expand_user` is for paths that a person has typed.
+"""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+from .errors import TfmuxError
+from .printable import printable
+
+
+def expand_user(text: str) -> Path:
+    """Returns the path that a person has typed, in which `~` and `~name` are home directories.
+
+    Raises:
+        TfmuxError: there is no user of that name.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise TfmuxError(f"{printable(text, 200)}: there is no such user") from None
 
 
 def config_home() -> Path:

@@ -5,6 +5,7 @@ A text that is not valid TOML can be kept and corrected, but not saved.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -149,7 +150,7 @@ class Draft:
             first = self.now.problems[0]
             raise SaveError(f"not valid TOML: fix line {first.line} before saving: {first.message}")
         target = self.path if path is None else path
-        text = self.now.text if target.exists() else with_schema_line(self.now.text, target)
+        text = self.now.text if os.path.exists(target) else with_schema_line(self.now.text, target)
         self._stamp = write(target, text)
         self._saved = text
         self.path = target

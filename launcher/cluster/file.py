@@ -254,11 +254,11 @@ def _missing_paths(cluster: ClusterModel) -> Iterator[Violation]:
     for name, job in cluster.jobs.items():
         folders += [(("jobs", name, "data", i), path) for i, path in enumerate(job.data)]
     for place, path in folders:
-        if path and not cluster.local_path(path).is_dir():
+        if path and not os.path.isdir(cluster.local_path(path)):
             yield Violation(place, path, f"no such directory: {cluster.local_path(path)}")
     for name, host in cluster.hosts.items():
         for key, file in (("identity", host.identity), ("known_hosts", host.known_hosts)):
-            if file and not cluster.local_path(file).is_file():
+            if file and not os.path.isfile(cluster.local_path(file)):
                 message = f"no such file: {cluster.local_path(file)}"
                 yield Violation(("hosts", name, key), file, message)
 

@@ -5,6 +5,7 @@ Only names are read; the options of a host are read by asyncssh when it logs in.
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def _words(line: str) -> list[str]:
 
 
 def _matching(pattern: str, home: Path) -> list[Path]:
-    path = Path(pattern).expanduser()
+    path = Path(os.path.expanduser(pattern))
     if not path.is_absolute():
         path = home / path
     try:

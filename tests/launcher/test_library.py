@@ -185,7 +185,7 @@ def test_aliases_of_the_users_ssh_configuration(tfmux_home: Path) -> None:
         'Host tf1 tf2 # two\n  HostName 10.0.0.1\nhost = "gpu 7" !no a*\nInclude more/*\nHost *\n'
     )
     (folder / "more").mkdir()
-    (folder / "more" / "x").write_text("HOST lab1\nInclude ~/.ssh/config\n")
+    (folder / "more" / "x").write_text("HOST lab1\nInclude ~/.ssh/config ~nosuchuser/x\n")
     assert aliases() == ["tf1", "tf2", "gpu 7", "lab1"]
     (folder / "config").chmod(0)
     (folder / "config").unlink()

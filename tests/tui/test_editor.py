@@ -20,6 +20,7 @@ from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
 from tui.screens.run.screen import RunScreen
+from tui.widgets.line_input import LineInput
 
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2", "tf3": "root@tf3"}
 
@@ -290,6 +291,25 @@ async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> N
         await until(pilot, lambda: library.path_of("fixed").exists())
     assert "[hosts.tf1]" in path.read_text()
     assert "[hosts.tf1]" not in library.path_of("fixed").read_text()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("~nosuchuser/x.toml", "there is no such user"),
+        (f"/tmp/{'x' * 300}.toml", "File name too long"),
+    ],
+)
+async def test_a_name_that_no_file_can_have_loses_nothing(answer: str, said: str) -> None:
+    """The refusal says why, and the editor keeps what was not saved."""
+    async with editor() as pilot:
+        await pilot.press("x", "S")
+        await shows(pilot, "a name, or the path of a .toml file")
+        dialog = pilot.app.screen
+        dialog.query_one(LineInput).value = answer
+        await pilot.press("enter")
+        await shows(pilot, said)
+        assert pilot.app.screen is screen_of(pilot) and screen_of(pilot).draft.modified
 
 
 async def test_leaving_asks_about_what_is_not_saved() -> None:

@@ -21,6 +21,7 @@ from launcher.cluster.spec import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.hosts.own_address import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
+from launcher.paths import expand_user
 from launcher.printable import printable
 from tui.commands.launch import launch
 from tui.stderr import message
@@ -88,10 +89,9 @@ def _workdir(given: str | None, here: Path, base: Path) -> str:
     if given is None:
         return "." if base == here else literal(str(here))
     try:
-        return str(Path(literal(str(here)), Path(given).expanduser())) if given else ""
-    except RuntimeError:
-        shown = printable(given, 200)
-        raise TfmuxError(f"--workdir {shown}: there is no such user") from None
+        return str(Path(literal(str(here)), expand_user(given))) if given else ""
+    except TfmuxError as error:
+        raise TfmuxError(f"--workdir {error}") from None
 
 
 def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from launcher.cluster.fields import name_problem
 from launcher.cluster.file import loads
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
+from launcher.paths import expand_user
 from launcher.session.control import RunControl
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Choose, ask
@@ -91,8 +93,13 @@ class FileActions:
             self._write_as(answer)
 
     def _write_as(self, answer: str) -> None:
-        path = Path(answer).expanduser() if _is_path(answer) else library.path_of(answer)
-        if path.exists() and path != self._state.draft.path:
+        try:
+            path = expand_user(answer) if _is_path(answer) else library.path_of(answer)
+        except TfmuxError as error:
+            self._error("Not saved", error)
+            return
+        # Not `Path.exists`, which fails where a directory cannot be read or a name is too long.
+        if os.path.exists(path) and path != self._state.draft.path:
             self._error("Not saved", f"{path} already exists: choose another name")
             return
         self._write(path)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from launcher.errors import TfmuxError
+from launcher.paths import expand_user
 from launcher.quantities import counted
 from launcher.store.logs import LogStore
 from tui.log.sanitise import plain_text
@@ -142,7 +145,7 @@ class LineCommands:
         numbers = view.selected_lines or range(view.lines.count)
         try:
             path = await asyncio.to_thread(_write, answer, view, numbers)
-        except (OSError, IndexError) as error:
+        except (TfmuxError, OSError, IndexError) as error:
             self._interaction.notify(f"not saved: {error}", severity="error")
         else:
             self._interaction.notify(f"{counted(len(numbers), 'line')} saved to {path}")
@@ -156,7 +159,7 @@ def _text(view: LogView, number: int) -> str:
 
 def _write(name: str, view: LogView, numbers: Sequence[int]) -> Path:
     """Writes lines to a new file."""
-    path = Path(name).expanduser().resolve()
+    path = Path(os.path.realpath(expand_user(name)))
     with path.open("x", encoding="utf-8") as file:
         file.writelines(_text(view, number) + "\n" for number in numbers)
     return path
