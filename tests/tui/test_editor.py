@@ -255,6 +255,33 @@ async def test_the_question_about_a_changed_file_waits_for_its_answer(
         assert "# by another" not in path.read_text()
 
 
+async def test_save_and_leave_asks_about_a_changed_file() -> None:
+    """Also when the question was put off before: going back stays and writes nothing, `k`
+    overwrites and leaves. Saving under the file's own name asks, too."""
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        await pilot.press("x")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file has changed on disk")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "The file has changed on disk"))
+        screen_of(pilot).action_save_as()
+        await shows(pilot, "a name, or the path of a .toml file")
+        pilot.app.screen.query_one(LineInput).value = "mission"
+        await pilot.press("enter")
+        for answer in ("escape", "escape", "k"):
+            await shows(pilot, "The file has changed on disk")
+            assert "# by another" in path.read_text()
+            await pilot.press(answer)
+            await until(pilot, lambda: gone(pilot, "The file has changed on disk"))
+            if answer == "escape":
+                await pilot.press("escape")
+                await shows(pilot, "Unsaved changes")
+                await pilot.press("s")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert "# by another" not in path.read_text()
+
+
 async def test_leaving_twice_asks_once() -> None:
     """Escape pressed faster than the question appears."""
     async with editor() as pilot:

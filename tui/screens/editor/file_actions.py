@@ -66,12 +66,12 @@ class FileActions:
         self._changed()
         return answer == "k"
 
-    async def save(self) -> None:
-        """Saves; asks first if the file has changed on disk."""
-        if self._state.draft.file_status() is not FileStatus.CHANGED or await self._resolve(
-            "overwrite it now"
-        ):
-            self._write()
+    async def save(self) -> bool:
+        """Saves; asks first if the file has changed on disk. False if it was not saved."""
+        changed = self._state.draft.file_status() is FileStatus.CHANGED
+        if changed and not await self._resolve("overwrite it now"):
+            return False
+        return self._write()
 
     def _write(self, path: Path | None = None) -> bool:
         try:
@@ -89,20 +89,24 @@ class FileActions:
         start = library.free_name(self._state.draft.path.stem)
         dialog = AskText("Save as", start, _name_problem, "a name, or the path of a .toml file")
         answer = await ask(self._screen, dialog)
-        if answer is not None:
-            self._write_as(answer)
+        path = None if answer is None else self._path_of(answer)
+        if path == self._state.draft.path:
+            await self.save()
+        elif path is not None:
+            self._write(path)
 
-    def _write_as(self, answer: str) -> None:
+    def _path_of(self, answer: str) -> Path | None:
+        """Returns the path of the file to save in; None, with an error, if it cannot be used."""
         try:
             path = expand_user(answer) if _is_path(answer) else library.path_of(answer)
         except TfmuxError as error:
             self._error("Not saved", error)
-            return
+            return None
         # Not `Path.exists`, which fails where a directory cannot be read or a name is too long.
         if os.path.exists(path) and path != self._state.draft.path:
             self._error("Not saved", f"{path} already exists: choose another name")
-            return
-        self._write(path)
+            return None
+        return path
 
     async def leave(self) -> None:
         """Leaves the editor; asks first what to do with unsaved changes."""
@@ -110,7 +114,7 @@ class FileActions:
         if self._state.draft.modified:
             choices = {"s": "Save and leave", "d": "Leave without saving"}
             answer = await ask(self._screen, Choose("Unsaved changes", choices)) or ""
-        if answer == "d" or (answer == "s" and self._write()):
+        if answer == "d" or (answer == "s" and await self.save()):
             self._screen.app.pop_screen()
 
     def launch(self, clients: RunClients, prompts: PromptDialogs) -> RunControl | None:

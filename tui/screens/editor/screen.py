@@ -96,7 +96,7 @@ class EditorScreen(Page):
         self.action_save_as = self._asking(self._files.save_as)
         self._leave = self._asking(self._files.leave)
 
-    def _asking(self, command: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    def _asking(self, command: Callable[[], Coroutine[Any, Any, object]]) -> Callable[[], None]:
         """Returns an action that runs a command, which may ask, on the text as it is typed."""
         return self._accepting(lambda: self.run_worker(command(), group="dialog"))
 
