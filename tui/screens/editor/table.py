@@ -205,7 +205,8 @@ class EditTable(Widget):
             self._explain(str(error))
             return
         field = self.model.field(row, column)
-        assert field is not None
+        if field is None or document is not self._state.document:
+            return  # the draft has changed meanwhile: the trial would show it as it was
         self._state.trial = trial
         self.post_message(self.Changed())
         rows = self.model.rows(trial)
