@@ -22,9 +22,15 @@ def modes(path: pathlib.Path) -> set[str]:
     for table in (file["run"], *file["jobs"].values()):
         command = table.get("command", [])
         if command[:2] == ["{python}", "{trainer}"]:
-            words = [re.sub(r"\{index\}", "0", word) for word in command[2:]]
+            words = [_filled(word) for word in command[2:]]
             found.add(flags.parse(words)[0].name)
     return found
+
+
+def _filled(word: str) -> str:
+    """A word of a command with values for the placeholders that the trainer checks."""
+    word = re.sub(r"\{address[^}]*\}", "localhost", word)
+    return re.sub(r"\{(port[^}]*|index)\}", "1", word)
 
 
 @pytest.mark.parametrize("path", sorted(DEMOS.glob("*.toml")), ids=lambda path: path.stem)
