@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from launcher.cluster import library
 from launcher.cluster.draft import parse
 from tests.tui.conftest import shows, until
 from tests.tui.test_editor import editor, screen_of, text_of
-from tui.screens.editor.table import PAUSE, EditTable
+from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
 from tui.screens.run.screen import RunScreen
 
@@ -206,7 +205,7 @@ async def test_a_cell_of_an_engine_that_has_gone_is_refused() -> None:
         slurm = table_of(pilot, "slurm")
         await pilot.press("enter", *"7")
         assert slurm.editing()
-        await asyncio.sleep(1.1 * PAUSE)  # the cell is being checked
+        await until(pilot, lambda: screen_of(pilot)._state.trial is not None)
         screen_of(pilot).draft.edit(parse(TASK, path))
         screen_of(pilot)._show()
         await until(pilot, lambda: not slurm.editing())

@@ -22,8 +22,8 @@ class EditorState:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._draft: Draft | None = None
-        self.trial: ParsedDraft | None = None
-        """The file with the text being typed, as soon as it has been checked."""
+        self._trial: ParsedDraft | None = None
+        self._trial_of: ParsedDraft | None = None
         self.reported_disk = FileStatus.UNCHANGED
         """The last state of the file on disk that the user was told of."""
 
@@ -44,6 +44,15 @@ class EditorState:
     def draft(self) -> Draft:
         assert self._draft is not None
         return self._draft
+
+    @property
+    def trial(self) -> ParsedDraft | None:
+        """The file with the text being typed, once that is checked and until the draft changes."""
+        return self._trial if self._trial_of is self.draft.now else None
+
+    @trial.setter
+    def trial(self, trial: ParsedDraft | None) -> None:
+        self._trial, self._trial_of = trial, self.draft.now
 
     @property
     def displayed(self) -> ParsedDraft:

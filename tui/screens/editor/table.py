@@ -206,7 +206,7 @@ class EditTable(Widget):
             return
         field = self.model.field(row, column)
         if field is None or document is not self._state.document:
-            return  # the draft has changed meanwhile: the trial would show it as it was
+            return  # the draft has changed meanwhile
         self._state.trial = trial
         self.post_message(self.Changed())
         rows = self.model.rows(trial)
