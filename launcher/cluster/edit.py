@@ -200,10 +200,19 @@ class ClusterDocument:
                 text = way(document) or tomlkit.dumps(document)
             except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError):
                 continue  # an unusual but valid form: the next way changes more
-            for form in (_spaced(text, self.text), text):
+            for form in map(self._with_line_ends, (_spaced(text, self.text), text)):
                 if _says(form, meant):
                     return ClusterDocument(form)
         raise EditError("the file has an unusual form: make this change on the File page")
+
+    def _with_line_ends(self, text: str) -> str:
+        # tomlkit ends new lines with LF.
+        return re.sub(r"(?<!\r)\n", "\r\n", text) if line_end(self.text) == "\r\n" else text
+
+
+def line_end(text: str) -> str:
+    """Returns CRLF if all lines of a text end with it, otherwise LF."""
+    return "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
 
 
 def _spaced(text: str, before: str) -> str:

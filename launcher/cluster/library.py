@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..paths import config_home
-from .edit import ClusterDocument, EditError
+from .edit import ClusterDocument, EditError, line_end
 from .fields import LONGEST_NAME, name_problem
 from .reference import schema_text
 from .saved_file import SaveError, write
@@ -173,7 +173,7 @@ def with_schema_line(text: str, path: Path) -> str:
     place = quote(os.path.relpath(schema, os.path.abspath(path.parent)))
     if found:
         return text[: found.start(1)] + place + text[found.end(1) :]
-    return f"#:schema {place}\n{text.removeprefix(chr(0xFEFF))}"
+    return f"#:schema {place}{line_end(text)}{text.removeprefix(chr(0xFEFF))}"
 
 
 def deleted() -> Iterator[Deleted]:

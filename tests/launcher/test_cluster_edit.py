@@ -163,6 +163,7 @@ def test_every_form_of_a_table(text: str) -> None:
             meaning(meant)
             assert after.data == meant
         assert before.text == text
+        assert after.text.count("\r\n") == ("\r" in text) * after.text.count("\n")
 
 
 @pytest.mark.slow

@@ -211,6 +211,8 @@ def test_a_new_file_names_the_schema_on_this_machine(tmp_path: Path) -> None:
     copy = library.duplicate(draft.path, "two")
     assert {_schema_named_in(path) for path in (first, draft.path, copy)} == {schema}
     assert not draft.modified and draft.now.text == draft.path.read_text()
+    windows = library.with_schema_line(TEXT.replace("\n", "\r\n"), first)
+    assert windows == SAVED.replace("\n", "\r\n")
 
 
 @pytest.mark.parametrize("line", ["", "#:schema https://example.com/mine.json\n"])
