@@ -214,6 +214,36 @@ async def test_the_text_itself_is_edited_and_kept_readable() -> None:
         await until(pilot, lambda: library.path_of("mission").read_text().startswith("# hi\n"))
 
 
+@pytest.mark.parametrize(
+    ("ending", "why"),
+    [
+        ("# a\u2028b\n", "line 1 has \\u2028"),
+        ("# a\x85b\n", "line 1 has \\x85"),
+        ("# a\r\n", "LF and CRLF"),
+    ],
+)
+async def test_a_text_that_the_file_page_would_alter_is_read_only(
+    tmp_path: Path, ending: str, why: str
+) -> None:
+    """Opening it changes nothing, the page says why nothing can be typed there, and no letter is
+    taken for a command; the tables still edit it."""
+    path = tmp_path / "lines.toml"
+    text = ending + render(PS_WORKERS, "lines", HOSTS, Path("/srv"))
+    path.write_bytes(text.encode())
+    async with editor(path) as pilot:
+        await shows(pilot, "root@tf1")
+        await pilot.press("4")
+        await shows(pilot, "read-only here")
+        await shows(pilot, why)
+        await pilot.press(*"xl", "enter", "escape")
+        await shows(pilot, "SSH host name")
+        assert text_of(pilot) == text and not screen_of(pilot).draft.modified
+        await pilot.press("x", "ctrl+s")
+        await shows(pilot, "saved in")
+        assert path.read_bytes().decode().startswith(ending)
+        assert "[hosts.tf1]" not in path.read_text()
+
+
 async def test_a_file_changed_meanwhile_is_noticed() -> None:
     """It is asked which one counts; reading it again can be undone."""
     async with editor() as pilot:

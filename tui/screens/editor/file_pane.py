@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from rich.text import Text
 from textual import events, on, work
@@ -11,11 +12,14 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
+from launcher.printable import escaped
 from tui.screens.editor.state import EditorState
 from tui.screens.editor.table import PAUSE
 from tui.widgets.colours import theme_colour
 
 _MOST_PROBLEMS = 8
+_LINE_END = re.compile("\r(?!\n)|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+"""What ends a line in a text area, and not in TOML."""
 
 
 class FileText(TextArea):
@@ -32,6 +36,8 @@ class FileText(TextArea):
             event.stop()
             event.prevent_default()
             await self.run_action("screen.back")
+        elif self.read_only and event.is_printable:
+            event.stop()  # else what is typed would be commands of the screen
 
 
 class FilePane(Vertical):
@@ -48,6 +54,11 @@ class FilePane(Vertical):
     def __init__(self, state: EditorState) -> None:
         super().__init__(id="file")
         self._state = state
+        self._loaded = ""
+        """The draft's text that is in the area."""
+        self._unedited = ""
+        """The area's text when it was loaded or committed; another one if it was split
+        differently."""
 
     def compose(self) -> ComposeResult:
         yield FileText()
@@ -68,10 +79,13 @@ class FilePane(Vertical):
     def show(self) -> None:
         """Shows the draft; the text only if it is another one."""
         area, text = self._area, self._state.draft.now.text
-        if area.text != text and self._state.trial is None:
+        current = text == self._loaded and area.text == self._unedited
+        if not current and self._state.trial is None:
             at = area.cursor_location
             area.load_text(text)
             area.move_cursor(at)
+            self._loaded, self._unedited = text, area.text
+            area.read_only = self._unedited != text
         self.show_problems()
 
     def show_problems(self) -> None:
@@ -79,6 +93,8 @@ class FilePane(Vertical):
         shown = self._state.displayed
         colour = theme_colour(self.app, "status-bad")
         text = Text()
+        if self._area.read_only:
+            text.append(f"read-only here: {_read_only_reason(self._loaded)}\n", "bold")
         for problem in shown.problems[:_MOST_PROBLEMS]:
             line = f"line {problem.line}: " if problem.line else ""
             text.append(f"! {line}{problem}\n", colour)
@@ -88,16 +104,28 @@ class FilePane(Vertical):
 
     def commit(self) -> None:
         """Makes the text in the area that of the draft, at once."""
-        if self._state.set_text(self._area.text):
+        text = self._area.text
+        if text == self._unedited:
+            return
+        self._loaded = self._unedited = text
+        if self._state.set_text(text):
             self.post_message(self.Changed())
 
     @on(TextArea.Changed)
     def _changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._state.loaded and event.text_area.text != self._state.draft.now.text:
+        if event.text_area.text != self._unedited:
             self._commit_soon()
 
     @work(exclusive=True, group="check")
     async def _commit_soon(self) -> None:
         await asyncio.sleep(PAUSE)
         self.commit()
+
+
+def _read_only_reason(text: str) -> str:
+    """Says why the area cannot keep a text as it is, and what to do."""
+    if found := _LINE_END.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        return f"line {line} has {escaped(found[0])}: replace it in another editor"
+    return "the file has both LF and CRLF line ends: use one of them"
