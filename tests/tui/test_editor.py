@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from textual import events
 from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
 
 from launcher.cluster import library
 from launcher.cluster.draft import Draft, FileStatus
@@ -283,6 +284,20 @@ async def test_the_question_about_a_changed_file_waits_for_its_answer(
         await pilot.press("ctrl+s")
         await shows(pilot, "saved in")
         assert "# by another" not in path.read_text()
+
+
+@pytest.mark.parametrize("keys", [("4",), ("right", "enter")])
+async def test_a_changed_file_does_not_interrupt_typing(keys: tuple[str, ...]) -> None:
+    """On the File page and in a cell no letter answers the question: it comes at saving."""
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        await pilot.press(*keys)
+        await until(pilot, lambda: isinstance(pilot.app.focused, Input | TextArea))
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "the file has changed on disk")
+        await pilot.press(*"rk", "enter", "ctrl+s")
+        await shows(pilot, "The file has changed on disk")
+        assert "rk" in text_of(pilot) and "# by another" in path.read_text()
 
 
 async def test_save_and_leave_asks_about_a_changed_file() -> None:

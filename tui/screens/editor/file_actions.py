@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from launcher.cluster import library
 from launcher.cluster.draft import FileStatus
@@ -41,6 +42,10 @@ class FileActions:
         self._state.reported_disk = disk
         if disk is FileStatus.DELETED:
             self._screen.notify("the file was deleted; saving creates it again", timeout=10)
+        elif disk is FileStatus.CHANGED and isinstance(self._screen.focused, Input | TextArea):
+            # The next letter typed would answer the question.
+            text = "the file has changed on disk; saving asks whether to overwrite it"
+            self._screen.notify(text, severity="warning", timeout=10)
         elif disk is FileStatus.CHANGED:
             await self._resolve("overwrite the file when saving")
 
