@@ -270,10 +270,12 @@ class TfmuxApp(App[int]):
     def action_interrupt(self) -> None:
         """Ctrl-C: copies what is selected in a text field; else leaves, and in the dialog that
         asks how, kills all."""
+        from textual.widgets import TextArea
+
         from tui.screens.dialogs import LeaveAnswer, LeaveDialog
 
         focused = self.focused
-        if isinstance(focused, Input) and focused.selected_text:
+        if isinstance(focused, Input | TextArea) and focused.selected_text:
             focused.action_copy()
         elif isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(LeaveAnswer.KILL)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from launcher.cluster.spec import ClusterModel
+from launcher.errors import RunEndedError
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
+from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 
@@ -45,9 +47,13 @@ class RunClients:
         """Follows a run that goes on; one without a launcher process gets one.
 
         Raises:
-            TfmuxError: it is not known here, or its files cannot be read.
+            TfmuxError: it is not known here, its files cannot be read, or it has ended: a launcher
+                process would take it up again.
         """
-        return self._follow(RunClient.attach(RunFolder.find(run_id), ask=ask))
+        folder = RunFolder.find(run_id)
+        if folder.launcher_pid() is None and StoredRun(folder).over:
+            raise RunEndedError(f"{run_id} has ended already")
+        return self._follow(RunClient.attach(folder, ask=ask))
 
     def launched(self) -> list[RunClient]:
         """The clients of the runs launched here, those that have ended long ago excepted."""

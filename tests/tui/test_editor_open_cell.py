@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import TextArea
 
 from launcher.cluster import library
 from launcher.cluster.draft import parse
@@ -210,3 +211,15 @@ async def test_a_cell_of_an_engine_that_has_gone_is_refused() -> None:
         screen_of(pilot)._show()
         await until(pilot, lambda: not slurm.editing())
         assert text_of(pilot) == TASK
+
+
+async def test_ctrl_c_copies_selected_text_of_the_file() -> None:
+    """It does not leave the editor."""
+    path = library.create("text", "\n".join(KEPT) + "\n")
+    async with editor(path) as pilot:
+        await pilot.press("4")
+        await until(pilot, lambda: isinstance(pilot.app.focused, TextArea))
+        await pilot.press("ctrl+home", "shift+end", "ctrl+c")
+        await until(pilot, lambda: pilot.app.clipboard != "")
+        assert pilot.app.clipboard in (*KEPT, path.read_text().splitlines()[0])
+        assert pilot.app.screen is screen_of(pilot)

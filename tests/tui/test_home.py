@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from launcher.cluster import library
 from launcher.cluster.file import load, loads
+from launcher.errors import RunEndedError
 from launcher.paths import runs_home
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
@@ -125,6 +126,18 @@ async def test_copy_rename_delete_and_undo() -> None:
         await until(pilot, lambda: len(library.saved()) == 2)
         await shows(pilot, "Clusters 2")
         await until(pilot, lambda: on(pilot) == "a")
+
+
+def test_a_run_that_has_ended_is_not_taken_up_again() -> None:
+    """Its row, or the question whether to kill it, may be older than its end."""
+    ended = past_run("fine", *ENDED)
+    with pytest.raises(RunEndedError, match="has ended already"):
+        RunClients().attach(ended.run_id, no_answer)
+    assert ended.launcher_pid() is None
+
+
+async def no_answer(_: object) -> None:
+    """Answers no prompt."""
 
 
 async def test_undo_after_a_restart() -> None:
