@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.testbed import TestbedError, disk, namespaces, proc
 from tests.testbed.proc import Process
 
@@ -77,7 +77,17 @@ class PodmanBed:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+            wait_until(lambda: not self._commands(), "podman has ended")
             disk.wipe(self.folder)
+
+    def _commands(self) -> list[Process]:
+        """Return the processes of podman that use the storage: it cleans up behind a container."""
+        return [
+            process
+            for process in proc.scan()
+            if Path(process.exe).name in ("conmon", "podman", "runc")
+            and str(self.folder) in " ".join((*process.argv, *process.environ.values()))
+        ]
 
     def run(self, *words: str) -> str:
         """Run a command of podman; return its output."""

@@ -94,14 +94,19 @@ def test_backup_workers(tasks: Tasks, tmp_path: pathlib.Path) -> None:
 
 
 def test_a_slow_worker_is_left_behind(tasks: Tasks) -> None:
-    """The demo's flags: updates take the first two of three; the slow one's gradients drop."""
-    flags = ("--steps=300", "--replicas-to-aggregate=2", "--slow-worker=2", "--log-every=10")
+    """The demo's flags: updates take the first two of three; the slow one's gradients drop.
+
+    It sleeps longer than the others need for a step on a busy machine.
+    """
+    slow = ("--slow-worker=2", "--slow-secs=0.5")
+    flags = ("--steps=300", "--replicas-to-aggregate=2", *slow, "--log-every=10")
     cluster = Cluster(tasks, "sync", *flags, ps=1, worker=3)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(3)]
     workers[2].says("starts at global step")
     assert [worker.wait() for worker in workers] == [0, 0, 0]
-    assert local_steps(workers[2]) < 200 and workers[0].accuracy > 0.9
+    assert local_steps(workers[2]) < min(map(local_steps, workers[:2]))
+    assert workers[0].accuracy > 0.9
 
 
 def test_real_digits(tasks: Tasks, digits_directory: str | None) -> None:

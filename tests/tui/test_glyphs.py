@@ -18,7 +18,7 @@ GLYPHS = "←↑→↓" + "─━│┃╌╭╮╯╰┏┓┗┛├└┤┬" 
 Mono and Menlo have. None of them has an emoji of its own, which is two cells wide."""
 STAND_INS = "␀␊␛␡␦\ufffd"
 """For characters of logs and hosts that a terminal would act on, one cell each."""
-SOUGHT = "\ufeff\u200d"
+SOUGHT = "\ufeff\u200d\x85\u2028\u2029"
 """Looked for in the texts of others, and not shown."""
 EMOJI = "▪▫▶◀◻◼◽◾↔↕↖↗↘↙↩↪⌚⌛⏩⏳⏱⚠✂✔✖"
 
