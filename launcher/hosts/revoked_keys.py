@@ -6,6 +6,7 @@ As with `ssh`, a file that cannot be read refuses every host.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from contextlib import suppress
@@ -38,7 +39,7 @@ class RevokedKeys:
         Raises:
             RevocationError: it cannot be read, or is a KRL and there is no ssh-keygen.
         """
-        path = Path(name).expanduser()
+        path = Path(os.path.expanduser(name))
         try:
             data = path.read_bytes()
         except OSError as error:

@@ -22,7 +22,8 @@ from asyncssh.public_key import (
     get_public_key_algs,
 )
 
-from ..errors import UnreachableError
+from ..errors import TfmuxError, UnreachableError
+from ..paths import expand_user
 from .host_keys import KnownHosts
 from .ssh_config import SshConfig, account_home
 
@@ -64,6 +65,7 @@ _ALGORITHMS: dict[str, tuple[str, Callable[[], list[bytes]]]] = {
     "kexalgorithms": ("kex_algs", get_kex_algs),
     "macs": ("mac_algs", get_mac_algs),
 }
+_USUAL_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
 _UNSAFE_IN_SHELL = re.compile(r"""['"`$\\;&<>|(){}\s]|^-""")
 
 
@@ -124,7 +126,7 @@ def arguments(name: str, alias: str, config: SshConfig, identity: str | None) ->
         given["pkcs11_provider"] = config.get("pkcs11provider")
     if (forwarded := config.get("forwardagent")).lower() not in ("", "no", "false"):
         given["agent_forwarding"] = True if config.on("forwardagent") else forwarded
-    return given | _identities(alias, config, identity) | _way(name, alias, config)
+    return given | _identities(name, alias, config, identity) | _way(name, alias, config)
 
 
 def host_key_algs(known: KnownHosts, configured: list[str] | str | None) -> list[str] | None:
@@ -199,18 +201,27 @@ def _replaced(text: str, tokens: dict[str, str]) -> str:
     return re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
-def _path(text: str, tokens: dict[str, str]) -> str:
-    text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], ""), text)
-    return str(Path(_replaced(text, tokens)).expanduser())
-
-
-def _identities(alias: str, config: SshConfig, identity: str | None) -> dict[str, Any]:
-    """Keys, certificates and the agent."""
-    found: dict[str, Any] = {"agent_path": _agent(config)}
+def _paths(name: str, alias: str, config: SshConfig, option: str) -> list[str]:
+    """The files that an option names, with its variables, tokens and `~`."""
     tokens = _tokens(alias, config)
+    given = (text for text in config.all(option) if text != "none")
+    texts = (re.sub(r"\$\{(\w+)\}", lambda m: os.environ.get(m[1], ""), text) for text in given)
+    return [_in_home(name, config, option, _replaced(text, tokens)) for text in texts]
+
+
+def _in_home(name: str, config: SshConfig, option: str, path: str) -> str:
+    try:
+        return str(expand_user(path))
+    except TfmuxError as error:
+        raise unsupported(name, f"{config.where(option)}: {error}") from error
+
+
+def _identities(name: str, alias: str, config: SshConfig, identity: str | None) -> dict[str, Any]:
+    """Keys, certificates and the agent."""
+    found: dict[str, Any] = {"agent_path": _agent(name, config)}
     files = [] if identity is None else [identity]
     if identity is None and config.differs("identityfile"):
-        files = [_path(text, tokens) for text in config.all("identityfile") if text != "none"]
+        files = _paths(name, alias, config, "identityfile")
         public = [path for path in files if path.endswith(".pub")]  # of keys in the agent
         private = [path for path in files if path not in public]
         found["ignore_encrypted"] = True
@@ -218,11 +229,11 @@ def _identities(alias: str, config: SshConfig, identity: str | None) -> dict[str
         found["client_keys"] = [path for path in private if Path(path).exists()] or private
     elif files:
         found["client_keys"] = files
-    if certificates := [_path(text, tokens) for text in config.all("certificatefile")]:
+    if certificates := _paths(name, alias, config, "certificatefile"):
         found["client_certs"] = certificates
     if config.on("identitiesonly"):
-        names = files or [_path(text, tokens) for text in config.all("identityfile")]
-        names = names or [_path(f"~/.ssh/id_{kind}", {}) for kind in ("ed25519", "ecdsa", "rsa")]
+        names = files or _paths(name, alias, config, "identityfile")
+        names = names or [os.path.expanduser(path) for path in _USUAL_KEYS]
         public = [each if each.endswith(".pub") else f"{each}.pub" for each in names]
         public = [path for path in public if Path(path).exists()]
         found["agent_identities"] = public
@@ -231,7 +242,7 @@ def _identities(alias: str, config: SshConfig, identity: str | None) -> dict[str
     return found
 
 
-def _agent(config: SshConfig) -> str | None:
+def _agent(name: str, config: SshConfig) -> str | None:
     where = config.get("identityagent")
     if not where:
         named = config.all("identityagent")
@@ -240,7 +251,7 @@ def _agent(config: SshConfig) -> str | None:
         return os.environ.get("SSH_AUTH_SOCK")
     if where.startswith("$"):
         return os.environ.get(where.strip("${}"))
-    return str(Path(where).expanduser())
+    return _in_home(name, config, "identityagent", where)
 
 
 def known_hosts_files(config: SshConfig) -> list[str]:
@@ -272,6 +283,5 @@ def _split(words: list[str]) -> list[str]:
 
 def key_files(given: dict[str, Any]) -> list[str]:
     """The key files that a login looks at."""
-    usual = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
-    named = given.get("client_keys", usual) or []
+    named = given.get("client_keys", _USUAL_KEYS) or []
     return [each for each in named if isinstance(each, str)]

@@ -204,7 +204,10 @@ async def test_without_openssh_the_alias_still_works(no_openssh: Clients) -> Non
     assert no_openssh.server.logins == 1
 
 
-@pytest.mark.parametrize("option", ["KnownHostsCommand /bin/echo %H", "BindInterface lo"])
+@pytest.mark.parametrize(
+    "option",
+    ["KnownHostsCommand /bin/echo %H", "BindInterface lo", "IdentityAgent ~no-such-user/agent"],
+)
 async def test_without_openssh_what_is_unsupported_is_refused(
     no_openssh: Clients, option: str
 ) -> None:

@@ -36,6 +36,22 @@ async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -
     await clients.ours()
 
 
+@pytest.mark.parametrize("option", ["IdentityFile", "CertificateFile"])
+async def test_a_home_of_nobody_is_named(clients: Clients, option: str) -> None:
+    """A path below the home of a user that there is not: refused with file and line."""
+    clients.configure(f"{option} ~no-such-user/key")
+    where = rf"{option} in ~/\.ssh/config:2: ~no-such-user/key: there is no such user"
+    with pytest.raises(UnreachableError, match=where) as told:
+        await clients.ours()
+    assert told.value.code == "ssh-config"
+
+
+async def test_revoked_keys_in_the_home_of_nobody_refuse_all(clients: Clients) -> None:
+    """As for any file that cannot be read."""
+    clients.configure("RevokedHostKeys ~no-such-user/revoked")
+    await only_refused(clients, "~no-such-user/revoked cannot be read")
+
+
 async def test_strict_checking_asks_nobody(clients: Clients) -> None:
     """`StrictHostKeyChecking yes`: an unknown key is refused without a question; a person's
     own --accept-new counts more, as an option of the command line does for `ssh`."""
