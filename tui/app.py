@@ -18,7 +18,6 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
-from textual.widgets import Input
 
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
@@ -268,20 +267,16 @@ class TfmuxApp(App[int]):
             self.control.press_kill()
 
     def action_interrupt(self) -> None:
-        """Ctrl-C: copies what is selected in a text field; else leaves, and in the dialog that
-        asks how, kills all."""
-        from textual.widgets import TextArea
-
+        """Ctrl-C: kills all in the dialog that asks how to leave, and pressed again while leaving;
+        else copies what is selected, or leaves."""
         from tui.screens.dialogs import LeaveAnswer, LeaveDialog
+        from tui.selection import copy_selected
 
-        focused = self.focused
-        if isinstance(focused, Input | TextArea) and focused.selected_text:
-            focused.action_copy()
-        elif isinstance(self.screen, LeaveDialog):
+        if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(LeaveAnswer.KILL)
         elif self._leaving:
             self.action_kill_all()
-        else:
+        elif not copy_selected(self):
             self.action_leave()
 
     def action_leave(self) -> None:

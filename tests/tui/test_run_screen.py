@@ -189,6 +189,37 @@ async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
     assert app.return_value == 130
 
 
+async def test_ctrl_c_copies_selected_lines(run: ScriptedRun) -> None:
+    """Once; with nothing selected it asks about leaving."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        run.write("ps:0", b"one\ntwo\n")
+        await shows(pilot, "two")
+        await pilot.press("v", "k", "ctrl+c")
+        await until(pilot, lambda: app.clipboard == "one\ntwo\n")
+        assert not isinstance(app.screen, LeaveDialog)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
+
+
+async def test_ctrl_c_copies_what_the_mouse_has_selected(run: ScriptedRun) -> None:
+    """In a receipt, for a message to the administrator of a host."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        hosts = (HostReceipt("tf1", 1, (Survivor(4121, "python", "D"),), confirmed=True),)
+        run.end(Outcome.KILLED, 130, receipt=Receipt(hosts))
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "4121")
+        app.screen.text_select_all()
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "4121" in app.clipboard)
+        assert isinstance(app.screen, ReceiptScreen)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: app.return_value == 130)
+
+
 async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
     """With a survivor or an unreachable host the app does not leave by itself, and names both."""
     run.all_tasks(state=TaskState.RUNNING)

@@ -132,6 +132,14 @@ class LineCommands:
         view.selection = None
         pane.redraw()
 
+    def copy_selected(self) -> bool:
+        """Copies the selected lines; False when there are none."""
+        focused = self._focused()
+        if not focused or not focused[1].selection:
+            return False
+        self.copy()
+        return True
+
     async def save(self, run_id: str) -> None:
         """Asks for a file and saves the selected lines, or all that the pane shows."""
         if not (focused := self._focused()):
