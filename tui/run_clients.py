@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from launcher.cluster.spec import ClusterModel
-from launcher.errors import RunEndedError
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
+from launcher.session.control import RunControl
+from launcher.session.history import FinishedRun
 from launcher.store.runs import RunFolder
+
+_KILLS_AT_ONCE = 32
+"""Runs to which one screen attaches at a time in order to kill them."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,11 @@ class RunClients:
         self._launched: list[RunClient | EndedRun] = []
         """In the order of their launch. A client of an ended run would keep its logs' marks."""
         self._attached: list[RunClient] = []
+        self._kills = ThreadPoolExecutor(_KILLS_AT_ONCE, "kill")
 
     def launch(
         self, cluster: ClusterModel, text: str, ask: PromptHandler, resume: str | None = None
-    ) -> RunClient:
+    ) -> RunControl:
         """Launches a cluster; `text` is its file as it stands.
 
         Raises:
@@ -43,17 +49,28 @@ class RunClients:
         self._launched.append(client)
         return client
 
-    def attach(self, run_id: str, ask: PromptHandler) -> RunClient:
-        """Follows a run that goes on; one without a launcher process gets one.
+    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
+        """Follows a run that goes on; one without a launcher process gets one. A run that has
+        ended is shown as it was.
 
         Raises:
-            TfmuxError: it is not known here, its files cannot be read, or it has ended: a launcher
-                process would take it up again.
+            TfmuxError: it is not known here, or its files cannot be read.
         """
         folder = RunFolder.find(run_id)
-        if folder.launcher_pid() is None and StoredRun(folder).over:
-            raise RunEndedError(f"{run_id} has ended already")
+        if folder.launcher_pid() is None and (stored := StoredRun(folder)).over:
+            return FinishedRun(stored)
         return self._follow(RunClient.attach(folder, ask=ask))
+
+    def kill(self, run_id: str, ask: PromptHandler) -> Future[RunControl]:
+        """Attaches to a run in a thread, as `attach` does, and kills it; returns at once, and
+        nothing that becomes of the screen stops it."""
+
+        def kill() -> RunControl:
+            control = self.attach(run_id, ask)
+            control.kill_all()
+            return control
+
+        return self._kills.submit(kill)
 
     def launched(self) -> list[RunClient]:
         """The clients of the runs launched here, those that have ended long ago excepted."""
@@ -82,6 +99,7 @@ class RunClients:
 
     def close(self) -> list[EndedRun]:
         """Kills what lives of the runs launched here and waits for it; returns all of them."""
+        self._kills.shutdown()
         for client in self._attached:
             client.close()
         for client in self.launched():

@@ -135,7 +135,8 @@ def test_a_screen_keeps_no_run_that_has_ended() -> None:
         return None
 
     for _ in range(2):
-        control = sessions.launch(cluster, CLUSTER, ask)
+        sessions.launch(cluster, CLUSTER, ask)
+        control = sessions.launched()[-1]
         assert control.wait(60)
         kept.append(weakref.ref(control))
         del control

@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 
 from launcher.cluster import library
 from launcher.cluster.file import load, loads
-from launcher.errors import RunEndedError
 from launcher.paths import runs_home
+from launcher.run.states import Outcome
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
@@ -128,11 +128,14 @@ async def test_copy_rename_delete_and_undo() -> None:
         await until(pilot, lambda: on(pilot) == "a")
 
 
-def test_a_run_that_has_ended_is_not_taken_up_again() -> None:
-    """Its row, or the question whether to kill it, may be older than its end."""
+async def test_a_run_that_has_ended_is_not_taken_up_again() -> None:
+    """Its row may be older than its end: Enter shows it as it was."""
     ended = past_run("fine", *ENDED)
-    with pytest.raises(RunEndedError, match="has ended already"):
-        RunClients().attach(ended.run_id, no_answer)
+    clients = RunClients()
+    shown = clients.attach(ended.run_id, no_answer)
+    assert shown.snapshot().outcome is Outcome.SUCCESS and not shown.living
+    shown.close()
+    clients.close()
     assert ended.launcher_pid() is None
 
 

@@ -222,9 +222,10 @@ class HomeScreen(Page):
         run_id, folder = entry.summary.run_id, entry.summary.folder
         try:
             if entry.active:
-                self.post_message(OpenRun(self.clients.attach(run_id, self.prompts)))
+                run = self.clients.attach(run_id, self.prompts)
             else:
-                self.post_message(OpenRun(FinishedRun(StoredRun(folder))))
+                run = FinishedRun(StoredRun(folder))
+            self.post_message(OpenRun(run))
         except (TfmuxError, OSError) as error:
             self.app.call_from_thread(self._complain, error)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import ClassVar
 
 from rich.text import Text
-from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Label, Static
 
-from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
@@ -43,9 +42,8 @@ class KillRunsDialog(Dialog[None]):
         self._runs = list(runs)
         self._clients = clients
         self._prompts = prompts
-        self._killing = False
-        self._started: dict[str, RunControl] = {}
-        self._failed: dict[str, str] = {}
+        self._kills: dict[str, Future[RunControl]] = {}
+        """By run, each with the client that the run is killed by."""
 
     def body(self) -> ComposeResult:
         with VerticalScroll():
@@ -57,30 +55,16 @@ class KillRunsDialog(Dialog[None]):
 
     def action_kill(self) -> None:
         """Kills them; again: KILL at once."""
-        if not self._killing:
-            self._killing = True
-            for run in self._runs:
-                self._kill(run)
+        if not self._kills:
+            ids = [run.summary.run_id for run in self._runs]
+            self._kills = {each: self._clients.kill(each, self._prompts) for each in ids}
         else:
-            for client in self._started.values():
-                if client.snapshot().state is not RunPhase.ENDED:
-                    client.kill_all(force=True)
-
-    @work(thread=True, group="kill", exit_on_error=False)
-    def _kill(self, entry: RunEntry) -> None:
-        name = entry.summary.run_id
-        try:
-            client = self._clients.attach(name, self._prompts)
-        except (TfmuxError, OSError, KeyError, ValueError) as error:
-            self._failed[name] = str(error)
-            return
-        client.kill_all()
-        self._started[name] = client
+            for kill in self._kills.values():
+                kill.add_done_callback(_force)
 
     @property
     def _done(self) -> bool:
-        ended = [s for s in self._started.values() if s.snapshot().state is RunPhase.ENDED]
-        return self._killing and len(ended) + len(self._failed) == len(self._runs)
+        return bool(self._kills) and all(map(_has_ended, self._kills.values()))
 
     def _show(self) -> None:
         count = len(self._runs)
@@ -89,7 +73,7 @@ class KillRunsDialog(Dialog[None]):
         title, hint = f"Kill {runs}, on all hosts?", f"{yes} or {key} kills   {back} cancels"
         if self._done:
             title, hint = "Receipts", f"{back} back"
-        elif self._killing:
+        elif self._kills:
             title, hint = f"Killing {runs}", f"{key} again: KILL now"
         self.query_one(".dialog-title", Label).update(title)
         self.query_one(".dialog-note", Label).update(hint)
@@ -102,10 +86,8 @@ class KillRunsDialog(Dialog[None]):
     def _append(self, text: Text, entry: RunEntry, colours: dict[StatusColor, str]) -> None:
         name = entry.summary.run_id
         text.append(f"{name}\n", "bold")
-        client = self._started.get(name)
-        if name in self._failed:
-            text.append(f"  {self._failed[name]}\n", colours[StatusColor.BAD])
-        elif client is None and not self._killing:
+        kill = self._kills.get(name)
+        if kill is None:
             hosts = entry.report.hosts if entry.report else ()
             for host in hosts:
                 tasks = " ".join(str(task) for task in host.tasks) or "no task"
@@ -113,10 +95,26 @@ class KillRunsDialog(Dialog[None]):
             if not hosts:
                 by = f"launcher process: pid {entry.launcher}" if entry.launcher else ""
                 text.append(f"  {by or 'its hosts have not answered yet'}\n", "dim")
-        elif client is None or client.snapshot().state is not RunPhase.ENDED:
-            alive = sum(t.state.live for t in client.snapshot().tasks) if client else 0
+        elif not kill.done():
+            text.append("  connecting\n", colours[StatusColor.BUSY])
+        elif (error := kill.exception()) is not None:
+            text.append(f"  {error}\n", colours[StatusColor.BAD])
+        elif (snapshot := kill.result().snapshot()).state is not RunPhase.ENDED:
+            alive = sum(task.state.live for task in snapshot.tasks)
             text.append(f"  killing, {counted(alive, 'task')} alive\n", colours[StatusColor.BUSY])
         else:
             text.append("  ")
-            text.append_text(receipt_text(client.snapshot(), colours))
+            text.append_text(receipt_text(snapshot, colours))
             text.append("\n")
+
+
+def _has_ended(kill: Future[RunControl]) -> bool:
+    """The run has ended, or could not be reached."""
+    if not kill.done() or kill.exception() is not None:
+        return kill.done()
+    return kill.result().snapshot().state is RunPhase.ENDED
+
+
+def _force(kill: Future[RunControl]) -> None:
+    if not _has_ended(kill):
+        kill.result().kill_all(force=True)

@@ -11,6 +11,7 @@ from launcher.cluster.spec import ClusterModel
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
+from launcher.session.control import RunControl
 from launcher.session.history import summary
 from launcher.store.runs import RunFolder
 from tui.run_clients import RunClients
@@ -26,9 +27,10 @@ class ServedRuns:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def add(self, client: RunClient) -> None:
+    def add(self, run: RunControl) -> None:
         """Stores that a page has launched or attached to a run."""
-        (self._folder / f"{client.run_id}.run").write_text(client.snapshot().name)
+        snapshot = run.snapshot()
+        (self._folder / f"{snapshot.run_id}.run").write_text(snapshot.name)
 
     def living(self, name: str | None = None) -> list[RunFolder]:
         """The runs, of a cluster or all, that have a launcher process and have not ended, the
@@ -59,7 +61,7 @@ class ServedClients(RunClients):
 
     def launch(
         self, cluster: ClusterModel, text: str, ask: PromptHandler, resume: str | None = None
-    ) -> RunClient:
+    ) -> RunControl:
         """Launches a cluster, once: while a run of that name lives, it is shown instead."""
         with self._served.launching():
             living = self._served.living(cluster.name)
@@ -70,8 +72,8 @@ class ServedClients(RunClients):
             self._served.add(client)
         return self._follow(client)
 
-    def attach(self, run_id: str, ask: PromptHandler) -> RunClient:
+    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
         """Follows a run that goes on."""
-        client = super().attach(run_id, ask)
-        self._served.add(client)
-        return client
+        run = super().attach(run_id, ask)
+        self._served.add(run)
+        return run
