@@ -101,6 +101,8 @@ def still(*keys: str, text: str = "worker:2") -> Prepare:
 
     async def prepare(pilot: Pilot[Any]) -> None:
         await shows(pilot, "worker:2")
+        if keys:  # what a dialog covers is drawn no more
+            await settled(pilot)
         await pilot.press(*keys)
         await shows(pilot, text)
         screen = pilot.app.screen
@@ -213,8 +215,10 @@ def test_pages(
     async def prepare(pilot: Pilot[Any]) -> None:
         await shows(pilot, "1 Hosts")
         for key in keys:
+            if key == "n":  # Home is drawn only while no dialog covers it
+                await settled(pilot)
             await pilot.press(key)
-            if key == "escape":  # Home is drawn only while no dialog covers it
+            if key == "escape":
                 await shows(pilot, "all-reduce")
         await shows(pilot, text)
         await settled(pilot)
