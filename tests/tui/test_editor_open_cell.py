@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from textual.pilot import Pilot
 from textual.widgets import TextArea
 
 from launcher.cluster import library
-from launcher.cluster.draft import parse
+from launcher.cluster.draft import ParsedDraft, parse
 from tests.tui.conftest import shows, until
 from tests.tui.test_editor import editor, screen_of, text_of
+from tui.screens.editor import table
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
 from tui.screens.run.screen import RunScreen
@@ -223,3 +225,24 @@ async def test_ctrl_c_copies_selected_text_of_the_file() -> None:
         await until(pilot, lambda: pilot.app.clipboard != "")
         assert pilot.app.clipboard in (*KEPT, path.read_text().splitlines()[0])
         assert pilot.app.screen is screen_of(pilot)
+
+
+async def test_a_check_that_ends_when_its_table_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """tfmux is left while a thread checks what was typed: its answer finds no field any more."""
+    begun, gate = threading.Event(), threading.Event()
+
+    def slow(text: str, path: Path) -> ParsedDraft:
+        begun.set()
+        assert gate.wait(60)
+        return parse(text, path)
+
+    monkeypatch.setattr(table, "parse", slow)
+    async with editor() as pilot:
+        await pilot.press("3", "down", "enter", "x")
+        await until(pilot, begun.is_set)
+        run = table_of(pilot, "run")
+        (check,) = [worker for worker in run.workers if worker.group == "check"]
+        await run.query("*").remove()
+        gate.set()
+        await until(pilot, lambda: check.is_finished)
+        assert check.error is None

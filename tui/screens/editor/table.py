@@ -70,6 +70,8 @@ class EditTable(Widget):
         self.model = model
         self.body = CellGrid(first=model.first, widest=model.widest)
         self._field = Vertical(id="field")
+        self._input = CellInput(compact=True, select_on_focus=False)
+        self._problem = ProblemLine()
         self._state = state
         self._row_key = ""
         self._column = 0
@@ -81,19 +83,12 @@ class EditTable(Widget):
     def compose(self) -> ComposeResult:
         yield self.body
         with self._field:
-            yield CellInput(compact=True, select_on_focus=False)
-            yield ProblemLine()
+            yield self._input
+            yield self._problem
 
     def editing(self) -> bool:
         """Whether the field is open."""
         return bool(self._field.display)
-
-    @property
-    def _input(self) -> CellInput:
-        return self.query_one(CellInput)
-
-    def _explain(self, problem: str, about: str = "") -> None:
-        self.query_one(ProblemLine).show(problem, about)
 
     @property
     def key(self) -> str:
@@ -149,7 +144,7 @@ class EditTable(Widget):
             self._input.value = cell.text
         self._input.cursor_position = len(cell.text)
         self._place_field(cell.text)
-        self._explain(cell.problem, self._hint(field, cell.text))
+        self._problem.show(cell.problem, self._hint(field, cell.text))
         self.screen.set_focus(self._input)  # now, not after keys that have already come
         # Before it has a size it cannot know how far to scroll.
         self.call_after_refresh(self._show_end)
@@ -202,7 +197,7 @@ class EditTable(Widget):
                 lambda: parse(self.model.put(document, row, column, text).text, path)
             )
         except EDIT_ERRORS as error:
-            self._explain(str(error))
+            self._problem.show(str(error))
             return
         field = self.model.field(row, column)
         if field is None or document is not self._state.document:
@@ -212,7 +207,7 @@ class EditTable(Widget):
         rows = self.model.rows(trial)
         cells = rows[row].cells if row < len(rows) else ()
         problem = cells[column].problem if column < len(cells) else ""
-        self._explain(problem, self._hint(field, text))
+        self._problem.show(problem, self._hint(field, text))
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
@@ -263,7 +258,7 @@ class EditTable(Widget):
                 row = self._edited_row()
                 self._state.edit(lambda d: self.model.put(d, row, column, text))
             except EDIT_ERRORS as error:
-                self._explain(str(error))
+                self._problem.show(str(error))
                 self.app.bell()
                 self.screen.set_focus(self._input)
                 return False
