@@ -14,6 +14,7 @@ from launcher.cluster.draft import ParsedDraft, parse
 from tests.tui.conftest import shows, until
 from tests.tui.test_editor import editor, screen_of, text_of
 from tui.screens.editor import table
+from tui.screens.editor.file_pane import FilePane
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
 from tui.screens.run.screen import RunScreen
@@ -246,3 +247,14 @@ async def test_a_check_that_ends_when_its_table_goes(monkeypatch: pytest.MonkeyP
         gate.set()
         await until(pilot, lambda: check.is_finished)
         assert check.error is None
+
+
+async def test_typed_text_is_committed_when_its_page_goes() -> None:
+    """tfmux is left before the pause after the last key is over."""
+    async with editor() as pilot:
+        await pilot.press("4", "x")
+        pane = screen_of(pilot).query_one(FilePane)
+        await pane.query("*").remove()
+        commit = pane._commit_soon()
+        await until(pilot, lambda: commit.is_finished)
+        assert commit.error is None

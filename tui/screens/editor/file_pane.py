@@ -53,6 +53,8 @@ class FilePane(Vertical):
 
     def __init__(self, state: EditorState) -> None:
         super().__init__(id="file")
+        self._area = FileText()
+        self._problems = Static(id="problems", markup=False)
         self._state = state
         self._loaded = ""
         """The draft's text that is in the area."""
@@ -61,12 +63,8 @@ class FilePane(Vertical):
         differently."""
 
     def compose(self) -> ComposeResult:
-        yield FileText()
-        yield Static(id="problems", markup=False)
-
-    @property
-    def _area(self) -> FileText:
-        return self.query_one(FileText)
+        yield self._area
+        yield self._problems
 
     def focus_text(self) -> None:
         """Moves the focus to the text."""
@@ -100,7 +98,7 @@ class FilePane(Vertical):
             text.append(f"! {line}{problem}\n", colour)
         if shown.document is None:
             text.append("not valid TOML: fix it before saving\n", "bold")
-        self.query_one("#problems", Static).update(text)
+        self._problems.update(text)
 
     def commit(self) -> None:
         """Makes the text in the area that of the draft, at once."""
