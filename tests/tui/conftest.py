@@ -22,6 +22,17 @@ def run(tmp_path: Path) -> Iterator[ScriptedRun]:
     scripted.logs.close()
 
 
+@pytest.fixture(autouse=True)
+def messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages at the edge of the screen do not leave before a busy machine has seen them."""
+    notify = App.notify
+
+    def longer(app: App[Any], message: str, **options: Any) -> None:
+        notify(app, message, **{**options, "timeout": 600})
+
+    monkeypatch.setattr(App, "notify", longer)
+
+
 def screen_text(app: App[Any]) -> list[str]:
     """The rows of the screen as a person reads them."""
     width, height = app.size
