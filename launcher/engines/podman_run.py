@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ..cluster.podman import Podman
@@ -53,9 +54,10 @@ def build_root(root: Path) -> None:
     for name in ("tmp", "var/tmp"):
         (root / name).chmod(0o1777)
     for name in _SYSTEM:
-        original, link = Path("/", name), root / name
-        if original.is_symlink() and not link.is_symlink():
-            link.symlink_to(original.readlink())
+        original = Path("/", name)
+        if original.is_symlink():
+            with suppress(FileExistsError):  # another run may make the root, too
+                (root / name).symlink_to(original.readlink())
 
 
 def shared_folders() -> tuple[Path, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -194,6 +196,19 @@ def test_the_root_of_containers_without_an_image(tmp_path: Path) -> None:
     folders = shared_folders()
     assert any(Path(sys.base_prefix).is_relative_to(folder) for folder in folders)
     assert not any(a != b and a.is_relative_to(b) for a in folders for b in folders)
+
+
+def test_first_runs_make_the_root_side_by_side(tmp_path: Path) -> None:
+    """None of them fails because another one is quicker."""
+    together = Barrier(16)
+
+    def build(root: Path) -> None:
+        together.wait(60)
+        build_root(root)
+
+    with ThreadPoolExecutor(16) as runs:
+        for number in range(50):
+            list(runs.map(build, [tmp_path / str(number)] * 16))
 
 
 # --- the file ---------------------------------------------------------------------------------
