@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import threading
 from collections import deque
 from typing import Callable
 
@@ -20,6 +19,7 @@ from .drain import Log
 from .folders import FolderError
 from .log import error_text, log_line
 from .messages import Answer, Message
+from .threads import start_thread
 from .workers import Later, WorkerThread
 
 FAILURES = (FolderError, OSError, LookupError, ValueError)
@@ -117,7 +117,10 @@ class Channel:
             else:
                 self._later(lambda: self.answer(ident, answer))
 
-        threading.Thread(target=act, name="answer", daemon=True).start()
+        try:
+            start_thread(act, "answer")
+        except OSError as error:
+            self.refuse(ident, error_text(error))
 
     def allow(self, credit: int) -> None:
         """Lets so many bytes of logs and results in all be sent."""

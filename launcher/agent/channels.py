@@ -180,7 +180,7 @@ class Channels:
 
     def _read(self, channel: Channel) -> None:
         for _ in range(4):
-            if channel.paused:
+            if channel.paused or channel not in self._all:
                 return
             data = channel.receive()
             if data is None:
@@ -190,6 +190,8 @@ class Channels:
                 return
             try:
                 for frame in channel.decoder.feed(data):
+                    if channel not in self._all:  # the frame before has closed it
+                        return
                     self._handle(channel, frame)
                     if channel.admitted:
                         self.last_beat = time.monotonic()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import queue
-import threading
 import time
 import traceback
 from contextlib import suppress
+
+from .threads import start_thread
 
 _MOST_WAITING = 1000
 
@@ -23,7 +24,7 @@ def write_in_background() -> None:
             _print(lines.get())
             lines.task_done()
 
-    threading.Thread(target=write, name="log writer", daemon=True).start()
+    start_thread(write, "log writer")
     _waiting = lines
 
 

@@ -110,7 +110,8 @@ def owner(port: int) -> PortOwner | None:
         with suppress(OSError):  # no descriptor is left
             task = (variable(pid, TAG) or b"").decode(errors="replace").rstrip(";")
 
-    bounded(read)
+    with suppress(OSError):  # no thread can be started
+        bounded(read)
     return PortOwner(port, pid, command, task)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+from contextlib import suppress
 from typing import Callable, Iterable, NamedTuple, Tuple
 
 from .descriptors import EXHAUSTED
+from .threads import start_thread
 
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
@@ -152,16 +153,19 @@ def command_lines(processes: list[Process]) -> list[str]:
         for process in processes:
             found[process.pid] = command_line(process.pid) or found[process.pid]
 
-    if processes:
+    with suppress(OSError):  # no thread can be started
         bounded(read)
     return [found[process.pid] for process in processes]
 
 
 def bounded(work: Callable[[], None]) -> bool:
     """Works in a thread; False when that is left behind, because it sleeps in the kernel and no
-    signal could wake it. A machine that is merely busy is waited for."""
-    thread = threading.Thread(target=work, name="proc", daemon=True)
-    thread.start()
+    signal could wake it. A machine that is merely busy is waited for.
+
+    Raises:
+        OSError: no thread can be started.
+    """
+    thread = start_thread(work, "proc")
     asleep = 0
     while asleep < _ASLEEP_LOOKS:
         thread.join(_READ_SECONDS)
@@ -184,37 +188,27 @@ def send(process: Process, signals: Iterable[int]) -> bool:
     """Signals exactly this process; False when it is gone.
 
     Between a look and a kill a pid may be handed to somebody else's process: a pidfd is taken
-    first and the start time compared after. Python 3.8 has none and keeps a gap of
-    microseconds.
+    first and the start time compared after. Python 3.8 and kernels before 5.3 have none, and keep
+    a gap of microseconds.
+
+    Raises:
+        OSError: no descriptor is left to read the start time with.
     """
-    if not hasattr(os, "pidfd_open"):
-        now = read_process(process.pid)
-        if now is None or now.start != process.start:
-            return False
-        return _send_by_pid(process.pid, signals)
+    fd = -1
     try:
-        fd = os.pidfd_open(process.pid)
-    except ProcessLookupError:
-        return False
-    except OSError:  # a kernel before 5.3
-        return _send_by_pid(process.pid, signals)
-    try:
+        with suppress(AttributeError, OSError):
+            fd = os.pidfd_open(process.pid)
         now = read_process(process.pid)
         if now is None or now.start != process.start:
             return False
         for number in signals:
-            signal.pidfd_send_signal(fd, number)
+            if fd >= 0:
+                signal.pidfd_send_signal(fd, number)
+            else:
+                os.kill(process.pid, number)
     except (ProcessLookupError, PermissionError):
         return False
     finally:
-        os.close(fd)
-    return True
-
-
-def _send_by_pid(pid: int, signals: Iterable[int]) -> bool:
-    try:
-        for number in signals:
-            os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return False
+        if fd >= 0:
+            os.close(fd)
     return True

@@ -11,6 +11,7 @@ import time
 from typing import Any, Iterable
 
 from .probes import ConnectAnswer, ListenAnswer
+from .threads import start_thread
 
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0
@@ -42,8 +43,7 @@ class Listeners:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._wake_read, self._wake_write = os.pipe()
-        self._thread = threading.Thread(target=self._serve, name="probe", daemon=True)
-        self._thread.start()
+        self._thread = start_thread(self._serve, "probe")
 
     def open(self, ports: Iterable[int]) -> ListenAnswer:
         """Listens on these ports too; says why where it cannot."""
@@ -129,8 +129,7 @@ def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
         except UnicodeError:
             failed.append("it is no host name")
 
-    thread = threading.Thread(target=resolve, name="resolve", daemon=True)
-    thread.start()
+    thread = start_thread(resolve, "resolve")
     thread.join(seconds)
     if thread.is_alive():
         return [], f"the name server did not answer in {seconds:.0f} s"

@@ -125,7 +125,7 @@ def _attempts(state: SavedState, folders: Folders) -> list[AttemptProcess]:
         attempt.pid, attempt.start = facts.pid, saved.start
         attempt.began_at = facts.began_at
         attempt.error = facts.error
-        attempt.ended = attempt.eof = attempt.announced = True
+        attempt.ended = attempt.eof = attempt.announced = attempt.end_sent = True
         attempt.status, attempt.signal = facts.status, facts.signal
         attempts.append(attempt)
     return attempts

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping
 
 from .messages import StatsAnswer
 from .proc import Process
 from .task_id import TaskId
+from .threads import start_thread
 
 if TYPE_CHECKING:
     import subprocess
+    import threading
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
 _GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
@@ -79,8 +81,8 @@ class _Gpus:
     def lines(self) -> list[str]:
         """The last answer; asks anew unless it is still being waited for."""
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._ask, name="gpus", daemon=True)
-            self._thread.start()
+            with suppress(OSError):  # no thread can be started
+                self._thread = start_thread(self._ask, "gpus")
         return self._lines
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import time
+from contextlib import suppress
 from typing import Callable
 
 from .children import Killer, reap
@@ -58,7 +59,8 @@ def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], No
 
 
 def _pass_on(agent: Process) -> None:
-    send(agent, (signal.SIGTERM,))
+    with suppress(OSError):  # no descriptor is left on the whole machine
+        send(agent, (signal.SIGTERM,))
 
 
 def _watch(pulse: int) -> bool:
@@ -97,23 +99,24 @@ def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> Non
     killer = Killer()
     while (now := time.monotonic()) < deadline:
         reaped, none_left = reap() if ours else ([], True)
+        members, readable = [], True
         try:
             members = [process for process, _ in tracker.scan().values()]
-        except OSError:  # no descriptor is left on the whole machine
-            time.sleep(0.01)
-            continue
-        if members or not none_left:
+        except OSError:  # no descriptor or thread is left
+            readable = False
+        if members or not none_left or not readable:
             empty_since = 0.0
         elif not empty_since:
             empty_since = now
         if empty_since and (ours or now - empty_since > STRANGER_SECONDS):
             return
         for process in sorted(members, key=lambda process: process.pid == last):
-            send(process, (signal.SIGKILL,))
+            with suppress(OSError):  # no descriptor is left on the whole machine
+                send(process, (signal.SIGKILL,))
         rounds = time.monotonic() + 0.01
         while ours and not none_left and time.monotonic() < rounds:
             killer.step(reaped)
             time.sleep(0.001)
             reaped, none_left = reap()
-        if not ours:
+        if not (ours and readable):
             time.sleep(0.01)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from collections import deque
 from contextlib import suppress
 from typing import Callable
 
 from .log import log_line
+from .threads import start_thread
 
 Later = Callable[[Callable[[], None]], None]
 """Runs something in the agent's loop; called by threads."""
@@ -21,7 +23,7 @@ class Wakeups:
         self.read_fd, self.write_fd = os.pipe()
         for fd in (self.read_fd, self.write_fd):
             os.set_blocking(fd, False)
-        self._later: list[Callable[[], None]] = []
+        self._later: deque[Callable[[], None]] = deque()
 
     def wake(self) -> None:
         """Wakes the control loop from its wait; callable from any thread."""
@@ -43,8 +45,7 @@ class Wakeups:
 
     def pop_results(self) -> list[Callable[[], None]]:
         """Takes the work that threads have left for the loop."""
-        later, self._later = self._later, []
-        return later
+        return [self._later.popleft() for _ in range(len(self._later))]
 
 
 class WorkerThread:
@@ -58,10 +59,13 @@ class WorkerThread:
 
     def do(self, work: Callable[[], None]) -> threading.Event:
         """Does it when all that was given before is done; returns what is set when it is done
-        itself."""
+        itself.
+
+        Raises:
+            OSError: its thread cannot be started.
+        """
         if self._thread is None:  # most agents need some of them never
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            self._thread = start_thread(self._run, self._name)
         done = threading.Event()
         self._work.put((work, done))
         return done
