@@ -50,6 +50,13 @@ _STILL_HEARD = (
     ev.KillAll,
 )
 """Events that matter although the run has ended."""
+_CAUSES: Mapping[Outcome | None, Cause] = {
+    Outcome.KILLED: Cause.PERSON,
+    Outcome.TERMINATED: Cause.TERM,
+    Outcome.PREFLIGHT: Cause.PREFLIGHT,
+    Outcome.FAILED: Cause.FAILURE,
+}
+"""Of runs that were ended by another launcher."""
 
 
 class RunStateMachine:
@@ -274,15 +281,22 @@ class RunStateMachine:
 
     def _attached(self, event: ev.Attached) -> list[Instruction]:
         """Tasks keep what was known of them: what they do now the agents will say. A kill that
-        its launcher did not survive is gone on with."""
+        its launcher did not survive is gone on with, and so is the end of a run that has ended:
+        something of it may live, and nothing of it is started any more."""
         data = self._data
-        killing = data.phase is RunPhase.KILLING
+        ended = data.phase is RunPhase.ENDED and data.shutdown.outcome is not Outcome.DETACHED
+        killing = data.phase is RunPhase.KILLING or ended
         data.attaching = True
         if data.allocation is not None:
             data.allocation = replace(data.allocation, ended="", releasing=False, released="")
         before, data.shutdown = data.shutdown, ShutdownRecord()
         if killing:
-            data.shutdown = ShutdownRecord(cause=before.cause, asked=before.asked)
+            data.shutdown = ShutdownRecord(
+                cause=before.cause or _CAUSES.get(before.outcome),
+                asked=before.asked,
+                results_missing=before.results_missing,
+            )
+            data.phase = RunPhase.KILLING
         for host, record in data.hosts.items():
             data.find_tasks(host)
             data.update_host(host, state=HostState.CONNECTING, reason="", lease_until=None)

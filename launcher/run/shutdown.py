@@ -220,6 +220,8 @@ class Shutdown:
         record = self._data.shutdown
         record.receipt = Receipt(tuple(receipts))
         outcome, code = self._outcome()
+        if record.results_missing:
+            code = code or 1
         if not record.receipt.clean or record.launcher_error:
             code = 4
         return self.conclude(outcome, code)

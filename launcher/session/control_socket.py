@@ -192,8 +192,12 @@ class ControlSocket:
                 client.prompts = pending
 
     async def finish(self, snapshot: Snapshot) -> None:
-        """Sends the last state and says that nothing follows."""
+        """Sends the last state and says that nothing follows; also to a client that has connected
+        and is about to subscribe, where the run ends at its beginning."""
         self._finished = True
+        deadline = time.monotonic() + _FLUSH_SECONDS
+        while time.monotonic() < deadline and not all(each.subscribed for each in self._clients):
+            await asyncio.sleep(0.01)
         whole = line_of({"changes": snapshot_codec.changes(None, snapshot)})
         last = whole + line_of({"finished": True})
         clients = [client for client in self._clients if client.subscribed]

@@ -234,8 +234,13 @@ class RunLoop:
     def _on_receipt(self) -> None:
         """Ends when every host has given its receipt, where nothing decides any more."""
         if self._failure and self.run.phase not in (RunPhase.KILLING, RunPhase.ENDED):
-            if self.connections.receipts.keys() >= set(self.connections.contacted):
+            if self.connections.receipts.keys() >= set(self._contacted):
                 self._over.set()
+
+    @property
+    def _contacted(self) -> list[str]:
+        """Hosts whose agents have greeted us or, as the journal says, an earlier launcher."""
+        return list(dict.fromkeys([*self.run.contacted_hosts, *self.connections.contacted]))
 
     def _on_listening(self, task: TaskId) -> None:
         plan = self.run.plan.task(task)
@@ -299,10 +304,10 @@ class RunLoop:
 
     def final(self, error: BaseException | None = None) -> Snapshot:
         """The run at its end, whatever broke before (`error` ended the loop), and the last record
-        of its journal."""
+        of its journal, unless this launcher was to take the run up and did not begin."""
         final = self._final_snapshot(error)
         over = final.state is RunPhase.ENDED and final.outcome is not Outcome.DETACHED
-        if over and final.launcher_error != self._told:
+        if over and self._past is None and final.launcher_error != self._told:
             self._told = final.launcher_error
             self._writer.final(final)
         return final
@@ -319,8 +324,7 @@ class RunLoop:
         if now.state is RunPhase.ENDED and (now.launcher_error or not failure):
             return now
         receipts = self.connections.receipts
-        contacted = self.connections.contacted
-        confirmed = tuple(receipts.get(name, HostReceipt(name)) for name in contacted)
+        confirmed = tuple(receipts.get(name, HostReceipt(name)) for name in self._contacted)
         return replace(
             now,
             state=RunPhase.ENDED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import pytest
 from launcher.agent import wire
 from launcher.cluster.file import loads
 from launcher.hosts.link import Link
+from launcher.ids import TaskId, new_run_id
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import RunStateMachine
 from launcher.run.states import RunPhase
+from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.session.connections import Connections
 from launcher.session.control_socket import ControlSocket
@@ -26,14 +29,16 @@ from launcher.session.executor import Executor
 from launcher.session.launcher import Launcher
 from launcher.session.live_data import HostStats
 from launcher.session.teardown import Teardown
+from launcher.store.journal import encode
 from launcher.store.metrics import Extractor
 from launcher.store.public_events import ChangeRecords
 from launcher.store.run_writer import RunWriter
+from launcher.store.runs import RunFolder
 from tests.command import write
 from tests.faults.scenario import FaultScenario
 from tests.paths import REPOSITORY
 from tests.patience import wait_until
-from tests.testbed.launcher_thread import launch
+from tests.testbed.launcher_thread import LauncherThread, launch
 
 FILE = """
 name = "breaks"
@@ -168,6 +173,29 @@ def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) 
     run = launch(loads(FILE, "breaks", Path.cwd()), FILE)
     assert run.wait(30)
     assert run.snapshot().exit_code == 4 and "boom" in run.snapshot().launcher_error
+
+
+def test_a_launcher_that_cannot_take_a_run_up_confirms_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What an earlier launcher started may live: no clean receipt, no end in the journal."""
+    cluster = loads(FILE, "breaks", Path.cwd())
+    folder = RunFolder.create(new_run_id(cluster.name), FILE, cluster)
+    started = ev.TaskStarted(2.0, TaskId("worker", 0), 1, 4121)
+    events = (ev.Begin(1.0), ev.HostUp(1.5, "localhost", (), ""), started)
+    lines = [json.dumps({"launcher": "earlier:1", **encode(event)}) + "\n" for event in events]
+    folder.journal.write_text("".join(lines))
+    assert not StoredRun(folder).over
+    monkeypatch.setattr(ControlSocket, "listening", boom)
+    run = RunClient.attach(folder, process=LauncherThread())
+    assert run.wait(30)
+    seen = run.snapshot()
+    assert seen.exit_code == 4 and "boom" in seen.launcher_error
+    assert seen.receipt is not None and not seen.receipt.clean
+    assert [host.host for host in seen.receipt.hosts] == ["localhost"]
+    run.close()
+    assert not StoredRun(folder).over
+    assert folder.journal.read_text().count("final") == 0
 
 
 HEADLESS = """

@@ -140,6 +140,18 @@ def test_the_receipt_has_the_engines_word_beside_the_agents() -> None:
     assert [host.engine for host in receipt.hosts] == [AGREES.text, SILENT.text]
 
 
+def test_results_that_are_missing_make_a_success_none() -> None:
+    """They are asked for before the nodes are given back, and the run ends after that."""
+    driver = QueueDriver()
+    driver.begin()
+    driver.ready("worker:0", "worker:1")
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    driver.confirm("node0", "node1")
+    driver.feed(ev.ResultsMissing, "node0", "its disk is full", ("/scratch/run",))
+    assert driver.released() == [End(Outcome.SUCCESS, 1)]
+
+
 def test_only_a_word_that_counts_stands_for_an_agents() -> None:
     """A node that is down may have anything on it."""
     for word, code in ((AGREES, 130), (SILENT, 4)):

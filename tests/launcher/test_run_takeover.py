@@ -10,7 +10,17 @@ from launcher.run.shutdown import CONNECT_SECONDS, KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt, Receipt
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.timers import LeaseEnd, ReadyTimeout, RestartDelay, ShutdownTimeout, TakeoverEnd
-from tests.launcher.run_driver import FACTS, RunDriver, ends, held, kill, kills, name, timers
+from tests.launcher.run_driver import (
+    FACTS,
+    RunDriver,
+    ends,
+    held,
+    kill,
+    kills,
+    name,
+    starts,
+    timers,
+)
 
 # --- taking over --------------------------------------------------------------------------------
 
@@ -251,6 +261,29 @@ def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success(
     assert driver.phase() is RunPhase.KILLING
     other = attached(driver)
     assert other.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+def test_an_attach_starts_nothing_of_a_run_that_has_ended() -> None:
+    """A host that was away when it was killed may still have something: the kill is gone on with.
+    Tasks that had never been started were."""
+    driver = RunDriver()
+    driver.staged()
+    driver.begun("ps:0")
+    driver.feed(ev.KillAll)
+    driver.lost("b")
+    driver.receipt("a")
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
+    assert driver.feed(ev.Attached) == driver.shut_down()
+    assert starts(driver.up("a", "b")) == []
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
+
+
+def test_the_end_of_a_run_that_another_launcher_had_ended_is_as_it_was(driver: RunDriver) -> None:
+    driver.feed(ev.Superseded, "a", BY)
+    driver.feed(ev.Superseded, "b", BY)
+    driver.feed(ev.LookedElsewhere, BY, Outcome.TERMINATED, 4, Receipt((HostReceipt("a"),)))
+    assert driver.feed(ev.Attached) == driver.shut_down()
+    assert driver.confirmed() == driver.end(Outcome.TERMINATED, 143)
 
 
 def test_a_host_that_was_never_contacted_owes_no_receipt() -> None:
