@@ -149,12 +149,15 @@ class Run:
 
         Raises:
             RunNotFoundError: on entering; it is not known here.
+            RunEndedError: on entering; nothing of it is left.
             TfmuxError: on entering; its files cannot be read.
         """
 
         def start(on_event: OnEvent) -> RunClient:
-            folder = stored(run_id, None if file is None else Path(file)).folder
-            return RunClient.attach(folder, ask=ask, on_event=on_event)
+            run = stored(run_id, None if file is None else Path(file))
+            if run.over and run.folder.launcher_pid() is None:
+                raise RunEndedError(f"{run.folder.run_id} has ended")
+            return RunClient.attach(run.folder, ask=ask, on_event=on_event)
 
         return opened(start, detach=detach, attached=True)
 

@@ -17,7 +17,7 @@ from ..run.states import Outcome, RunPhase
 from ..store.journal import read_begin, read_journal
 from ..store.legacy_runs import is_legacy, read_legacy
 from ..store.logs import LogStore
-from ..store.metrics_file import MetricsFile
+from ..store.metrics_file import MetricsFile, latest_metrics
 from ..store.runs import RunFolder
 
 
@@ -71,9 +71,8 @@ class StoredRun:
         """The run as it was when the last record was written."""
         if self._final is not None:
             return self._final
-        self.metrics.read()
         now = self.run.snapshot()
-        latest = self.metrics.latest
+        latest = {**latest_metrics(self.folder.metrics), **self.metrics.latest}
         tasks = (latest[v.id].added_to(v) if v.id in latest else v for v in now.tasks)
         return replace(now, tasks=tuple(tasks))
 

@@ -184,7 +184,7 @@ class RunClient:
             client.close()  # it stands still: another launcher takes the run over
         try:
             process = process or LauncherProcess()
-            snapshot = _resumed(StoredRun(folder).snapshot())
+            snapshot = _resumed(StoredRun(folder).run.snapshot())
         except BaseException:
             if process is not None:
                 process.cancel()
@@ -192,7 +192,7 @@ class RunClient:
                 os.close(lock)
             raise
         link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
-        return cls(folder, snapshot, link, ask=ask, on_event=on_event)
+        return cls(folder, snapshot, link, process=process, ask=ask, on_event=on_event)
 
     # --- RunControl -----------------------------------------------------------------------
 

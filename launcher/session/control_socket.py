@@ -118,8 +118,8 @@ class ControlSocket:
         """Time before which no state is sent, by the loop's clock."""
         self._finished = False
         self._events = RecentEvents(_EVENT_BYTES)
-        self._beginning = True
-        """No client has subscribed: the first one gets the events of the run's beginning, too."""
+        self._begun = asyncio.Event()
+        """A client has subscribed: the first one gets the events of the run's beginning, too."""
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -162,7 +162,7 @@ class ControlSocket:
     def record(self, event: PublicEvent) -> None:
         if event["event"] == "receipt" or (event["event"] == "run" and "note" not in event):
             self.changed(at_once=True)
-        if self._beginning or any(client.events for client in self._clients):
+        if not self._begun.is_set() or any(client.events for client in self._clients):
             self._events.append(line_of({"event": event}))
             self._send_events()
 
@@ -171,7 +171,7 @@ class ControlSocket:
         wanting = [client for client in self._clients if client.events]
         for client in wanting:
             client.outbox.send_events(self._events)
-        if not self._beginning:
+        if self._begun.is_set():
             pending = (client.outbox.next_event for client in wanting)
             self._events.forget(min(pending, default=self._events.end))
 
@@ -195,9 +195,10 @@ class ControlSocket:
         """Sends the last state and says that nothing follows; also to a client that has connected
         and is about to subscribe, where the run ends at its beginning."""
         self._finished = True
-        deadline = time.monotonic() + _FLUSH_SECONDS
-        while time.monotonic() < deadline and not all(each.subscribed for each in self._clients):
-            await asyncio.sleep(0.01)
+        if self._clients:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH_SECONDS):
+                    await self._begun.wait()
         whole = line_of({"changes": snapshot_codec.changes(None, snapshot)})
         last = whole + line_of({"finished": True})
         clients = [client for client in self._clients if client.subscribed]
@@ -243,7 +244,7 @@ class ControlSocket:
             pass  # it has gone
         finally:
             del self._clients[client]
-            self._beginning = False
+            self._begun.set()
             self._send_events()
             if client.subscribed:
                 self._count(client, -1)
@@ -278,8 +279,8 @@ class ControlSocket:
         client.responds = bool(message.get("prompts"))
         client.events = bool(message.get("events"))
         self._count(client, 1)
-        client.outbox.next_event = 0 if self._beginning else self._events.end
-        self._beginning = False
+        client.outbox.next_event = self._events.end if self._begun.is_set() else 0
+        self._begun.set()
         self._send_events()
         self.changed()
         if client.responds and self._prompts.pending:

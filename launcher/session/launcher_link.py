@@ -25,6 +25,8 @@ from .launcher_process import LauncherProcess
 
 HEARD_SECONDS = 3.0
 """Time for a launcher to act on a kill before another one takes the run over."""
+_START_SECONDS = 30.0
+"""The same where the launcher process has just been started."""
 _KILL_SECONDS = 20.0
 """Time for a kill beyond its deadline before another launcher takes the run over."""
 _ALONE_SECONDS = 1.0
@@ -76,7 +78,7 @@ class LauncherLink:
         handler that sends a kill."""
         self._link: ControlConnection | None = None
         self._lost_at: float | None = None
-        self._starting = False
+        self._starting = process is not None
         """A launcher process that was started here has not said anything yet."""
         self._resuming = False
         """A launcher process shall be started."""
@@ -189,7 +191,7 @@ class LauncherLink:
         """The kill should have been acted on, or come to its end, by now."""
         waited = time.monotonic() - kill.began
         if told.state is not RunPhase.KILLING:
-            return waited > HEARD_SECONDS and not self._starting
+            return waited > (_START_SECONDS if self._starting else HEARD_SECONDS)
         patience = _KILL_SECONDS
         if any(host.state is HostState.CONNECTING for host in told.hosts):
             patience += CONNECT_SECONDS

@@ -96,7 +96,6 @@ def launcher_for(order: dict[str, Any]) -> Launcher:
         resume = order.get("resume")
         return Launcher(folder, cluster, resume=resume and Resume(*resume))
     past = StoredRun(folder)
-    past.metrics.read()
     return Launcher(folder, past.cluster, past=past)
 
 

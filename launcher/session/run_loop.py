@@ -31,6 +31,7 @@ from ..run.state import named
 from ..run.states import Outcome, RunPhase
 from ..store.journal import as_stored
 from ..store.logs import LogStore
+from ..store.metrics_file import latest_metrics
 from ..store.public_events import ChangeRecords, PublicEvent, metric_record
 from ..store.run_writer import RunWriter
 from .allocation import Allocation
@@ -97,7 +98,7 @@ class RunLoop:
             self.run,
             logs,
             links,
-            latest=past.metrics.latest if past else {},
+            latest=latest_metrics(past.folder.metrics) if past else {},
             feed=self.feed,
             metrics=self._metrics,
             publish=publish,
@@ -159,7 +160,7 @@ class RunLoop:
 
     def _begin(self) -> None:
         past, now = self._past, time.time()
-        self._past = None  # the points of its metrics are not needed any more
+        self._past = None
         early, self._early = self._early or [], None
         self._writer.journal(self._first, after=past.events if past else None)
         self._carry_out(self._first_instructions)

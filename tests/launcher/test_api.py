@@ -264,6 +264,9 @@ async def test_a_detached_run_goes_on_and_is_attached_to() -> None:
                 await first.kill()
         assert third.receipt is not None and third.receipt.clean
         assert not guard.tasks_here()
+        with pytest.raises(RunEndedError, match=f"{first.id} has ended"):
+            async with Run.attach(first.id):
+                raise AssertionError("nothing of it is left")
 
 
 @pytest.mark.processes

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +19,9 @@ from launcher.ids import TaskId, new_run_id
 from launcher.plan.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session import control_connection
+from launcher.session import control_connection, launcher_link
 from launcher.session.client import RunClient
+from launcher.session.launcher_link import HEARD_SECONDS
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
@@ -210,6 +212,38 @@ def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
         first.kill_all()
         ended = wait(first, lambda s: s.state is RunPhase.ENDED, "the end")
         assert ended.outcome is Outcome.KILLED
+
+
+def test_a_kill_waits_for_a_launcher_that_is_slow_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one beside it would log in to all hosts although nothing has been started there."""
+    silent = SilentLauncher()
+    file = write(tmp_path, CLUSTER)
+    client = RunClient.launch(load(file), CLUSTER, process=silent)
+    others: list[None] = []
+    monkeypatch.setattr(launcher_link, "LauncherProcess", lambda: others.append(None))
+    client.kill_all()
+    assert not client.wait(HEARD_SECONDS + 1)
+    assert others == [] and client.lost_launchers == 0
+    silent.cancel()
+    client.close()
+
+
+class SilentLauncher(LauncherProcess):
+    """A launcher process that imports for long."""
+
+    def __init__(self) -> None:
+        self.link, self._theirs = socket.socketpair()
+
+    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
+        self._lock = lock
+        return self.link
+
+    def cancel(self) -> None:
+        self._theirs.close()
+        if self._lock is not None:
+            os.close(self._lock)
 
 
 def test_a_launcher_that_dies_is_told_and_a_kill_starts_another(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
+from launcher.store import metrics_file
 from launcher.store.metrics import MAX_POINTS, Extractor, Point, Series
-from launcher.store.metrics_file import MOST_POINTS, MetricsFile
+from launcher.store.metrics_file import MOST_POINTS, MetricsFile, latest_metrics
 from launcher.store.runs import RunFolder
 from tests.patience import PATIENCE
 
@@ -150,3 +151,23 @@ def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
     closed = RunClient(folder, now, None)
     closed.close()
     assert len(closed.series(TaskId("worker", 0))) == 100
+
+
+def test_what_tasks_named_last_is_read_from_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A day's metrics take minutes to read, for which no kill waits."""
+    monkeypatch.setattr(metrics_file, "_END_BYTES", 1000)
+    path = tmp_path / "metrics.jsonl"
+    rows = [[float(n), "worker:0", None, {"step": float(n)}] for n in range(100_000)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, [7, "ps:0", None, {"a": 1}]]))
+    read: list[bytes] = []
+    add = MetricsFile._add
+    monkeypatch.setattr(
+        MetricsFile, "_add", lambda self, line: (read.append(line), add(self, line))
+    )
+    latest = latest_metrics(path)
+    assert latest[TaskId("worker", 0)].values == {"step": 99_999.0}
+    assert latest[TaskId("ps", 0)].time == 7
+    assert 10 < len(read) < 30 and all(line.startswith(b"[") for line in read)
+    assert latest_metrics(tmp_path / "none") == {}
