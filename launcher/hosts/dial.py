@@ -110,7 +110,11 @@ async def _connect(
     place = join(host, port)
     failure: OSError = TimeoutError()
     for family, kind, protocol, _, address in addresses:
-        link = socket.socket(family, kind, protocol)
+        try:
+            link = socket.socket(family, kind, protocol)
+        except OSError as error:  # no IPv6 here, or no descriptor
+            failure = error
+            continue
         link.setblocking(False)
         try:
             async with asyncio.timeout(max(min(2.0, seconds), seconds / len(addresses))):

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import asyncssh
 
-from ..cluster.addresses import SshDestination, join
+from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.model import SshTarget
 from ..printable import printable
@@ -25,6 +25,7 @@ from .credentials import Client, Deadline, agent_keys
 from .dial import acknowledge_at_once, dial
 from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
+from .jumps import Jump, first_machine, jump_of, last_jump
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import READS_AT_ONCE, SshConfig, read_config
 from .ssh_errors import UnknownKey, changed, key_error, place, refused, text_of, unknown
@@ -116,7 +117,7 @@ class SshConnector:
         return connection
 
     async def _connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
-        gate = self._gates.setdefault(_throttle_key(target), asyncio.Semaphore(LOGINS_AT_ONCE))
+        gate = self._gates.setdefault(first_machine(target), asyncio.Semaphore(LOGINS_AT_ONCE))
         for attempt in range(1, _TRIES + 1):
             try:
                 return await self._login(name, target, gate)
@@ -209,7 +210,7 @@ class SshConnector:
         if tunnel is not None:
             through["tunnel"] = tunnel
         elif not options.proxy_command:
-            link = await dial(
+            through["sock"] = await dial(
                 name,
                 host,
                 port,
@@ -218,10 +219,10 @@ class SshConnector:
                 bind=config.get("bindaddress"),
                 seconds=float(config.get("connecttimeout") or 0) or None,
             )
-            address = str(link.getpeername()[0]) if config.on("checkhostip") else ""
-            through["sock"] = link
-        called = HostName(host, port, config.get("hostkeyalias"), address)
         try:
+            if "sock" in through and config.on("checkhostip"):
+                address = str(through["sock"].getpeername()[0])
+            called = HostName(host, port, config.get("hostkeyalias"), address)
             known = await self._known_hosts(name, target, config, called)
         except BaseException:
             if "sock" in through:
@@ -266,7 +267,7 @@ class SshConnector:
                 name, what, code="login-timeout", todo="check sshd's log there"
             ) from error
         except asyncssh.ChannelOpenError as error:
-            what = f"the jump host {_jump_of(target, config)} cannot reach {join(host, port)}"
+            what = f"the jump host {jump_of(target, config)} cannot reach {join(host, port)}"
             raise UnreachableError(name, f"{what}: {text_of(error)}", code="jump-failed") from error
         except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
             raise AuthError(name, f"the key: {error}", code="key-file") from error
@@ -356,36 +357,21 @@ class SshConnector:
     async def _tunnel(
         self, name: str, target: SshTarget, config: SshConfig
     ) -> asyncssh.SSHClientConnection | None:
-        if not (jump := _jump_of(target, config)):
+        if not (jump := jump_of(target, config)):
             return None
+        last = last_jump(name, target, jump)  # not one that is being logged in to for this login
         lock = self._jump_locks.setdefault(jump, asyncio.Lock())
         async with lock:  # one connection for all hosts behind it
             connection = self._jumps.get(jump)
             if connection is None or connection.is_closed():
-                connection = await self._login(name, _Jump.before(target, jump), nullcontext())
+                connection = await self._login(name, last, nullcontext())
                 self._jumps[jump] = connection
         return connection
 
     def _stepper(self, name: str, target: SshTarget) -> Callable[[str, str], None]:
-        if isinstance(target, _Jump):
+        if isinstance(target, Jump):
             return lambda step, found: None
         return lambda step, found: self._on_step(name, step, found)
-
-
-class _Jump(SshTarget):
-    """A host on the way; it is checked like any other. `jump` is the way to it, as in
-    `ssh -J first,second`."""
-
-    @classmethod
-    def before(cls, target: SshTarget, jumps: str) -> _Jump:
-        """The last one of `jumps`, with the target's key and known hosts."""
-        way, _, last = jumps.rpartition(",")
-        at = SshDestination.parse(last.strip())
-        return cls(at.user, at.host, at.port, target.identity, way or None, target.known_hosts)
-
-
-def _jump_of(target: SshTarget, config: SshConfig) -> str:
-    return target.jump or config.get("proxyjump")
 
 
 def _unused(config: SshConfig) -> str:
@@ -393,8 +379,3 @@ def _unused(config: SshConfig) -> str:
     options = ("verifyhostkeydns", "nohostauthenticationforlocalhost")
     found = [config.where(each) for each in options if config.differs(each)]
     return f"{', '.join(found)} is not used: the key must be in known_hosts" if found else ""
-
-
-def _throttle_key(target: SshTarget) -> str:
-    """The first machine on the way, by which logins are throttled."""
-    return target.jump or f"{target.host}:{target.port or host_keys.SSH_PORT}"

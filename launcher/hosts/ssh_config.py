@@ -108,6 +108,8 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
             (printed, said), defaults = await asyncio.gather(
                 _run(name, ssh, command, sources), asyncio.to_thread(_defaults, ssh)
             )
+        except subprocess.TimeoutExpired as error:
+            raise _unusable(name, f"`ssh -G` did not end in {READ_SECONDS:.0f} s") from error
         except OSError as error:
             raise _unusable(name, f"{ssh}: {error.strerror}") from error
         files = tuple(dict.fromkeys(Path(path) for path in _READ.findall(said)))[1:]

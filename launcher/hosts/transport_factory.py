@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from ..errors import HostError, UnreachableError
 from ..plan.model import HostPlan
+from ..printable import printable
 from . import bootstrap
 from .handshake import TransportFactory
 from .transport import LocalTransport, Transport
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportFactory:
-    """Opener of transports to a host's agent; `logins` is for hosts over SSH."""
+    """Opener of transports to a host's agent; `logins` is for hosts over SSH. Whatever goes wrong
+    with one host is a `HostError` of it: the others do not end for it."""
 
     async def to_this_machine(run_id: str, nonce: str) -> Transport:
         return await LocalTransport.open(bootstrap.argv(host.python, run_id, nonce))
@@ -34,6 +37,16 @@ def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportF
     async def through_command(run_id: str, nonce: str) -> Transport:
         return await open_via(host, run_id, nonce)
 
+    async def open_transport(run_id: str, nonce: str) -> Transport:
+        try:
+            return await way(run_id, nonce)
+        except HostError:
+            raise
+        except Exception as error:
+            what = printable(f"connecting failed: {type(error).__name__}: {error}")
+            raise UnreachableError(host.name, what) from error
+
+    way = to_this_machine if host.local else over_ssh
     if host.via:
-        return through_command if host.ssh is None else through_login
-    return to_this_machine if host.local else over_ssh
+        way = through_command if host.ssh is None else through_login
+    return open_transport

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from launcher.errors import HostError, HostKeyError, UnreachableError
-from launcher.hosts import ssh_config
+from launcher.hosts import dial, ssh_config
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.model import SshTarget
+from launcher.hosts.ssh_transport import SshTransport
+from launcher.hosts.transport_factory import transport_factory
+from launcher.plan.model import HostPlan, SshTarget
 from tests.attacks.clients import Clients, both_log_in, only_refused
 
 
@@ -152,6 +155,58 @@ async def test_a_jump_host_of_the_configuration_is_taken(clients: Clients) -> No
     clients.configure("ProxyJump none", before=f"{jump}Host far\n  ProxyJump none")
     await clients.ours()
     assert clients.server.logins == 3
+
+
+@pytest.mark.parametrize("circle", ["far", "far,gate", "gate"])
+async def test_a_way_that_leads_in_a_circle_is_named(clients: Clients, circle: str) -> None:
+    """`Host *` with a ProxyJump that it does not exclude: ssh goes round for ever."""
+    before = f"Host gate\n  HostName 127.0.0.9\nHost *\n  ProxyJump {circle}"
+    clients.configure(before=before)
+    async with asyncio.timeout(20):
+        with pytest.raises(UnreachableError, match="ProxyJump leads in a circle") as told:
+            await clients.ours()
+    assert told.value.code == "ssh-config"
+
+
+async def test_jump_hosts_may_be_urls(clients: Clients) -> None:
+    """`ssh -G` leaves the first of several as it is."""
+    way = f"ssh://{clients.server.user}@127.0.0.1:{clients.server.port}"
+    clients.configure(f"ProxyJump {way},ssh://nobody@127.0.0.1:1", before="Host 127.*\n  Port 1")
+    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1"):
+        await clients.ours()
+
+
+async def test_an_address_of_a_kind_that_this_machine_lacks_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where IPv6 is switched off a name still has such addresses."""
+    real = socket.socket
+
+    def without_ipv6(family: int = -1, *rest: int, **more: int) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+        return real(family, *rest, **more)
+
+    found = [(family, socket.SOCK_STREAM, 6, "", place) for family, place in (
+        (socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET6, ("::1", 1, 0, 0))
+    )]  # fmt: skip
+    monkeypatch.setattr(socket, "socket", without_ipv6)
+    with pytest.raises(UnreachableError) as told:
+        await dial._connect("far", "far", 1, found, "", 2.0)
+    assert told.value.code == "tcp-failed" and "not supported by protocol" in told.value.reason
+
+
+async def test_whatever_goes_wrong_with_one_host_is_an_error_of_that_host() -> None:
+    """It ended the run on all hosts."""
+
+    class Broken(SshConnector):
+        async def open(self, name: str, target: SshTarget, command: str) -> SshTransport:
+            raise LookupError("odd\x1b")
+
+    host = HostPlan("far", SshTarget(None, "far", None), "python3", "far", {}, None)
+    with pytest.raises(UnreachableError, match="connecting failed: LookupError: odd") as told:
+        await transport_factory(host, Broken())("run", "nonce")
+    assert told.value.host == "far" and "\x1b" not in str(told.value)
 
 
 async def test_the_address_to_connect_from_is_the_configured_one(clients: Clients) -> None:

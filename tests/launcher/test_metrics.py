@@ -162,10 +162,13 @@ def test_what_tasks_named_last_is_read_from_the_end(
     rows = [[float(n), "worker:0", None, {"step": float(n)}] for n in range(100_000)]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, [7, "ps:0", None, {"a": 1}]]))
     read: list[bytes] = []
-    add = MetricsFile._add
-    monkeypatch.setattr(
-        MetricsFile, "_add", lambda self, line: (read.append(line), add(self, line))
-    )
+    real = MetricsFile._add
+
+    def add(metrics: MetricsFile, line: bytes) -> None:
+        read.append(line)
+        real(metrics, line)
+
+    monkeypatch.setattr(MetricsFile, "_add", add)
     latest = latest_metrics(path)
     assert latest[TaskId("worker", 0)].values == {"step": 99_999.0}
     assert latest[TaskId("ps", 0)].time == 7
