@@ -49,23 +49,18 @@ class Wakeups:
 
 
 class WorkerThread:
-    """Does one piece of work after the other, in the order in which they were given."""
+    """Does one piece of work after the other, in the order in which they were given. Its thread is
+    there from the beginning: tasks may use up what a user may have of them."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._work: queue.SimpleQueue[tuple[Callable[[], None], threading.Event]]
         self._work = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
+        start_thread(self._run, name)
 
     def do(self, work: Callable[[], None]) -> threading.Event:
         """Does it when all that was given before is done; returns what is set when it is done
-        itself.
-
-        Raises:
-            OSError: its thread cannot be started.
-        """
-        if self._thread is None:  # most agents need some of them never
-            self._thread = start_thread(self._run, self._name)
+        itself."""
         done = threading.Event()
         self._work.put((work, done))
         return done

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -31,13 +34,22 @@ time.sleep(1000)
 """
 
 
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A home of that user; nothing of its agents stays."""
+    folder = tempfile.mkdtemp(prefix="tfmux-home-", dir="/tmp")
+    os.chown(folder, UID, UID)
+    monkeypatch.setenv("HOME", folder)
+    yield
+    for path in (folder, f"/tmp/tfmux-{UID}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 @pytest.mark.testbed
-def test_tasks_live_on_and_are_killed_at_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("home")
+def test_tasks_live_on_and_are_killed_at_the_limit() -> None:
     """A task takes all threads that its user may have: the agent goes on, refuses what needs one,
     and a kill is proven."""
-    monkeypatch.setenv("HOME", "/tmp")
     limited = [*USER, "prlimit", f"--nproc={LIMIT}", "--"]
     with Client(f"t-{time.time_ns():x}"[-12:], before=limited) as client:
         client.hello()
@@ -51,7 +63,7 @@ def test_tasks_live_on_and_are_killed_at_the_limit(
         client.send(wire.BEAT)
         client.get(wire.PONG)
         assert all((each := proc.read(pid)) is not None and each.alive for pid in pids)
-        assert client.ask(wire.STATS, {})["tasks"]
+        assert "no more processes and threads" in client.ask(wire.STATS, {})["error"]
         receipt = client.kill(grace=0.0)
         assert receipt["survivors"] == [] and receipt["confirmed"]
         wait_until(lambda: not any(map(alive, pids)), "they are dead")
