@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from launcher.agent import wire
@@ -244,3 +245,28 @@ def test_the_next_agent_begins_when_the_one_before_has_cleaned_up() -> None:
             again.kill()
             again.leave()
     wait_until(lambda: family(run_id) == [], "both have gone")
+
+
+def test_an_agent_that_has_taken_over_sleeps_where_nothing_happens() -> None:
+    """What an earlier agent's tasks were keeps it no busier than none."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    with Client(run_id) as client:
+        client.hello()
+        client.start("w:0", ["true"])
+        client.get(wire.EXITED)
+        _, agent = watchdog_and_agent(run_id)
+        os.kill(agent.pid, signal.SIGKILL)
+        wait_until(lambda: family(run_id) == [], "the watchdog has gone, too")
+    with Client(run_id) as again:
+        assert [task["task"] for task in again.hello()["tasks"]] == ["w:0"]
+        _, agent = watchdog_and_agent(run_id)
+        before = turns(agent.pid)
+        time.sleep(2)
+        assert turns(agent.pid) - before < 100
+        again.leave()
+
+
+def turns(pid: int) -> int:
+    """How often the first thread of a process has gone to sleep."""
+    status = Path(f"/proc/{pid}/task/{pid}/status").read_text()
+    return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])

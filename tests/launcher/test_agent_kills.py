@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import subprocess
 
+import pytest
+
+from launcher.agent import proc as agent_proc
 from launcher.agent import wire
 from tests.launcher.agent_client import (
     Client,
@@ -245,3 +250,22 @@ def test_a_receipt_that_nobody_heard_is_in_the_next(client: Client) -> None:
         receipt = again.kill()
         assert receipt["signalled"] == 1 and receipt["survivors"] == []
         again.leave()
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_a_pid_that_is_used_again_is_not_signalled_without_a_pidfd(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On kernels before 5.3, and where a container forbids it."""
+
+    def refuse(pid: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        found = agent_proc.read_process(process.pid)
+        assert found is not None
+        assert not agent_proc.send(found._replace(start=found.start - 1), (signal.SIGKILL,))
+        assert process.poll() is None
+        assert agent_proc.send(found, (signal.SIGKILL,))
+        assert process.wait() == -signal.SIGKILL
