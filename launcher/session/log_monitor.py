@@ -43,6 +43,8 @@ class Found:
     ready: list[tuple[TaskId, int]] = field(default_factory=list)
     stored: dict[Stored, int] = field(default_factory=dict)
     """Bytes that are on disk now, for whoever gives credit."""
+    lost: dict[TaskId, int] = field(default_factory=dict)
+    """Sizes that logs of this machine should have: they are gone, or shorter."""
     trouble: str = ""
 
 
@@ -221,18 +223,26 @@ class LogMonitor:
         with self._lock:
             size = self._sizes.pop(task)
         before = log.size
+        trouble, data = "", b""
         try:
             data = log.grown(size, now)
+            if log.size < size:
+                trouble = "it has been cut"
             while task in self._patterns and before < log.size - len(data):
                 part = log.read(before, min(_LOOK, log.size - len(data) - before))
+                if not part:
+                    break  # removed meanwhile
                 before += len(part)
                 self._find_line(task, part)
         except OSError as error:
+            trouble = error.strerror or str(error)
+        if trouble:
             with self._lock:
                 self._found.wrote[task] = now  # it did, and its exit waits for us to look
-            self._complain(f"{log.path.name}: {error.strerror}")
-        else:
-            self._read(task, data, now)
+                if log.size < size:
+                    self._found.lost[task] = size
+            self._complain(f"{log.path.name}: {trouble}")
+        self._read(task, data, now)
 
     def _complain(self, trouble: str) -> None:
         with self._lock:

@@ -88,6 +88,8 @@ class Outputs:
         self._tails: set[TaskId] = set()
         """Tasks whose last lines are being read."""
         self._ends: dict[TaskId, TaskFacts] = {}
+        self._lost: dict[TaskId, int] = {}
+        """Sizes up to which logs of this machine cannot be followed: somebody has removed them."""
         self._listeners: dict[str, Callable[[], None]] = {}
         self._silences: dict[TaskId, _Silence] = {}
         self._counting = False
@@ -126,6 +128,7 @@ class Outputs:
         for stored, count in found.stored.items():
             stored(count)
         self.last.update(found.wrote)
+        self._lost.update(found.lost)
         if found.wrote and not self._publishing:
             self._publishing = True
             asyncio.get_running_loop().call_later(SHOWN_SECONDS, self._show)
@@ -244,11 +247,20 @@ class Outputs:
             news()
 
     def is_whole(self, view: TaskView) -> bool:
-        """The end of the last attempt's output is known, and all up to it is here."""
+        """The end of the last attempt's output is known, and all up to it is here, but for what
+        `is_cut` says."""
         end = self._ends.get(view.id)
         if end is None or end.attempt < view.attempts[-1].number or view.id in self._exits:
             return False
-        return self.monitor.size(view.id) >= end.size
+        return self._is_here(view.id, end.size)
+
+    def is_cut(self, view: TaskView) -> bool:
+        """The last bytes of a log of this machine are gone: somebody has removed the file."""
+        return view.id in self._lost and self.monitor.size(view.id) < self._lost[view.id]
+
+    def _is_here(self, task: TaskId, size: int) -> bool:
+        """The log is here up to `size`, or nothing more can come."""
+        return self.monitor.size(task) >= size or self._lost.get(task, -1) >= size
 
     def _count_local(self, task: TaskId, size: int) -> None:
         if self._links[self._hosts_of[task]].settings.local:
@@ -256,7 +268,7 @@ class Outputs:
 
     def _check_exit(self, task: TaskId) -> None:
         facts = self._exits[task]
-        if task not in self._tails and self.monitor.size(task) >= facts.size:
+        if task not in self._tails and self._is_here(task, facts.size):
             self._tails.add(task)
             told = partial(self._report_exit, task, facts)
             self.monitor.tail(task, lambda tail: self._call(partial(told, tail)))

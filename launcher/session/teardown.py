@@ -15,6 +15,7 @@ from ..plan.model import HostPlan
 from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.snapshot import TaskView
+from ..run.state import named
 from .disk_watch import DiskWatch
 from .live_data import Transfers
 from .outputs import Outputs
@@ -155,4 +156,8 @@ class Teardown:
         finally:
             self._outputs.listen(host, None)
             del self._waits[host]
+        cut = [str(view.id) for view in self._views(host) if self._outputs.is_cut(view)]
+        if cut:  # nothing of it stays on the host either
+            text = f"the last output of {named(cut)} is lost: its log was removed or cut"
+            self._feed(ev.NoteAdded(time.time(), text))
         return True

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,16 +22,17 @@ from launcher.run.run import RunStateMachine
 from launcher.session import outputs as module
 from launcher.session.log_monitor import Found
 from launcher.session.outputs import Outputs
-from launcher.store.logs import LogStore
+from launcher.store.logs import LogFile, LogStore
 from tests.patience import PATIENCE
 
 FIRST, SECOND = TaskId("w", 0), TaskId("w", 1)
 
 
 class Scene:
-    """The outputs of a run whose tasks are all on one remote host, and what they tell."""
+    """The outputs of a run whose tasks are all on one host, a remote one or, for the logs, this
+    machine (`local`), and what they tell."""
 
-    def __init__(self, folder: Path, tasks: int) -> None:
+    def __init__(self, folder: Path, tasks: int, local: bool) -> None:
         places = ", ".join(f'"h:{2222 + number}"' for number in range(tasks))
         text = f'[hosts.h]\nssh = "h"\n[jobs.w]\ntasks = [{places}]\n'
         text += '[run]\ncommand = ["x"]\n[start.ready]\nw = "started"\n'
@@ -40,7 +43,8 @@ class Scene:
         for task in self.run.plan.tasks:
             self.run.handle(ev.TaskStarted(2.0, task.id, 1, 100, 0))
         self.fed: list[ev.Event] = []
-        link: Any = SimpleNamespace(settings=SimpleNamespace(local=False))
+        self.troubles: list[str] = []
+        link: Any = SimpleNamespace(settings=SimpleNamespace(local=local))
         self.outputs = Outputs(
             self.run,
             LogStore(folder),
@@ -49,15 +53,15 @@ class Scene:
             feed=self.fed.append,
             metrics=lambda *_: None,
             publish=lambda: None,
-            trouble=lambda _: None,
+            trouble=self.troubles.append,
             failed=lambda _, error: pytest.fail(repr(error)),
         )
         self.outputs.begin()
 
 
 @contextmanager
-def a_scene(folder: Path, tasks: int) -> Iterator[Scene]:
-    scene = Scene(folder, tasks)
+def a_scene(folder: Path, tasks: int, *, local: bool = False) -> Iterator[Scene]:
+    scene = Scene(folder, tasks, local)
     try:
         yield scene
     finally:
@@ -137,3 +141,60 @@ async def test_silence_is_time_in_which_something_could_be_heard(
             await watch  # an end is no silence, and nothing is left to be watched
         assert [event for event in scene.fed if isinstance(event, ev.OutputStalled)] == told
         assert outputs.watch_silence(TaskId("w", 2), 1.0)
+
+
+@pytest.mark.parametrize("how", ["removed", "moved", "cut"])
+async def test_a_log_of_this_machine_that_is_gone_does_not_hide_the_end(
+    tmp_path: Path, how: str
+) -> None:
+    """Somebody makes room on the disk while the task runs: its exit is told at once, and nobody
+    waits for the rest of its output."""
+    with a_scene(tmp_path, 1, local=True) as scene:
+        outputs, log = scene.outputs, tmp_path / "w-0.log"
+        log.write_bytes(b"x\n" * 100)
+        outputs.monitor.grown(FIRST, 200)
+        await until(lambda: outputs.monitor.size(FIRST) == 200)
+        match how:
+            case "removed":
+                log.unlink()
+            case "moved":
+                log.rename(tmp_path / "elsewhere")
+            case _:
+                os.truncate(log, 10)
+        facts = exited(FIRST, 260)
+        outputs.exited(facts, at_once=False)
+        outputs.ended(facts)
+        await until(lambda: scene.fed)
+        (told,) = scene.fed
+        assert isinstance(told, ev.TaskExited) and (told.task, told.status) == (FIRST, 0)
+        (view,) = scene.run.snapshot().tasks
+        assert outputs.is_whole(view) and outputs.is_cut(view)
+        assert any("w-0.log" in text for text in scene.troubles)
+
+
+async def test_a_log_of_this_machine_that_is_slow_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exit is told with the lines that the disk gives late."""
+    with a_scene(tmp_path, 1, local=True) as scene:
+        (tmp_path / "w-0.log").write_bytes(b"x\n" * 130)
+        go, grown = threading.Event(), LogFile.grown
+
+        def slow(log: LogFile, size: int, now: float) -> bytes:
+            go.wait(PATIENCE)
+            return grown(log, size, now)
+
+        monkeypatch.setattr(LogFile, "grown", slow)
+        scene.outputs.exited(exited(FIRST, 260), at_once=False)
+        await asyncio.sleep(0.3)
+        assert scene.fed == []
+        go.set()
+        await until(lambda: scene.fed)
+        assert not scene.outputs.is_cut(scene.run.snapshot().tasks[0]) and not scene.troubles
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for what comes from the monitor's thread."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)

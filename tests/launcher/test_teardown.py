@@ -67,6 +67,11 @@ class Logs:
         self.looks = 0
         self.news: dict[str, Callable[[], None] | None] = {}
         self.monitor = SimpleNamespace(size=lambda _: 10)
+        self.cut = False
+
+    def is_cut(self, view: Any) -> bool:
+        """Whether somebody has removed the log."""
+        return self.cut
 
     def is_whole(self, view: Any) -> bool:
         self.looks += 1
@@ -134,6 +139,18 @@ async def test_a_host_that_does_not_come_back_is_not_waited_for(
     assert isinstance(told, ev.NoteAdded) and "the last log bytes of far did not come" in told.text
     assert link.left is False
     assert time.monotonic() - began < COLLECT_STALL
+
+
+async def test_output_that_somebody_has_removed_is_not_waited_for(
+    link: Any, whole: list[bool], tmp_path: Path
+) -> None:
+    """It is said that it is lost; nothing of it stays on the host."""
+    link.connected = whole[0] = True
+    logs = Logs(whole)
+    logs.cut = True
+    (told,) = await release(link, logs, tmp_path)
+    assert isinstance(told, ev.NoteAdded) and "the last output of worker:0 is lost" in told.text
+    assert link.left is True
 
 
 async def test_hosts_that_wait_for_bytes_leave_the_loop_alone(
