@@ -24,7 +24,7 @@ from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
-from ..run.states import Outcome, RunPhase
+from ..run.states import RunPhase
 from ..store import snapshot_codec
 from ..store.launcher_lock import acquire
 from ..store.logs import LogStore
@@ -33,6 +33,7 @@ from ..store.metrics_file import MetricsFile
 from ..store.public_events import PublicEvent
 from ..store.runs import RunFolder
 from .attach import StoredRun, find_resumed
+from .client_snapshots import failed, resumed, unknown
 from .control_connection import FLUSH_SECONDS
 from .control_socket import PROMPTS
 from .launcher_link import HEARD_SECONDS, LauncherLink
@@ -174,7 +175,7 @@ class RunClient:
             TfmuxError: the run's files cannot be read.
         """
         if (lock := acquire(folder.path)) is None:
-            client = cls(folder, _unknown(folder), None, ask=ask, on_event=on_event)
+            client = cls(folder, unknown(folder), None, ask=ask, on_event=on_event)
             deadline = time.monotonic() + _FIRST_SECONDS
             while time.monotonic() < deadline:
                 if client._heard.wait(_PACE):
@@ -184,7 +185,7 @@ class RunClient:
             client.close()  # it stands still: another launcher takes the run over
         try:
             process = process or LauncherProcess()
-            snapshot = _resumed(StoredRun(folder).run.snapshot())
+            snapshot = resumed(StoredRun(folder).run.snapshot())
         except BaseException:
             if process is not None:
                 process.cancel()
@@ -303,12 +304,26 @@ class RunClient:
                 self._show()
                 self._read_files()
             self._read_files()
+        except Exception as error:  # nobody else would hear of it, and some wait
+            self._break_off(error)
         finally:
             if self._responder is not None:
                 self._responder.close()
             self._launcher.close(flush=True)
             if self._on_event is not None:
                 self._on_event(None)
+
+    def _break_off(self, error: Exception) -> None:
+        """Ends this client, which cannot go on; whoever waits hears of it."""
+        what = f"following the run failed here ({type(error).__name__}: {error})"
+        reason = f"{what}; what is left of it is ended by: tfmux kill {self.run_id}"
+        self._note(reason)
+        over = self._told.state is RunPhase.ENDED
+        self._accept_state(self._told if over else failed(self._told, reason), self._done)
+        with suppress(Exception):  # a listener's, perhaps
+            self._show()
+        self._heard.set()
+        self._done.set()
 
     def _read_files(self) -> None:
         self.logs.refresh()
@@ -335,7 +350,7 @@ class RunClient:
             elif "disconnected" in message:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
             elif "error" in message:
-                self._accept_state(_failed(self._told, str(message["error"])), self._done)
+                self._accept_state(failed(self._told, str(message["error"])), self._done)
             elif "finished" in message:
                 self._accept_state(self._told, self._done)
 
@@ -375,26 +390,3 @@ class RunClient:
             listener(self._snapshot)
         while self._due:
             self._due.pop().set()
-
-
-def _resumed(snapshot: Snapshot) -> Snapshot:
-    """A stored run that a launcher takes up, although its record may say that it has ended."""
-    goes_on = replace(snapshot, state=RunPhase.CONNECTING, kill_asked=False, ended=None)
-    return replace(goes_on, outcome=None, exit_code=None, receipt=None, launcher_error="")
-
-
-def _failed(snapshot: Snapshot, reason: str) -> Snapshot:
-    """A run whose launcher process could not begin."""
-    return replace(
-        snapshot,
-        state=RunPhase.ENDED,
-        outcome=Outcome.FAILED,
-        exit_code=4,
-        ended=time.time(),
-        launcher_error=reason,
-    )
-
-
-def _unknown(folder: RunFolder) -> Snapshot:
-    """A run of which nothing is known yet."""
-    return Snapshot(folder.run_id, folder.run_id, RunPhase.CONNECTING, (), (), time.time())

@@ -10,6 +10,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from ..agent.folders import FolderError
 from .control_socket import socket_path
 
 _CONNECT_SECONDS = 2.0
@@ -25,12 +26,15 @@ def connect(run_id: str) -> socket.socket:
     """Connects to the launcher process of a run.
 
     Raises:
-        OSError: no launcher process listens.
+        OSError: no launcher process listens, or the folder of its socket cannot be used.
     """
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         link.settimeout(_CONNECT_SECONDS)
         link.connect(str(socket_path(run_id)))
+    except FolderError as error:
+        link.close()
+        raise OSError(str(error)) from error
     except OSError:
         link.close()
         raise

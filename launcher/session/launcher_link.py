@@ -31,6 +31,7 @@ _KILL_SECONDS = 20.0
 """Time for a kill beyond its deadline before another launcher takes the run over."""
 _ALONE_SECONDS = 1.0
 """Without a launcher for so long, the run counts as unsupervised."""
+_NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
 
 
 @dataclass
@@ -135,9 +136,13 @@ class LauncherLink:
 
     def find(self) -> bool:
         """Connects to a launcher process; False where there has been none for a while."""
-        with suppress(OSError):
+        try:
             self._begin(connect(self._folder.run_id))
             return True
+        except _NOBODY_LISTENS:
+            pass
+        except OSError as error:
+            self._note(f"no launcher process can be connected to: {error}")
         lost_at = self._lost_at = self._lost_at or time.monotonic()
         soon = time.monotonic() - lost_at <= _ALONE_SECONDS
         return soon or self._resuming or self._folder.launcher_pid() is not None

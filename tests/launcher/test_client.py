@@ -9,11 +9,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from launcher.agent.folders import FolderError
 from launcher.cluster.file import load
 from launcher.ids import TaskId, new_run_id
 from launcher.plan.plan import make_plan
@@ -21,6 +23,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import control_connection, launcher_link
 from launcher.session.client import RunClient
+from launcher.session.client_snapshots import unknown
 from launcher.session.launcher_link import HEARD_SECONDS
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.launcher_lock import acquire
@@ -328,6 +331,62 @@ def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
         finally:
             for client in found:
                 client.close()
+
+
+def test_a_client_that_cannot_look_for_launchers_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of their sockets cannot be read or made."""
+
+    def unusable(run_id: str) -> Path:
+        raise FolderError("/tmp: Permission denied")
+
+    monkeypatch.setattr(control_connection, "socket_path", unusable)
+    with following(tmp_path) as client:
+        seen = wait(client, lambda _: client.unsupervised, "unsupervised")
+        assert client.living
+        assert any("/tmp: Permission denied" in note for note in seen.notes)
+        assert any("no launcher supervises" in note for note in seen.notes)
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_an_unforeseen_error_of_a_client_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: bool
+) -> None:
+    """Whoever waits for the end, or for the state, waits no longer. A run that has ended stays as
+    it was."""
+    with following(tmp_path, RunPhase.ENDED if over else RunPhase.RUNNING) as client:
+        monkeypatch.setattr(client, "_read_files", lambda: 1 / 0)
+        client.kill_all()
+        assert client.wait(PATIENCE) and not client.living
+        seen = client.snapshot()
+        assert seen.state is RunPhase.ENDED
+        assert any("ZeroDivisionError" in note and "tfmux kill" in note for note in seen.notes)
+        if over:
+            assert (seen.outcome, seen.exit_code, seen.launcher_error) == (None, None, "")
+        else:
+            assert (seen.outcome, seen.exit_code) == (Outcome.FAILED, 4)
+            assert "ZeroDivisionError" in seen.launcher_error
+
+
+def test_an_error_of_a_listener_ends_the_wait(tmp_path: Path) -> None:
+    """It is called on the client's thread."""
+    with following(tmp_path) as client:
+        client.subscribe(lambda _: 1 / 0)  # type: ignore[arg-type]
+        assert client.wait(PATIENCE)
+        assert client.snapshot().exit_code == 4
+
+
+@contextmanager
+def following(folder: Path, state: RunPhase = RunPhase.RUNNING) -> Iterator[RunClient]:
+    """A client, without a connection, of a run that no launcher supervises."""
+    run = RunFolder(folder / "seen-1")
+    run.path.mkdir()
+    client = RunClient(run, replace(unknown(run), state=state), None)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def pid_of(client: RunClient) -> int:

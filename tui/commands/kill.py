@@ -98,6 +98,8 @@ def _print_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
         print(f"  {line}", flush=True)
     if snapshot.allocation is not None and snapshot.allocation.released:
         print(f"  {printable(snapshot.allocation.released)}", flush=True)
+    if snapshot.receipt is None and snapshot.launcher_error:
+        message(snapshot.launcher_error)
     if snapshot.outcome is Outcome.DETACHED:
         message("another launcher took it over meanwhile")
         return Exit.UNCONFIRMED
