@@ -41,6 +41,7 @@ class RunFolder:
         """Events of the run's state machine; runs of the 0.1 form have none."""
         self.public_events = path / "events.jsonl"
         self.metrics = path / "metrics.jsonl"
+        self._origin = path / "origin"
 
     @classmethod
     def create(cls, run_id: str, text: str, cluster: ClusterModel) -> RunFolder:
@@ -62,8 +63,8 @@ class RunFolder:
             text = with_file_name(text, cluster.name)
         try:
             folder = cls(path)
-            folder.cluster_file.write_text(text)
-            (path / "origin").write_text(str(cluster.base))
+            folder.cluster_file.write_text(text, encoding="utf-8", newline="")
+            folder._origin.write_bytes(os.fsencode(cluster.base))
         except OSError as error:
             raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
         return folder
@@ -118,7 +119,7 @@ class RunFolder:
     def origin(self) -> Path:
         """Folder from which the cluster file's relative paths start."""
         with suppress(OSError):
-            return Path((self.path / "origin").read_text())
+            return Path(os.fsdecode(self._origin.read_bytes()))
         return self.path
 
     def records(self, damage: Damage | None = None) -> Iterator[dict[str, Any]]:

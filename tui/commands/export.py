@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from launcher.cluster.file import load
 from launcher.cluster.library import with_schema_line
 from launcher.errors import TfmuxError
 from launcher.export import compose, slurm
+from tui import stdout
 from tui.exits import Exit
 
 
@@ -25,7 +25,7 @@ def export(arguments: argparse.Namespace) -> int:
     else:
         files = {"compose.yaml": compose.compose(cluster, gpus=not arguments.no_gpus)}
     if output is None:
-        sys.stdout.write(next(iter(files.values())))
+        stdout.write([next(iter(files.values()))])
         return Exit.SUCCESS
     if arguments.engine == "compose":
         text = file.read_text(encoding="utf-8-sig")
@@ -38,7 +38,8 @@ def export(arguments: argparse.Namespace) -> int:
     try:
         output.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
-            (output / name).write_text(text)
+            # Names of files on this machine may be no UTF-8.
+            (output / name).write_text(text, encoding="utf-8", errors="surrogateescape")
             print(output / name)
     except OSError as error:
         raise TfmuxError(f"{error.filename}: {error.strerror}") from error

@@ -6,7 +6,8 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from launcher.engines.slurm_script import request_of
@@ -14,6 +15,7 @@ from launcher.ids import new_run_id
 from launcher.plan.model import plan_json
 from launcher.plan.plan import make_plan
 from launcher.printable import pictured
+from tui import stdout
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
@@ -93,16 +95,14 @@ def plan(arguments: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
         return Exit.SUCCESS
     screen = sys.stdout.isatty()
-    for line in _lines(answer):
-        sys.stdout.write((pictured(line) if screen else line) + "\n")
+    lines = _lines(answer)
     if request is not None:
-        sys.stdout.write("\n")
-        for line in request_text(request, whole=not screen).splitlines():
-            sys.stdout.write((pictured(line) if screen else line) + "\n")
+        lines = chain(lines, ["", *request_text(request, whole=not screen).splitlines()])
+    stdout.write((pictured(line) if screen else line) + "\n" for line in lines)
     return Exit.SUCCESS
 
 
-def _lines(answer: dict[str, Any]) -> Iterator[str]:
+def _lines(answer: dict[str, Any]) -> Iterable[str]:
     """The plan as text. An argument or a value may have several lines."""
     tasks = {task["task"]: task for task in answer["tasks"]}
     for number, stage in enumerate(answer["stages"], 1):
