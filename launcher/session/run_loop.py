@@ -81,6 +81,7 @@ class RunLoop:
         self._first_instructions = self.run.handle(self._first)
         self._cluster = cluster
         self._past = past
+        self._attached = past is not None
         self._logs = logs
         self._publish = publish
         self._record = record
@@ -198,6 +199,8 @@ class RunLoop:
         if self._allocation is not None:
             self._watch_allocation(self._allocation, event)
         self._carry_out(self.run.handle(event))
+        if self._attached and isinstance(event, ev.HostUp):  # with attempts not in the journal
+            self.outputs.await_lines(event.host)
 
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
         match event:

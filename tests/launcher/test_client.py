@@ -22,6 +22,7 @@ from launcher.plan.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import control_connection, launcher_link
+from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.session.client_snapshots import unknown
 from launcher.session.launcher_link import HEARD_SECONDS
@@ -286,6 +287,39 @@ def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> No
         whole, _, _ = log.rpartition("\n")  # the kill may have come in the middle of a line
         steps = [int(line.split()[1]) for line in whole.splitlines()]
         assert steps == list(range(len(steps)))
+
+
+def test_a_line_is_awaited_of_an_attempt_that_the_journal_does_not_know(tmp_path: Path) -> None:
+    """Its launcher died before it had written down that it had started the task."""
+    go = tmp_path / "go"
+    wait_for_it = f"until [ -e {go} ]; do sleep 0.05; done; echo up; sleep 1000"
+    text = f"""
+name = "awaited"
+[jobs.worker]
+tasks = ["localhost:auto"]
+[run]
+workdir = ""
+on_disconnect = "keep"
+command = ["sh", "-c", "{wait_for_it}"]
+[start.ready]
+worker = {{ log = "up" }}
+"""
+    with launched(tmp_path, text) as first:
+        wait(first, lambda s: s.task(WORKER).pid is not None, "started")
+        os.kill(pid_of(first), signal.SIGKILL)
+        wait(first, lambda _: first.unsupervised, "unsupervised")
+        journal = first.folder.journal
+        lines = journal.read_text().splitlines(keepends=True)
+        begun = next(n for n, line in enumerate(lines) if '"task_started"' in line)
+        journal.write_text("".join(lines[: begun - 1]))
+        before = StoredRun(first.folder).run.snapshot().task(WORKER)
+        assert before.attempt == 0
+        first.resume()
+        wait(first, lambda s: s.task(WORKER).pid is not None, "known again")
+        go.touch()
+        wait(first, lambda s: s.task(WORKER).state in (TaskState.READY, TaskState.RUNNING), "ready")
+        first.kill_all()
+        assert first.wait(PATIENCE)
 
 
 def test_metrics_are_seen_while_nothing_else_happens(tmp_path: Path) -> None:
