@@ -21,6 +21,8 @@ from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
+AGENT_SECONDS = 20.0
+"""Time for an ssh-agent to say its keys; a forwarded one may be gone and silent."""
 
 
 class Deadline:
@@ -169,12 +171,13 @@ async def agent_keys(
     path: str | None, only: list[str] | None
 ) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:
     """The keys of an agent, `only` those of these public files; the agent must stay open while
-    they are used."""
+    they are used. One that does not answer has none."""
     agent = None
     try:
-        wanted = [asyncssh.read_public_key(name).public_data for name in only or ()]
-        agent = await asyncssh.connect_agent(path) if path else None
-        return agent, list(await agent.get_keys(wanted or None)) if agent else []
+        async with asyncio.timeout(AGENT_SECONDS):
+            wanted = [asyncssh.read_public_key(name).public_data for name in only or ()]
+            agent = await asyncssh.connect_agent(path) if path else None
+            return agent, list(await agent.get_keys(wanted or None)) if agent else []
     except (OSError, ValueError, asyncssh.Error):
         if agent is not None:
             agent.close()
@@ -187,10 +190,13 @@ async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[st
     names = []
     if options.agent_path:
         with suppress(OSError, asyncssh.Error, ValueError):
-            agent = await asyncssh.connect_agent(options.agent_path)
-            async with agent:
-                for key in await agent.get_keys(options.agent_identities):
-                    names.append((f"{key.get_comment() or 'a key'} of ssh-agent", _describe(key)))
+            async with asyncio.timeout(AGENT_SECONDS):
+                agent = await asyncssh.connect_agent(options.agent_path)
+                async with agent:
+                    for key in await agent.get_keys(options.agent_identities):
+                        names.append(
+                            (f"{key.get_comment() or 'a key'} of ssh-agent", _describe(key))
+                        )
     for key in options.client_keys or ():
         names.append((_file_of(key), _describe(key)))
     return names

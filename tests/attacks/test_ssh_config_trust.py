@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import asyncssh
 import pytest
 
 from launcher.errors import AuthError, HostKeyError, UnreachableError
+from launcher.hosts import credentials
 from launcher.hosts.host_keys import accepted_keys
 from launcher.hosts.ssh import SshConnector
 from launcher.plan.model import SshTarget
 from tests.attacks.clients import Clients, Person, both_log_in, only_refused
-from tests.patience import until
+from tests.patience import PATIENCE, until
 from tests.testbed import keys
 from tests.testbed.namespaces import Testbed
 
@@ -212,6 +214,22 @@ async def test_the_agent_is_the_configured_one(
             await both_log_in(clients)
         finally:
             agent.terminate()
+
+
+async def test_an_agent_that_says_nothing_has_no_keys(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was forwarded from a machine that is gone: the login does not wait for ever."""
+    monkeypatch.setattr(credentials, "AGENT_SECONDS", 0.5)
+    path = tmp_path / "silent"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        public = f"{clients.server.client_key.path}.pub"
+        clients.configure(f"IdentityAgent {path}", f"IdentityFile {public}")
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(AuthError, match="permission denied for"):
+                await clients.ours()
 
 
 @pytest.mark.testbed
