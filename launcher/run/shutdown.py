@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..cluster.rules import OnDisconnect
 from .events import LookedElsewhere, ResultsMissing
 from .instructions import (
     End,
@@ -127,8 +128,9 @@ class Shutdown:
             record = data.hosts[host]
             lost = record.agent_gone or (ended and record.view.state is not HostState.UP)
             if lost and record.contacted and self._pending(record):
-                until = record.view.lease_until
-                record.receipt = record.last_word or HostReceipt(host, unreachable_until=until)
+                record.receipt = record.last_word or self._unreachable(
+                    host, record.view.lease_until
+                )
                 found = True
         return ended or found
 
@@ -155,8 +157,14 @@ class Shutdown:
                 record.receipt = HostReceipt(host)
                 continue
             until = record.view.lease_until or data.now + settings.lease
-            record.receipt = HostReceipt(host, unreachable_until=until + settings.grace)
+            record.receipt = self._unreachable(host, until + settings.grace)
         return self._finish()
+
+    def _unreachable(self, host: str, until: float | None) -> HostReceipt:
+        """No receipt; until when the host's agent acts by itself, which it never does under
+        `keep`."""
+        keeps = self._data.plan.settings.on_disconnect is OnDisconnect.KEEP
+        return HostReceipt(host, unreachable_until=None if keeps else until)
 
     def on_ended_elsewhere(self, event: LookedElsewhere, outcome: Outcome) -> list[Instruction]:
         """The launcher that took the run over has ended it: its receipt counts."""

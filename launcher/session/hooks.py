@@ -96,6 +96,9 @@ class HookRunner:
         self._stopped = threading.Event()
         self._times: dict[str, deque[float]] = {}
         """Times of the last metric lines of each live task."""
+        self._heard: dict[str, float] = {}
+        """When the last one came, on a clock that nobody sets: that of the times may be set, or go
+        on while the machine is asleep."""
         self._hosts: dict[str, str] = {}
         self._stalled: set[str] = set()
         """Tasks that have been told of, and have written no metric line since."""
@@ -118,10 +121,11 @@ class HookRunner:
             self._on_task(event)
 
     def stalls(self, now: float) -> list[StalledTask]:
-        """The tasks that have stalled since this was asked last."""
+        """The tasks that have stalled since this was asked last; `now` is on the clock that nobody
+        sets."""
         found: list[StalledTask] = []
         for task, times in self._times.items():
-            late = stalled_for(list(times), now)
+            late = stalled_for(list(times), times[-1] + now - self._heard[task])
             if late is not None and task not in self._stalled:
                 self._stalled.add(task)
                 found.append({"task": task, "host": self._hosts[task], "seconds": round(late, 1)})
@@ -146,6 +150,7 @@ class HookRunner:
 
     def _on_metric(self, event: MetricEvent) -> None:
         task = event["task"]
+        self._heard[task] = time.monotonic()
         self._times.setdefault(task, deque(maxlen=RECENT)).append(event["time"])
         self._hosts[task] = event["host"]
         self._stalled.discard(task)
@@ -159,7 +164,7 @@ class HookRunner:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            if stalled := self.stalls(time.time()):
+            if stalled := self.stalls(time.monotonic()):
                 snapshot = self._snapshot()
                 if snapshot is not None:
                     await asyncio.wait([self._start(self._run("stall", snapshot, stalled))])

@@ -175,7 +175,8 @@ class HostReceiptRecord(TypedDict):
     confirmed: bool
     """Nothing is left, by the word of the host's kernel."""
     unreachable_until: float | None
-    """When the lease of a host ends that cannot be reached; null for one that answered."""
+    """When the lease of a host ends that cannot be reached; null for one that answered, and with
+    `on_disconnect = "keep"`."""
     seconds: float
     """How long the kill took there."""
     engine: str

@@ -297,19 +297,41 @@ def state(task: TaskId, state: str) -> Any:
     return {"event": "task", "time": 0.0, "task": str(task), "host": "tf1", "state": state}
 
 
-def test_a_task_stalls_once_until_it_goes_on(tmp_path: Path) -> None:
+def test_a_task_stalls_once_until_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten times the usual distance of its metric lines, and at least ten seconds."""
     found = hooks(tmp_path, stall=["true"])
-    task = TaskId("worker", 0)
+    task, clock = TaskId("worker", 0), Clock(monkeypatch)
     for at in (100.0, 101.0, 102.0):
         assert found.stalls(at) == []
+        clock.now = at
         found.observe(metric(task, at))
     assert found.stalls(111.0) == []
     assert found.stalls(113.0) == [{"task": "worker:0", "host": "tf1", "seconds": 11.0}]
     assert found.stalls(200.0) == []
+    clock.now = 201.0
     found.observe(metric(task, 201.0))
     assert found.stalls(202.0) == []
     assert [one["seconds"] for one in found.stalls(215.0)] == [14.0]
+
+
+class Clock:
+    """The clock that nobody sets, as a test wants it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+
+def test_a_clock_that_is_set_is_no_stall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is the sleep of a laptop; a task that is silent after it is told of."""
+    found, clock = hooks(tmp_path, stall=["true"]), Clock(monkeypatch)
+    for second, wall in enumerate((100.0, 101.0, 102.0, 3703.0, 3704.0, 60.0, 61.0)):
+        clock.now = second
+        found.observe(metric(TaskId("worker", 0), wall))
+        assert found.stalls(second + 1.0) == []
+    assert [one["seconds"] for one in found.stalls(18.0)] == [12.0]
 
 
 def test_a_task_that_has_ended_or_begins_anew_does_not_stall(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from launcher.run import events as ev
 from launcher.run.instructions import End, KillHost, ReleaseHost, WatchSilence
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.run.timers import RestartDelay
-from tests.launcher.run_driver import RunDriver, kill, kills, name
+from launcher.run.timers import RestartDelay, ShutdownTimeout
+from tests.launcher.run_driver import RunDriver, ends, kill, kills, name
 
 # --- the end ------------------------------------------------------------------------------------
 
@@ -297,3 +299,17 @@ def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill(driver: RunDrive
     """Its lease had ended while we slept: its receipt is not ours to end the run with."""
     assert driver.receipt("a") == [] and driver.receipt("b") == []
     assert driver.phase() is RunPhase.RUNNING
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
+    """Under `keep` tasks of a host that is cut off go on until somebody kills them."""
+    driver = RunDriver('on_disconnect = "keep"\n' if keeps else "")
+    driver.running()
+    driver.lost("b", 60.0)
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
+    assert driver.seen.receipt is not None
+    (away,) = [host for host in driver.seen.receipt.hosts if host.host == "b"]
+    assert not away.confirmed and (away.unreachable_until is None) is keeps
