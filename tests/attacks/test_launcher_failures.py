@@ -175,7 +175,7 @@ def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) 
     assert run.snapshot().exit_code == 4 and "boom" in run.snapshot().launcher_error
 
 
-def test_a_launcher_that_cannot_take_a_run_up_confirms_nothing(
+def test_a_launcher_that_breaks_before_it_begins_confirms_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What an earlier launcher started may live: no clean receipt, no end in the journal."""
