@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import AsyncExitStack, suppress
 
+from ..agent.folders import FolderError
 from ..cluster.spec import ClusterModel
 from ..hosts.open_files import allow_connections
 from ..plan.model import Resume
@@ -47,6 +48,7 @@ class Launcher:
     ) -> None:
         """`past` is that of a run which an earlier launcher has begun."""
         self.folder = folder
+        self._taken_up = past is not None
         self._disk = OtherProcess()
         self.logs = LogStore(folder.path, keep_marks=False, disk=self._disk)
         self._writer = RunWriter(folder, self._disk, self._broken)
@@ -135,7 +137,7 @@ class Launcher:
                 add = self._socket.add(first, on_close)
                 adding = asyncio.create_task(add, name="first client")
                 try:
-                    await stack.enter_async_context(self._socket.listening())
+                    await self._listen(stack)
                     self._hooks.begin()
                     await self._run_loop.main()
                     await self._hooks.finish(self._run_loop.final())
@@ -147,6 +149,16 @@ class Launcher:
                 snapshot = self._run_loop.final(error)
                 await self._socket.finish(snapshot)
         return snapshot
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        """Accepts clients. A run that is taken up has tasks, and whoever wants to end it is
+        connected already: it goes on without others."""
+        try:
+            await stack.enter_async_context(self._socket.listening())
+        except (OSError, FolderError) as error:
+            if not self._taken_up:
+                raise
+            self._add_note(f"no other client can connect: {error}")
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +16,15 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
+from launcher.agent.folders import FolderError
 from launcher.cluster.file import loads
 from launcher.hosts.link import Link
 from launcher.ids import TaskId, new_run_id
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import RunStateMachine
-from launcher.run.states import RunPhase
+from launcher.run.states import Outcome, RunPhase
+from launcher.session import control_socket
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.session.connections import Connections
@@ -28,6 +32,7 @@ from launcher.session.control_socket import ControlSocket
 from launcher.session.executor import Executor
 from launcher.session.launcher import Launcher
 from launcher.session.live_data import HostStats
+from launcher.session.run_loop import RunLoop
 from launcher.session.teardown import Teardown
 from launcher.store.journal import encode
 from launcher.store.metrics import Extractor
@@ -37,7 +42,8 @@ from launcher.store.runs import RunFolder
 from tests.command import write
 from tests.faults.scenario import FaultScenario
 from tests.paths import REPOSITORY
-from tests.patience import wait_until
+from tests.patience import PATIENCE, wait_until
+from tests.testbed import guard
 from tests.testbed.launcher_thread import LauncherThread, launch
 
 FILE = """
@@ -202,6 +208,7 @@ HEADLESS = """
 import sys
 from pathlib import Path
 from launcher.api import opened
+from launcher.session.run_loop import RunLoop
 from launcher.session.teardown import Teardown
 from tests.testbed.launcher_thread import launch_file
 from tui.headless import run_headless
@@ -214,6 +221,73 @@ file = Path(sys.argv[1])
 opening = opened(lambda on_event: launch_file(file, on_event=on_event), detach=False)
 sys.exit(run_headless(opening, as_json=False))
 """
+
+
+@pytest.fixture
+def abandoned(tmp_path: Path) -> Iterator[RunFolder]:
+    """A run that goes on although its launcher process has died."""
+    text = FILE.replace("[run]", '[run]\non_disconnect = "keep"')
+    run = RunClient.launch(loads(text, "breaks", tmp_path), text)
+    wait_until(lambda: run.snapshot().state is RunPhase.RUNNING, "it runs")
+    run.stay_alive()
+    run.close()
+    pid = run.folder.launcher_pid()
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: run.folder.launcher_pid() is None, "its launcher is dead")
+    yield run.folder
+    if not StoredRun(run.folder).over:
+        with following(run.folder) as last:
+            last.kill_all(force=True)
+            assert last.wait(PATIENCE)
+    assert not guard.tasks_here()
+
+
+@contextmanager
+def following(folder: RunFolder) -> Iterator[RunClient]:
+    """A client that takes the run up, with a launcher on a thread."""
+    client = RunClient.attach(folder, process=LauncherThread())
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize("error", [OSError("no room"), FolderError("/tmp: no room")], ids=repr)
+def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
+    abandoned: RunFolder, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Nobody else can connect to it, but whoever has started it wants the tasks dead."""
+
+    def unusable(run_id: str) -> Path:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(control_socket, "socket_path", unusable)
+        with following(abandoned) as client:
+            client.kill_all()
+            assert client.wait(PATIENCE)
+            ended = client.snapshot()
+    assert ended.receipt is not None and ended.receipt.clean
+    assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+    assert any("no other client can connect" in note for note in ended.notes)
+    assert not guard.tasks_here()
+
+
+def test_a_launcher_that_cannot_take_a_run_up_confirms_nothing(
+    abandoned: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tasks live: the receipt says so of their host, and the run is still to be ended."""
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLoop, "main", boom_later)
+        with following(abandoned) as client:
+            assert client.wait(PATIENCE)
+            ended = client.snapshot()
+    assert guard.tasks_here()
+    assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 4)
+    assert ended.receipt is not None and not ended.receipt.clean
+    assert [(host.host, host.confirmed) for host in ended.receipt.hosts] == [("localhost", False)]
+    assert not StoredRun(abandoned).over
 
 
 def test_the_command_exits_4_with_the_receipt_and_the_reason(tmp_path: Path) -> None:
