@@ -97,7 +97,11 @@ class Channel:
     def answer(self, ident: int | None, answer: Answer) -> None:
         """Queues the answer to a question, unless nobody waits for it."""
         if ident is not None:
-            self._control.append(wire.encode(wire.REPLY, {"id": ident, **answer.to_json()}))
+            try:
+                frame = wire.encode(wire.REPLY, {"id": ident, **answer.to_json()})
+            except wire.WireError as error:
+                frame = wire.encode(wire.REPLY, {"id": ident, "error": str(error)})
+            self._control.append(frame)
 
     def refuse(self, ident: int | None, error: str) -> None:
         """Queues an error in the place of an answer, unless nobody waits for one."""

@@ -20,6 +20,10 @@ from .log import log_line
 from .messages import StageAnswer
 from .tree import TreeEntry
 
+MOST_MISSING = 50_000
+"""Contents that one answer names: each is 67 bytes of a frame of at most 4 MiB. After these have
+been sent, the launcher sends the manifest again."""
+
 _KEEP_SECONDS = 30 * 24 * 3600.0
 _PRUNE_SECONDS = 24 * 3600.0
 
@@ -79,7 +83,7 @@ class Stage:
         return StageAnswer(tuple(missing), built=not missing)
 
     def missing(self) -> list[str]:
-        """The contents that are to be sent, in this order; call when the manifest is whole."""
+        """The contents that are to be sent next, in this order; call when the manifest is whole."""
         private(self._cache)
         self._missing = []
         seen = set()
@@ -92,6 +96,8 @@ class Stage:
                     os.utime(path, (now, now))
                 except FileNotFoundError:
                     self._missing.append(entry)
+                    if len(self._missing) == MOST_MISSING:
+                        break
         return [entry.content for entry in self._missing]
 
     def feed(self, data: bytes) -> None:

@@ -109,8 +109,14 @@ _STRICT = json.JSONDecoder(
 
 
 def encode(kind: int, body: Mapping[str, Any] | None = None) -> bytes:
-    """A frame with a JSON body."""
+    """A frame with a JSON body.
+
+    Raises:
+        WireError: it is longer than the other side accepts.
+    """
     raw = json.dumps(dict(body or {}), separators=(",", ":")).encode()
+    if len(raw) > MAX_BODY:
+        raise WireError(f"{NAMES.get(kind)} of {len(raw)} bytes; a frame has at most {MAX_BODY}")
     return _HEAD.pack(len(raw), kind) + raw
 
 

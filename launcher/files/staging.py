@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..agent.requests import StageBuild, StageManifest
-from ..agent.stage import StageError, check
+from ..agent.stage import MOST_MISSING, StageError, check
 from ..agent.tree import TreeEntry
 from ..cluster.gitignore import IgnoreRules
 from ..errors import AgentError, TfmuxError
@@ -27,7 +27,7 @@ from ..paths import cache_home
 
 _ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
 _CHUNK = 1 << 18
-_ENTRIES_A_FRAME = 5000
+_PART_BYTES = 1 << 20
 _BUILD_SECONDS = 600.0
 _TELL_SECONDS = 0.1
 _GRAIN_NS = 2_000_000_000
@@ -127,8 +127,24 @@ async def stage(
         TfmuxError: a file was changed or removed meanwhile.
     """
     link.stage_error = ""
-    rows, size = manifest.entries, _ENTRIES_A_FRAME
-    *before, last = [rows[at : at + size] for at in range(0, len(rows), size)] or [()]
+    done = Progress(0, 0, 0, 0)
+    more, most = True, len(manifest.sources)
+    while more:
+        done, more = await _stage_some(link, manifest, key, done, progress)
+        if more and done.files > most:
+            raise AgentError(link.settings.host, "it asked again for files that it has")
+
+
+async def _stage_some(
+    link: Link,
+    manifest: Manifest,
+    key: str,
+    done: Progress,
+    progress: Callable[[Progress], None],
+) -> tuple[Progress, bool]:
+    """Sends the manifest and what one answer says is missing; returns what has been sent in all,
+    and whether more may be missing."""
+    *before, last = _parts(manifest.entries)
     for number, part in enumerate(before):
         link.send(StageManifest(part, first=number == 0, key=key))
     last_part = StageManifest(last, first=not before, last=True, key=key)
@@ -137,21 +153,41 @@ async def stage(
     if not manifest.sources.keys() >= set(missing):
         raise AgentError(link.settings.host, "it asked for files that are not in the manifest")
     sizes = [manifest.sources[content][1] for content in missing]
-    state = Progress(0, sum(sizes), 0, len(sizes))
+    state = Progress(done.bytes, done.bytes + sum(sizes), done.files, done.files + len(sizes))
     progress(state)
     if answer.built:
-        return
+        return state, False
     stream = _stream([manifest.sources[content] for content in missing])
     told = time.monotonic()
     while (step := await asyncio.to_thread(next, stream, None)) is not None:
         data, files = step
         await link.send_stage(data)
-        state = Progress(state.bytes + len(data), state.total_bytes, files, state.total_files)
+        state = Progress(
+            state.bytes + len(data), state.total_bytes, done.files + files, state.total_files
+        )
         if time.monotonic() - told >= _TELL_SECONDS:
             told = time.monotonic()
             progress(state)
     progress(state)
+    if len(missing) >= MOST_MISSING:
+        return state, True
     await link.ask(StageBuild(), _BUILD_SECONDS)
+    return state, False
+
+
+def _parts(entries: Iterable[TreeEntry]) -> list[tuple[TreeEntry, ...]]:
+    """Cuts a manifest into parts of about a mebibyte as they are sent; there is at least one."""
+    parts: list[tuple[TreeEntry, ...]] = []
+    part: list[TreeEntry] = []
+    size = 0
+    for entry in entries:
+        length = len(json.dumps(entry))
+        if part and size + length > _PART_BYTES:
+            parts.append(tuple(part))
+            part, size = [], 0
+        part.append(entry)
+        size += length
+    return [*parts, tuple(part)]
 
 
 class Hashes:

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import folders
+from launcher.agent import folders, wire
+from launcher.agent import stage as agent_stage
 from launcher.agent.folders import Folders
+from launcher.agent.requests import StageManifest
 from launcher.agent.stage import Stage
 from launcher.agent.tree import TreeEntry
+from launcher.files import staging
 from tests.launcher.conftest import NOBODY
 
 
@@ -114,3 +117,24 @@ def test_the_runs_folder_goes_with_read_only_directories(
     assert not Path(run.run).exists()
     assert (home / "other/closed").stat().st_mode & 0o777 == 0
     (home / "other/closed").chmod(0o700)  # for the fixture
+
+
+def test_one_answer_names_no_more_contents_than_a_frame_holds(home: Path) -> None:
+    """The rest is named when the manifest comes again."""
+    stage = Stage(str(home / "cache"), str(home / "stage"), "")
+    stage.entries = [
+        TreeEntry("work", f"{n}", "f", 0o644, 1, hashlib.sha256(b"%d" % n).hexdigest())
+        for n in range(63_000)
+    ]
+    answer = stage.begin()
+    assert len(answer.missing) == agent_stage.MOST_MISSING and not answer.built
+    wire.encode(wire.REPLY, {"id": 1, **answer.to_json()})
+
+
+def test_a_manifest_of_long_paths_is_cut_by_its_bytes() -> None:
+    """Each part fits into a frame, and nothing is lost."""
+    path = "/".join(["\u00fc" * 120] * 8)
+    entries = [TreeEntry("work", f"{path}/{n}", "d", 0o755, 0, "") for n in range(5000)]
+    parts = staging._parts(entries)
+    assert [entry for part in parts for entry in part] == entries
+    assert all(len(StageManifest(part, key="k").encode()) < wire.MAX_BODY for part in parts)

@@ -258,3 +258,9 @@ def test_what_an_agent_sends_is_what_the_encoder_says() -> None:
     raw = wire.encode(wire.NOTE, {"text": "Grüße"})
     (frame,) = decode(raw)
     assert frame.json() == {"text": "Grüße"} == json.loads(raw[5:])
+
+
+def test_a_body_that_is_too_long_is_refused_by_its_sender() -> None:
+    """The other side would end the connection."""
+    with pytest.raises(WireError, match="NOTE of 4194315 bytes"):
+        wire.encode(wire.NOTE, {"text": "x" * wire.MAX_BODY})
