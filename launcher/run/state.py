@@ -211,9 +211,16 @@ class RunData:
         """Marks a host and its live tasks as lost."""
         self.update_host(host, state=HostState.LOST, reason=reason, lease_until=lease_until)
         for record in self.on_host(host):
-            if record.view.state.live and record.view.state is not TaskState.LOST:
-                record.state_before_loss = record.view.state
-                self.update_task(record.view.id, state=TaskState.LOST)
+            self.lose_where_host_is_lost(record.view.id)
+
+    def lose_where_host_is_lost(self, task: TaskId) -> bool:
+        """Marks a live task as lost if its host is; True if the host is."""
+        record = self.tasks[task]
+        lost = self.hosts[record.view.host].view.state is HostState.LOST
+        if lost and record.view.state.live and record.view.state is not TaskState.LOST:
+            record.state_before_loss = record.view.state
+            self.update_task(task, state=TaskState.LOST)
+        return lost
 
     def is_early(self, task: TaskId) -> bool:
         """The task's stage has not come."""
@@ -321,9 +328,10 @@ def named(names: Iterable[str]) -> str:
 
 
 def blocks_stage(view: TaskView) -> bool:
-    """The next stage waits for this task."""
-    ready = (TaskState.READY, TaskState.RUNNING, TaskState.LOST)
-    return not view.state.ended and view.state not in ready
+    """The next stage waits for this task; for a lost one only where it was never started."""
+    if view.state is TaskState.LOST:
+        return view.pid is None
+    return not view.state.ended and view.state not in (TaskState.READY, TaskState.RUNNING)
 
 
 def task_view(task: TaskId, plan: Plan) -> TaskView:

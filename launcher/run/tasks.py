@@ -13,7 +13,7 @@ from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTas
 from .shutdown import Shutdown
 from .snapshot import Attempt, TaskView
 from .state import RunData, TaskRecord, blocks_stage
-from .states import Cause, Intent, RunPhase, TaskState
+from .states import Cause, HostState, Intent, RunPhase, TaskState
 from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 
 MAX_BACKOFF = 30.0
@@ -89,9 +89,10 @@ class Tasks:
         data, view = self._data, record.view
         record.state_before_loss = None
         data.update_task(view.id, state=TaskState.STARTING, started=data.now)
+        lost = data.hosts[view.host].view.state is HostState.LOST  # its time begins later
         return [
             ReleaseTask(data.plan.task(view.id), view.attempt),
-            *self._time_limit(view.id, view.attempt),
+            *([] if lost else self._time_limit(view.id, view.attempt)),
             *(self._await_ready(view.id, view.attempt) if view.pid else ()),
         ]
 
@@ -99,8 +100,10 @@ class Tasks:
         plan = self._data.plan.task(task)
         gated = plan.warm is not None and self._data.is_early(task)
         self.begin_attempt(task, attempt, gated=gated)
-        limit = [] if gated else self._time_limit(task, attempt)
-        return [StartTask(plan, attempt, gated), *limit]
+        start = StartTask(plan, attempt, gated)
+        if self._data.lose_where_host_is_lost(task):
+            return [start]  # it is repeated when the host is back, and its time begins then
+        return [start, *([] if gated else self._time_limit(task, attempt))]
 
     def begin_attempt(self, task: TaskId, attempt: int, *, gated: bool) -> TaskView:
         """Makes an attempt the present one: nothing of the one before it is left."""

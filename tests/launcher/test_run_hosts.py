@@ -7,9 +7,9 @@ import pytest
 from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost, SetTimer, StageHost
-from launcher.run.states import HostState, Outcome, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.timers import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
-from tests.launcher.run_driver import RunDriver, held, kill, kills, name, timers
+from tests.launcher.run_driver import RunDriver, held, kill, kills, name, starts, timers
 
 
 def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
@@ -165,3 +165,21 @@ def test_more_ranks_than_gpus_are_noted_once() -> None:
         driver.feed(ev.HostsChecked, facts)
         notes = [note for note in driver.seen.notes if "rank" in note]
         assert len(notes) == bool(expected) and all(text in notes[0] for text in expected)
+
+
+def test_a_task_whose_stage_comes_while_its_host_is_cut_off_has_its_time_later() -> None:
+    """It cannot be told to start; that it is not ready after two minutes ended the run."""
+    driver = RunDriver()
+    driver.staged()
+    driver.begun("ps:0")
+    driver.lost("b", 600.0)
+    out = driver.ready("ps:0", "worker:0")
+    assert starts(out) == [("worker:0", 1), ("worker:1", 1), ("worker:2", 1)]
+    assert ReadyTimeout(name("worker:1"), 1) not in timers(out)
+    assert driver.state("worker:1") is TaskState.LOST and driver.phase() is RunPhase.STARTING
+    assert driver.fired(ReadyTimeout(name("worker:1"), 1)) == []
+    begun = driver.start("worker:1", "worker:2")
+    assert driver.up("b") == begun[::2] + begun[1::2]
+    assert driver.state("worker:1") is TaskState.STARTING
+    driver.ready("worker:1", "worker:2")
+    assert driver.phase() is RunPhase.RUNNING
