@@ -203,7 +203,7 @@ class Host:
         as_user: bool = True,
         stdin: bytes = b"",
         check: bool = True,
-        timeout: float = 60.0,
+        timeout: float = PATIENCE,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a command on the host without SSH, as its account or (`as_user=False`) as root.
 
