@@ -25,7 +25,7 @@ async def test_names_that_wait_for_a_slow_name_server_all_resolve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The time of a lookup begins with the lookup, and not with the wait for its turn."""
-    monkeypatch.setattr(dial, "RESOLVE_SECONDS", 2.0)
+    monkeypatch.setattr(dial, "RESOLVE_SECONDS", 3.0)
     asked: list[str] = []
 
     def slow(host: str, port: int, *_: object) -> list[Any]:
