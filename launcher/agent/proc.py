@@ -153,8 +153,9 @@ def command_lines(processes: list[Process]) -> list[str]:
         for process in processes:
             found[process.pid] = command_line(process.pid) or found[process.pid]
 
-    with suppress(OSError):  # no thread can be started
-        bounded(read)
+    if processes:
+        with suppress(OSError):  # no thread can be started
+            bounded(read)
     return [found[process.pid] for process in processes]
 
 

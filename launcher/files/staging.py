@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -129,8 +129,9 @@ async def stage(
     link.stage_error = ""
     done = Progress(0, 0, 0, 0)
     more, most = True, len(manifest.sources)
+    parts = await asyncio.to_thread(_parts, manifest.entries)
     while more:
-        done, more = await _stage_some(link, manifest, key, done, progress)
+        done, more = await _stage_some(link, manifest, parts, key, done, progress)
         if more and done.files > most:
             raise AgentError(link.settings.host, "it asked again for files that it has")
 
@@ -138,13 +139,14 @@ async def stage(
 async def _stage_some(
     link: Link,
     manifest: Manifest,
+    parts: Sequence[tuple[TreeEntry, ...]],
     key: str,
     done: Progress,
     progress: Callable[[Progress], None],
 ) -> tuple[Progress, bool]:
     """Sends the manifest and what one answer says is missing; returns what has been sent in all,
     and whether more may be missing."""
-    *before, last = _parts(manifest.entries)
+    *before, last = parts
     for number, part in enumerate(before):
         link.send(StageManifest(part, first=number == 0, key=key))
     last_part = StageManifest(last, first=not before, last=True, key=key)

@@ -8,6 +8,7 @@ from ..cluster.addresses import AddressError, SshDestination
 from ..errors import UnreachableError
 from ..plan.model import SshTarget
 from ..printable import printable
+from .host_keys import SSH_PORT
 from .ssh_config import SshConfig
 
 
@@ -46,4 +47,4 @@ def last_jump(name: str, target: SshTarget, jumps: str) -> Jump:
 
 def first_machine(target: SshTarget) -> str:
     """The first machine on the way, by which logins are throttled."""
-    return target.jump or f"{target.host}:{target.port or 22}"
+    return target.jump or f"{target.host}:{target.port or SSH_PORT}"

@@ -263,6 +263,8 @@ class LogMonitor:
         self._notify()
 
     def _await_line(self, task: TaskId, attempt: int, pattern: str, again: bool) -> None:
+        if again and task in self._patterns and self._patterns[task][0] == attempt:
+            return  # since its start: what is on disk before that is an earlier attempt's
         self._patterns[task] = (attempt, compile_pattern(pattern), b"")
         if again:
             log = self._logs.open(task)

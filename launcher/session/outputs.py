@@ -175,13 +175,11 @@ class Outputs:
             return view
         return replace(view, last_output=last, log_size=size)
 
-    def await_lines(self, host: str | None = None) -> None:
-        """Attached while tasks (of a host) are awaited by their logs: the line may have come
+    def await_lines(self, host: str) -> None:
+        """Attached while tasks of the host are awaited by their logs: the line may have come
         meanwhile."""
-        for view in self._run.snapshot().tasks:
+        for view in self._run.tasks_on(host):
             ready = self._run.plan.task(view.id).ready
-            if host not in (None, view.host):
-                continue
             if view.state is TaskState.STARTING and isinstance(ready, LogMatches):
                 self.monitor.await_line(view.id, view.attempt, ready.pattern, again=True)
 

@@ -81,7 +81,6 @@ class RunLoop:
         self._first_instructions = self.run.handle(self._first)
         self._cluster = cluster
         self._past = past
-        self._attached = past is not None
         self._logs = logs
         self._publish = publish
         self._record = record
@@ -173,8 +172,6 @@ class RunLoop:
         self.connections.begin(self.outputs, self._on_listening, self._on_receipt)
         if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
-        if past is not None:
-            self.outputs.await_lines()
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(), "disk")
         if any(host.local for host in self.run.plan.hosts):  # the network is no flood
@@ -199,7 +196,7 @@ class RunLoop:
         if self._allocation is not None:
             self._watch_allocation(self._allocation, event)
         self._carry_out(self.run.handle(event))
-        if self._attached and isinstance(event, ev.HostUp):  # with attempts not in the journal
+        if isinstance(event, ev.HostUp) and isinstance(self._first, ev.Attached):
             self.outputs.await_lines(event.host)
 
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
