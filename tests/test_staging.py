@@ -17,7 +17,8 @@ from launcher.agent.requests import Question, StageBuild, StageManifest
 from launcher.errors import HostError
 from launcher.files.staging import Progress, Tree, read_tree, stage
 from launcher.hosts.handshake import LinkSettings
-from launcher.hosts.link import A, Link, NoLogs
+from launcher.hosts.link import A, Link
+from launcher.hosts.log_sink import NoLogs
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
 from launcher.plan.model import HostPlan, SshTarget
@@ -186,6 +187,25 @@ def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> N
     text = next(e["text"] for e in up.of("log"))
     found = json.loads(text.removeprefix("FOUND "))
     assert found == {f"./{p.name}": code(p.read_bytes()) for p in root.iterdir()}
+
+
+def test_a_large_file_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
+    """What has come of it is not sent again, and it is whole."""
+    (tmp_path / "work").mkdir()
+    data = os.urandom(64 << 20)
+    (tmp_path / "work/big").write_bytes(data)
+    file = write(tmp_path, on_server(ssh_server, "work"))
+    with Up("up", str(file), "--json") as up:
+        up.wait_for(lambda e: e.get("staged_bytes", 0) >= 32 << 20, "progress")
+        ssh_server.drop_connections()
+        assert up.wait() == 0, up.transcript()
+    states = [e["state"] for e in up.of("host")]
+    assert "lost" in states, up.transcript()
+    back = up.of("host")[states.index("up", states.index("lost")) + 1 :]
+    rest = [e["staged_total"] for e in back if "staged_total" in e]
+    assert rest and all(size < 56 << 20 for size in rest), up.transcript()
+    found = json.loads(next(e["text"] for e in up.of("log")).removeprefix("FOUND "))
+    assert found == {"./big": code(data)}
 
 
 def test_data_comes_whole_and_has_a_place_in_the_workdir(

@@ -75,8 +75,9 @@ class Channel:
         self.admitted = False
         self.token = ""
         self.closed = False
-        self.paused = False
-        """Nothing is read from it for now."""
+        self.contents_received = 0
+        self.contents_stored = 0
+        """Bytes of staged contents, and how many of them the launcher knows to be stored."""
         self.texts: dict[int, str] = {}
         """Shared texts, by their numbers."""
         self.open_logs: dict[int, OpenLog] = {}

@@ -160,27 +160,15 @@ class Channels:
         """There is something that a launcher has not been sent."""
         return any(channel.is_behind for channel in self._all)
 
-    def pause(self, channel: Channel) -> None:
-        """Reads nothing from a channel until `resume`."""
-        if not channel.paused and not channel.closed:
-            channel.paused = True
-            self._selector.unregister(channel.source)
-
-    def resume(self, channel: Channel) -> None:
-        """Reads again from a channel that was paused."""
-        if channel.paused and not channel.closed:
-            channel.paused = False
-            self._selector.register(channel.source, selectors.EVENT_READ, channel)
-
     def read(self) -> None:
         """Handles what has come on the channels that are read."""
         for channel in list(self._all):
-            if not (channel.closed or channel.paused):  # another's hello may have closed it
+            if not channel.closed:  # another's hello may have closed it
                 self._read(channel)
 
     def _read(self, channel: Channel) -> None:
         for _ in range(4):
-            if channel.paused or channel not in self._all:
+            if channel not in self._all:
                 return
             data = channel.receive()
             if data is None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import Sequence
 
-from . import collect, stage
+from . import collect, stage, wire
 from .channel import FAILURES, Channel, OpenLog
-from .channels import Channels
 from .folders import Folders
 from .log import error_text
-from .messages import Answer, ArchiveAnswer, CollectedAnswer, Done, StageFailed
+from .messages import Answer, ArchiveAnswer, CollectedAnswer, Done, StageFailed, StageStored
 from .requests import (
     Collect,
     CollectCredit,
@@ -21,10 +20,6 @@ from .requests import (
 )
 from .workers import Later, WorkerThread
 
-_MOST_WAITING = 16 << 20
-_FEW_WAITING = 4 << 20
-"""Bytes of staged files that wait for the disk: beyond the first no more are read from the
-channel until it is less than the second."""
 _WAIT_FOR_STAGING = 3.0
 
 
@@ -34,12 +29,10 @@ class FileRequests:
     Staging is done by a thread, in the order in which its frames have come.
     """
 
-    def __init__(self, folders: Folders, channels: Channels, later: Later) -> None:
+    def __init__(self, folders: Folders, later: Later) -> None:
         self._folders = folders
-        self._channels = channels
         self._later = later
         self._staging = WorkerThread("staging")
-        self._waiting = 0
         self._stage: stage.Stage | None = None
         self._archive: collect.Archive | None = None
 
@@ -55,6 +48,7 @@ class FileRequests:
 
     def _keep_for_reuse(self) -> None:
         if self._stage is not None:
+            self._stage.close()
             self._stage.keep_for_reuse()
 
     def manifest(self, channel: Channel, part: StageManifest) -> None:
@@ -65,11 +59,8 @@ class FileRequests:
     def _manifest(self, channel: Channel, part: StageManifest) -> None:
         try:
             if part.first:
-                if self._stage is not None:
-                    self._stage.close()
-                self._stage = None
-                cache = self._folders.cache
-                self._stage = stage.Stage(cache, self._folders.stage, part.key)
+                cache, target = self._folders.cache, self._folders.stage
+                self._stage = stage.Stage(cache, target, part.key, self._stage)
             work = self._stage
             if work is None:
                 raise stage.StageError("the first part of the manifest is missing")
@@ -79,8 +70,13 @@ class FileRequests:
             if part.last:
                 self._answer(channel, part.id, work.begin())
         except FAILURES as error:
-            self._stage = None
+            self._drop()
             self._fail(channel, part.id, error_text(error))
+
+    def _drop(self) -> None:
+        if self._stage is not None:
+            self._stage.close()
+        self._stage = None
 
     def build(self, channel: Channel, wanted: StageBuild) -> None:
         """Builds the trees when all contents before it have been stored."""
@@ -96,24 +92,30 @@ class FileRequests:
             self._fail(channel, wanted.id, error_text(error))
 
     def contents(self, channel: Channel, data: bytes) -> None:
-        """Stores bytes of staged files."""
-        self._waiting += len(data)
-        if self._waiting > _MOST_WAITING:
-            self._channels.pause(channel)
-        self._staging.do(lambda: self._contents(channel, data))
+        """Stores bytes of staged files.
 
-    def _contents(self, channel: Channel, data: bytes) -> None:
+        Raises:
+            WireError: more wait for the disk than a launcher may send.
+        """
+        channel.contents_received += len(data)
+        if channel.contents_received - channel.contents_stored > wire.STAGE_WINDOW:
+            raise wire.WireError("STAGE_CONTENTS beyond what may wait for the disk")
+        received = channel.contents_received
+        self._staging.do(lambda: self._contents(channel, data, received))
+
+    def _contents(self, channel: Channel, data: bytes, received: int) -> None:
         try:
             if self._stage is not None:  # else it was on its way when staging failed
                 self._stage.feed(data)
         except (stage.StageError, OSError) as error:
             self._fail(channel, None, error_text(error))
-        self._later(lambda: self._written(channel, len(data)))
+        self._later(lambda: self._stored(channel, received))
 
-    def _written(self, channel: Channel, count: int) -> None:
-        self._waiting -= count
-        if self._waiting < _FEW_WAITING:
-            self._channels.resume(channel)
+    def _stored(self, channel: Channel, up_to: int) -> None:
+        """Tells the launcher now and then, and long before it would wait for it."""
+        if up_to - channel.contents_stored >= wire.STAGE_WINDOW // 4:
+            channel.contents_stored = up_to
+            channel.send(StageStored(up_to))
 
     def _answer(self, channel: Channel, ident: int | None, answer: Answer) -> None:
         self._later(lambda: channel.answer(ident, answer))

@@ -210,6 +210,13 @@ class Refusal(Message):
     code: ErrorCode = ""
 
 
+class StageStored(Message):
+    """So many bytes of staged contents in all have been stored, or dropped, on this channel."""
+
+    TYPE = wire.STAGE_STORED
+    up_to: Size
+
+
 class StageFailed(Message):
     """Staged contents could not be kept."""
 
@@ -258,9 +265,11 @@ class StatsAnswer(Answer):
 
 
 class StageAnswer(Answer):
-    """Contents that the host lacks; nothing was missing and the trees are `built`."""
+    """Contents that the host lacks, of the first of them it has `begun` bytes; nothing was missing
+    and the trees are `built`."""
 
     missing: tuple[ContentHash, ...]
+    begun: Size
     built: bool
 
 

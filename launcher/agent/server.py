@@ -87,7 +87,7 @@ class Agent:
             self._launcher_died,
             self._wakeups.do_later,
         )
-        self._files = FileRequests(folders, self._channels, self._wakeups.do_later)
+        self._files = FileRequests(folders, self._wakeups.do_later)
         self._writer = WorkerThread("state writer")
         self._unsaved: deque[state.SavedState] = deque(maxlen=1)
         self._logs = TaskLogs(

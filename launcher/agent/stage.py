@@ -1,8 +1,8 @@
 """Staging of files from the launcher: a manifest, then the contents that this host does not have.
 
 Contents are kept by their SHA-256 in the user's cache, so a second launch sends what changed,
-and a launch that was cut goes on where it stopped. The trees are built (`tree`) beside their
-final place and renamed, so nobody sees half of one.
+and a launch that was cut goes on at the byte where it stopped. The trees are built (`tree`) beside
+their final place and renamed, so nobody sees half of one.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def check(entry: TreeEntry) -> None:
 
 class Stage:
     """Receives the trees of one run into `target`; what several launches share is in `cache`,
-    and `key` names the trees that follow each other from launch to launch."""
+    and `key` names the trees that follow each other from launch to launch. A content of which
+    `before` has a part is continued."""
 
-    def __init__(self, cache: str, target: str, key: str) -> None:
+    def __init__(self, cache: str, target: str, key: str, before: Stage | None = None) -> None:
         self._cache = cache
         self._target = target
         self._cached_tree = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
@@ -70,6 +71,8 @@ class Stage:
         self._hash = hashlib.sha256()
         self._got = 0
         self._error = ""
+        # One whose manifest has not become whole has taken nothing over.
+        self._before: Stage | None = before and (before._before or before)
 
     def begin(self) -> StageAnswer:
         """Says what is missing, now that the manifest is whole, or builds when nothing is.
@@ -80,7 +83,7 @@ class Stage:
         missing = self.missing()
         if not missing:
             self.build()
-        return StageAnswer(tuple(missing), built=not missing)
+        return StageAnswer(tuple(missing), self._got, built=not missing)
 
     def missing(self) -> list[str]:
         """The contents that are to be sent next, in this order; call when the manifest is whole."""
@@ -98,7 +101,22 @@ class Stage:
                     self._missing.append(entry)
                     if len(self._missing) == MOST_MISSING:
                         break
+        if self._before is not None:
+            self._continue(self._before)
+            self._before = None
         return [entry.content for entry in self._missing]
+
+    def _continue(self, before: Stage) -> None:
+        """Takes over the part of a content, which is then the first to be sent."""
+        if before._file is not None:
+            content = before._missing[0].content
+            for at, entry in enumerate(self._missing):
+                if entry.content == content:
+                    self._missing.insert(0, self._missing.pop(at))
+                    self._file, before._file = before._file, None
+                    self._suffix, self._hash, self._got = before._suffix, before._hash, before._got
+                    return
+            before.close()
 
     def feed(self, data: bytes) -> None:
         """Stores the next bytes of the contents, one after the other in the order asked for.
@@ -184,9 +202,13 @@ class Stage:
 
     def close(self) -> None:
         """Removes a content that has come only in part."""
+        if self._before is not None:
+            self._before.close()
+            self._before = None
         if self._file is not None:
             os.close(self._file)
             self._file = None
+            self._got = 0
             try:
                 os.unlink(self._blob(self._missing[0].content) + self._suffix)
             except OSError as error:

@@ -12,9 +12,11 @@ import json
 import struct
 from typing import Any, Iterator, Mapping, NamedTuple
 
-VERSION = 4
+VERSION = 5
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
+STAGE_WINDOW = 16 * 1024 * 1024
+"""Bytes of staged contents that are on their way to an agent, or wait there for its disk."""
 
 # launcher → agent
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, PROBE = range(1, 11)
@@ -23,12 +25,12 @@ COLLECT, COLLECT_OPEN, COLLECT_CREDIT, COLLECT_END = range(14, 18)
 RELEASE, SHARE_TEXT = 18, 19
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
-GONE, REPLY, STAGE_ERROR = range(76, 79)
+GONE, REPLY, STAGE_ERROR, STAGE_STORED = range(76, 80)
 
 NAMES = {
     value: name
     for name, value in list(globals().items())
-    if name.isupper() and isinstance(value, int) and (0 < value < 20 or 64 < value < 79)
+    if name.isupper() and isinstance(value, int) and (0 < value < 20 or 64 < value < 80)
     if name != "VERSION"
 }
 

@@ -126,7 +126,7 @@ async def stage(
         AgentError: the host refused, or cannot be reached.
         TfmuxError: a file was changed or removed meanwhile.
     """
-    link.stage_error = ""
+    link.contents.begin()
     done = Progress(0, 0, 0, 0)
     more, most = True, len(manifest.sources)
     parts = await asyncio.to_thread(_parts, manifest.entries)
@@ -155,11 +155,15 @@ async def _stage_some(
     if not manifest.sources.keys() >= set(missing):
         raise AgentError(link.settings.host, "it asked for files that are not in the manifest")
     sizes = [manifest.sources[content][1] for content in missing]
+    if answer.begun:
+        if not sizes or answer.begun > sizes[0]:
+            raise AgentError(link.settings.host, "it has more of a file than there is")
+        sizes[0] -= answer.begun
     state = Progress(done.bytes, done.bytes + sum(sizes), done.files, done.files + len(sizes))
     progress(state)
     if answer.built:
         return state, False
-    stream = _stream([manifest.sources[content] for content in missing])
+    stream = _stream([manifest.sources[content] for content in missing], answer.begun)
     told = time.monotonic()
     while (step := await asyncio.to_thread(next, stream, None)) is not None:
         data, files = step
@@ -319,14 +323,17 @@ def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> TreeEntry:
     return TreeEntry(tree.name, name, "f", mode, size, digest.hexdigest())
 
 
-def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:
-    """Yields the contents one after the other in chunks of 256 KiB (many small files in one), each
-    with the number of contents that are then complete."""
+def _stream(contents: list[tuple[Path, int]], begun: int) -> Iterator[tuple[bytes, int]]:
+    """Yields the contents one after the other, but for the bytes with which the first has `begun`,
+    in chunks of 256 KiB (many small files in one), each with the number of contents that are then
+    complete."""
     chunk = bytearray()
     for done, (path, size) in enumerate(contents):
-        left = size
+        left = size - begun
         try:
             with path.open("rb") as file:
+                file.seek(begun)
+                begun = 0
                 while left:
                     data = file.read(min(_CHUNK - len(chunk), left))
                     if not data:

@@ -25,6 +25,7 @@ from ..agent.messages import (
     Message,
     Note,
     Refusal,
+    StageStored,
     StatsAnswer,
     TaskFacts,
     Welcome,
@@ -97,7 +98,7 @@ class FrameChecker:
     def connected(self) -> None:
         """Begins a connection, on which nothing has been said yet."""
         self._welcomed = False
-        self._granted = self._received = 0
+        self._granted = self._received = self._contents = 0
         self._logs: dict[int, _OpenLog] = {}
         self._archives: set[int] = set()
         self._asked: dict[int, Question[Any]] = {}
@@ -116,6 +117,10 @@ class FrameChecker:
                 self._unanswered += 1
             case requests.CollectOpen(number=number):
                 self._archives.add(number)
+
+    def sent_contents(self, size: int) -> None:
+        """Notes bytes of staged contents that are sent."""
+        self._contents += size
 
     def expect(self, ident: int, question: Question[Any]) -> None:
         """Notes a question that is sent under the number `ident`."""
@@ -152,6 +157,10 @@ class FrameChecker:
                 return self._note(message)
             case LogSize():
                 self._size(message)
+            case StageStored(up_to=up_to) if up_to > self._contents:
+                raise self._broken(
+                    f"STAGE_STORED of {up_to} bytes, of which {self._contents} were sent"
+                )
             case Gone():
                 known = (task if task in self._limits else None for task in message.left)
                 return message.replace(left=tuple(known))

@@ -18,7 +18,17 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
 from ..agent import requests, wire
-from ..agent.messages import Answer, Gone, LogSize, Message, Pong, Refusal, StageFailed, Welcome
+from ..agent.messages import (
+    Answer,
+    Gone,
+    LogSize,
+    Message,
+    Pong,
+    Refusal,
+    StageFailed,
+    StageStored,
+    Welcome,
+)
 from ..agent.requests import Composed, Question, Request
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
@@ -27,6 +37,8 @@ from ..printable import printable
 from . import bootstrap
 from .frame_checks import LogBytes, Reply
 from .handshake import START_SECONDS, LinkSettings, TransportFactory, wait_for_marker
+from .log_sink import LogSink, Stored
+from .stage_window import StageWindow
 from .transport import Transport
 
 WINDOW = 1 << 20
@@ -41,31 +53,9 @@ _LOST_INPUT = "via-input"
 """Code of an error after which a host is tried once more: `podman exec` closes the input of a
 command at times (podman's issues 3302 and 5046)."""
 
-Stored = Callable[[int], None]
-"""Called, on the loop, with the number of further bytes that are on disk."""
 A = TypeVar("A", bound=Answer)
 Sink = Callable[[int, bytes], Awaitable[None]]
 """Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
-
-
-class LogSink(Protocol):
-    """Receiver of log bytes; no method waits for a disk. By itself it keeps nothing."""
-
-    def size(self, task: TaskId) -> int:
-        return 0
-
-    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
-        return
-
-    def forget(self, stored: Stored) -> None:
-        return
-
-    def grown(self, task: TaskId, size: int) -> None:
-        return
-
-
-class NoLogs(LogSink):
-    """The sink of a link that follows no log."""
 
 
 class Listener(Protocol):
@@ -93,8 +83,7 @@ class Link:
         self.connected = False
         self.agent_gone = False
         """The agent that an engine had started is there no more."""
-        self.stage_error = ""
-        """Why the agent could not keep staged contents; whoever stages clears it."""
+        self.contents = StageWindow(settings.host)
         self._open = open_transport
         self._logs = logs
         self._listener = listener
@@ -207,15 +196,15 @@ class Link:
         return answer
 
     async def send_stage(self, data: bytes) -> None:
-        """Sends staged contents, as fast as the network takes them.
+        """Sends staged contents, as fast as the network and the host's disk take them.
 
         Raises:
-            AgentError: the host cannot be reached, or has no room for them.
+            AgentError: the host cannot be reached, has no room for them, or stores nothing.
         """
+        await self.contents.take(len(data))
         if self._transport is None:
             raise AgentError(self.settings.host, "the host cannot be reached")
-        if self.stage_error:
-            raise AgentError(self.settings.host, self.stage_error)
+        self._checker.sent_contents(len(data))
         self._transport.write(wire.encode_raw(wire.STAGE_CONTENTS, data))
         await self._transport.drain()
 
@@ -272,6 +261,7 @@ class Link:
         decoder = wire.Decoder()
         self._checker.connected()
         self._texts.clear()
+        self.contents = StageWindow(host)
         self._written = self._granted = 0
         self._logs.forget(self._stored)  # asked for anew: from where the files end
         self._stored = self._count_for(self._transport)
@@ -332,6 +322,7 @@ class Link:
                 error = AgentError(self.settings.host, "the connection ended")
                 future.set_exception(error)
                 future.exception()  # whoever asked may be gone already
+        self.contents.fail("the connection ended")
         if transport is not None:
             await transport.aclose()
 
@@ -352,8 +343,10 @@ class Link:
                 self._grant()
                 if self._farewell is not None:
                     self.send(self._farewell)
+            case StageStored(up_to=up_to):
+                self.contents.stored(up_to)
             case StageFailed(text=text):
-                self.stage_error = text
+                self.contents.fail(text)
             case Reply() as reply:
                 future = self._replies.get(reply.id)
                 if future is not None and not future.done():

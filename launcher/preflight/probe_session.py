@@ -12,7 +12,8 @@ from ..agent.probes import PROBES
 from ..agent.requests import Ports
 from ..errors import AgentError, HostError
 from ..hosts.handshake import LinkSettings
-from ..hosts.link import Link, NoLogs
+from ..hosts.link import Link
+from ..hosts.log_sink import NoLogs
 from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
 from ..hosts.transport_factory import transport_factory

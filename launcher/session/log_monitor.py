@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
-from ..hosts.link import Stored
+from ..hosts.log_sink import Stored
 from ..ids import TaskId
 from ..plan.model import Plan
 from ..store.disk_thread import DiskThread
@@ -82,7 +82,7 @@ class _Store:
 
 
 class LogMonitor:
-    """Implements `link.LogSink`; methods are for the launcher's loop, and none of them waits."""
+    """The run's `LogSink`; its methods are for the launcher's loop, and none of them waits."""
 
     def __init__(
         self,

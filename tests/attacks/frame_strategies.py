@@ -56,6 +56,7 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     ),
     (wire.REPLY, {"id": 2, "error": "full"}),
     (wire.STAGE_ERROR, {"text": "full"}),
+    (wire.STAGE_STORED, {"up_to": 0}),
 ]
 TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (

@@ -149,7 +149,7 @@ class Host:
             case wire.PROBE:
                 agent.send(wire.REPLY, {**reply, "gpus": [], "why": ""})
             case wire.STAGE_MANIFEST if body.get("last"):
-                agent.send(wire.REPLY, {**reply, "missing": [], "built": True})
+                agent.send(wire.REPLY, {**reply, "missing": [], "begun": 0, "built": True})
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
                 agent.send(wire.REPLY, {**reply, **figures, "tasks": {}})

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.run.states import RunPhase
+from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path
 from tests import command
@@ -165,6 +165,42 @@ def _kill_frozen(folder: Path, text: str, disk: FreezableDisk) -> float:
     receipt = session.snapshot().receipt
     assert receipt is not None and receipt.clean
     return min(float(note.read_text() or "inf") for note in folder.iterdir()) - began
+
+
+@pytest.mark.testbed
+def test_a_hosts_frozen_disk_delays_nothing(tmp_path: Path, ssh_server: SshServer) -> None:
+    """The disk of a host stands still while files are copied to it: the host stays connected, and
+    a kill is confirmed at once."""
+    require_testbed()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/big").write_bytes(os.urandom(48 << 20))
+    text = cluster(tmp_path, QUIET, 1, ssh_server.host_toml("far", sys.executable))
+    text = text.replace('workdir = ""', 'workdir = "work"')
+    with FreezableDisk(tmp_path / "image", ssh_server.home / ".cache", 128) as disk:
+        session = RunClient.launch(loads(text, "control", tmp_path), text)
+        try:
+            wait_until(lambda: _staged(session) > 4 << 20, "some of it is there", 60)
+            disk.freeze()
+            stalled = _staged(session)
+            time.sleep(8)  # a host that is silent for 6 s is cut off
+            (host,) = session.snapshot().hosts
+            assert host.state is HostState.UP, session.snapshot().notes
+            assert stalled <= host.staged_bytes < host.staged_total
+            began = time.monotonic()
+            session.kill_all()
+            wait_until(lambda: session.snapshot().receipt, "a receipt")
+            seconds = time.monotonic() - began
+        finally:
+            disk.thaw()
+            session.kill_all()
+            session.wait(30)
+    receipt = session.snapshot().receipt
+    assert receipt is not None and receipt.clean
+    report("frozen disk of a host", [seconds])
+
+
+def _staged(session: RunClient) -> int:
+    return sum(host.staged_bytes for host in session.snapshot().hosts)
 
 
 def _writers() -> list[int]:

@@ -66,6 +66,7 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "picked": [1]}, "REPLY"),
     "an answer to a list": (wire.REPLY, {"id": [1]}, "REPLY"),
     "an error of staging that is no text": (wire.STAGE_ERROR, {"text": 5}, "text"),
+    "files stored that were not sent": (wire.STAGE_STORED, {"up_to": 1}, "0 were sent"),
     "a note that is no text": (wire.NOTE, {"text": {"a": 1}}, "text"),
     "what only launchers say": (wire.KILL, {"id": 1, "tasks": None, "grace": 0}, "KILL"),
     "farewell to a number": (wire.GONE, {"by": 5}, "by"),

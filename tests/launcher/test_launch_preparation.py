@@ -12,6 +12,7 @@ import pytest
 from launcher.agent.messages import StageAnswer
 from launcher.cluster.file import loads
 from launcher.files import staging
+from launcher.hosts.stage_window import StageWindow
 from launcher.plan.plan import make_plan
 from launcher.run import events as ev
 from launcher.session.launch_preparation import LaunchPreparation
@@ -33,15 +34,15 @@ class Reached:
     """A host that has all contents and counts how often it builds the trees."""
 
     connected = True
-    stage_error = ""
 
     def __init__(self) -> None:
+        self.contents = StageWindow("far")
         self.built = 0
 
     async def ask(self, *_: object) -> StageAnswer:
         """A manifest comes."""
         self.built += 1
-        return StageAnswer((), built=True)
+        return StageAnswer((), 0, built=True)
 
 
 async def test_files_that_go_to_a_host_again_go_once(

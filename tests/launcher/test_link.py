@@ -17,6 +17,7 @@ from launcher.errors import HostError
 from launcher.hosts import bootstrap, link
 from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
+from launcher.hosts.log_sink import Stored
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.plan.texts import SharedText
@@ -99,13 +100,13 @@ class Sink:
 
     def __init__(self, folder: Path) -> None:
         self.takes = True
-        self.waiting: list[tuple[TaskId, int, bytes, link.Stored]] = []
+        self.waiting: list[tuple[TaskId, int, bytes, Stored]] = []
         self._logs = LogStore(folder)
 
     def size(self, task: TaskId) -> int:
         return self._logs.open(task).size
 
-    def store(self, task: TaskId, offset: int, data: bytes, stored: link.Stored) -> None:
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
         self.waiting.append((task, offset, data, stored))
         if self.takes:
             self.store_waiting()
@@ -116,7 +117,7 @@ class Sink:
             self._logs.open(task).append(offset, data, 1.0)
             stored(len(data))
 
-    def forget(self, stored: link.Stored) -> None:
+    def forget(self, stored: Stored) -> None:
         self.waiting = [one for one in self.waiting if one[3] is not stored]
 
     def grown(self, task: TaskId, size: int) -> None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from launcher.agent import folders, wire
 from launcher.agent import stage as agent_stage
+from launcher.agent.files import FileRequests
 from launcher.agent.folders import Folders
+from launcher.agent.messages import StageStored
 from launcher.agent.requests import StageManifest
 from launcher.agent.stage import Stage
 from launcher.agent.tree import TreeEntry
@@ -131,6 +137,42 @@ def test_one_answer_names_no_more_contents_than_a_frame_holds(home: Path) -> Non
     wire.encode(wire.REPLY, {"id": 1, **answer.to_json()})
 
 
+def test_a_content_of_which_a_part_has_come_is_continued(home: Path) -> None:
+    """By the next manifest, also behind one that never became whole; where that does not want it,
+    or nothing follows, the part is removed."""
+    entries, contents = [], []
+    for name in ("a", "b", "c"):
+        data = name.encode() * 1000
+        digest = hashlib.sha256(data).hexdigest()
+        entries.append(TreeEntry("work", name, "f", 0o644, len(data), digest))
+        contents.append(data)
+
+    def stage(wanted: list[TreeEntry], before: Stage | None = None) -> Stage:
+        new = Stage(str(home / "cache"), str(home / "stage"), "", before)
+        new.entries = wanted
+        return new
+
+    def parts() -> list[str]:
+        return [path.name for path in (home / "cache").rglob("*.*")]
+
+    first = stage(entries)
+    first.begin()
+    first.feed(contents[0] + contents[1][:400])
+    assert len(parts()) == 1
+    second = stage([entries[2], entries[1]], stage([], first))
+    answer = second.begin()
+    assert (answer.missing, answer.begun) == ((entries[1].content, entries[2].content), 400)
+    second.feed(contents[1][400:] + contents[2][:1])
+    third = stage(entries[:2], second)
+    assert third.begin().built and parts() == []
+    assert (home / "stage/work/b").read_bytes() == contents[1]
+    fourth = stage(entries, third)
+    fourth.begin()
+    fourth.feed(contents[2][:1])
+    stage([], fourth).close()
+    assert parts() == []
+
+
 def test_a_manifest_of_long_paths_is_cut_by_its_bytes() -> None:
     """Each part fits into a frame, and nothing is lost."""
     path = "/".join(["\u00fc" * 120] * 8)
@@ -138,3 +180,27 @@ def test_a_manifest_of_long_paths_is_cut_by_its_bytes() -> None:
     parts = staging._parts(entries)
     assert [entry for part in parts for entry in part] == entries
     assert all(len(StageManifest(part, key="k").encode()) < wire.MAX_BODY for part in parts)
+
+
+def test_contents_beyond_what_may_wait_for_the_disk_are_refused(home: Path) -> None:
+    """A launcher that does not wait for its agent's disk must not fill the agent's memory."""
+    done: list[Callable[[], None]] = []
+    files = FileRequests(Folders("staged-1", "far", None, {"HOME": str(home)}), done.append)
+    disk = threading.Event()
+
+    def hang() -> None:
+        disk.wait(60)
+
+    files._staging.do(hang)
+    channel: Any = SimpleNamespace(contents_received=0, contents_stored=0, sent=[])
+    channel.send = channel.sent.append
+    half = bytes(wire.STAGE_WINDOW // 2)
+    files.contents(channel, half)
+    files.contents(channel, half)
+    with pytest.raises(wire.WireError, match="may wait"):
+        files.contents(channel, b"x")
+    disk.set()
+    files.close()
+    for act in done:
+        act()
+    assert channel.sent == [StageStored(len(half)), StageStored(2 * len(half))]
