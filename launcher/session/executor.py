@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..agent import requests
+from ..agent import requests, wire
 from ..cluster.rules import LogMatches, Shell
 from ..ids import tag
 from ..plan.environment import unset_names, unset_note
@@ -139,6 +139,19 @@ class Executor:
             for name in unset_names([task], os.environ):
                 text = f"{unset_note(name, [task.id])} restarts without it"
                 self.feed(ev.NoteAdded(time.time(), text))
+        try:
+            self._send_start(task, attempt, gated, secrets)
+        except wire.WireError as error:
+            self.feed(ev.TaskStarted(time.time(), task.id, attempt, 0, error=str(error)))
+
+    def _send_start(
+        self, task: TaskPlan, attempt: int, gated: bool, secrets: dict[str, str]
+    ) -> None:
+        """Sends what a task needs to start.
+
+        Raises:
+            WireError: its command and environment, or a text of them, are too long for a frame.
+        """
         link = self.connections.links[task.host]
         words = task.warm.words if gated and task.warm else task.words
         env = {name: link.refer(value) for name, value in task.variables.items()} | secrets

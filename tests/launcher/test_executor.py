@@ -21,12 +21,13 @@ HOSTS = 20
 
 
 class Link:
-    """A link that keeps what is sent."""
+    """A link that keeps what is sent, where it fits into a frame."""
 
     def __init__(self, host: str, sent: list[tuple[str, Request]]) -> None:
         self._host, self._sent = host, sent
 
     def send(self, request: Request) -> bool:
+        request.encode()
         self._sent.append((self._host, request))
         return True
 
@@ -37,11 +38,11 @@ class Link:
 class Scene:
     """An executor of a run of two tasks on each of some hosts, and what it has sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, table: str = "") -> None:
         names = [f"h{number}" for number in range(HOSTS)]
         tables = "".join(f'[hosts.{name}]\nssh = "{name}"\n' for name in names)
         places = ", ".join(f'"{name}:{port}"' for name in names for port in (1, 2))
-        text = f'{tables}[jobs.w]\ntasks = [{places}]\n[run]\ncommand = ["true"]\n'
+        text = f'{tables}[jobs.w]\ntasks = [{places}]\n[run]\ncommand = ["true"]\n{table}'
         self.run = RunStateMachine(loads(text, "c", Path("/")), "run-1", 1.0)
         self.sent: list[tuple[str, Request]] = []
         self.work: list[asyncio.Task[None]] = []
@@ -95,6 +96,18 @@ async def test_a_kill_of_everything_comes_before_starts_that_wait() -> None:
         and [k for _, k in sent if isinstance(k, Kill)] == [Kill(0, None, 1.0)] * HOSTS
     )
     assert scene.kinds("h0") == [Start, Start, Kill] and scene.kinds("h19") == [Kill]
+
+
+async def test_a_start_that_fits_into_no_frame_is_that_tasks_error() -> None:
+    """It is known before the host is told; the run goes on, and so do the other tasks."""
+    env = ", ".join(f'LONG{n} = "{chr(0xFC) * 65_000}"' for n in range(12))  # each is 6 bytes
+    scene = Scene(f'[jobs.x]\ntasks = ["h0:3"]\nenv = {{ {env} }}\n')
+    scene.start_all()
+    await scene.end()
+    (error,) = [each for each in scene.fed if isinstance(each, ev.TaskStarted)]
+    assert (str(error.task), error.attempt, error.pid) == ("x:0", 1, 0)
+    assert "START of 4" in error.error and "at most 4194304" in error.error
+    assert scene.kinds("h0") == scene.kinds("h19") == [Start, Start]
 
 
 async def test_a_kill_of_one_task_comes_behind_its_start() -> None:
