@@ -25,6 +25,8 @@ from ..store.runs import STALLED_SECONDS
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
+_MOST_LOOKED = 64 << 20
+"""Bytes of an attempt in which a line is looked for that may have come while no launcher lived."""
 _AT_ONCE = 1 << 20
 """Bytes of one task that are stored together when more come than the disk writer takes: each time
 it is asked costs two changes of process."""
@@ -139,12 +141,14 @@ class LogMonitor:
         if not waiting:
             self._worker.put(lambda: self._count(task))
 
-    def await_line(self, task: TaskId, attempt: int, pattern: str, *, again: bool = False) -> None:
-        """The attempt is ready when a line of its log matches; `again`: the line may be among
-        the last that are on disk."""
+    def await_line(
+        self, task: TaskId, attempt: int, pattern: str, since: int | None = None
+    ) -> None:
+        """The attempt is ready when a line of its log matches; `since`: the line may be on disk,
+        behind that byte."""
         with self._lock:
             self._waiting.pop(task, None)  # what comes now is looked at after this
-        self._worker.put(lambda: self._await_line(task, attempt, pattern, again))
+        self._worker.put(lambda: self._await_line(task, attempt, pattern, since))
 
     def tail(self, task: TaskId, told: Callable[[tuple[str, ...]], None]) -> None:
         """Calls `told`, on the worker's thread, with the last lines of a log."""
@@ -262,13 +266,19 @@ class LogMonitor:
                 self._found.metrics[task] = (now, last.values, rate)
         self._notify()
 
-    def _await_line(self, task: TaskId, attempt: int, pattern: str, again: bool) -> None:
-        if again and task in self._patterns and self._patterns[task][0] == attempt:
-            return  # since its start: what is on disk before that is an earlier attempt's
+    def _await_line(self, task: TaskId, attempt: int, pattern: str, since: int | None) -> None:
+        if since is not None and task in self._patterns and self._patterns[task][0] == attempt:
+            return  # it is awaited since its start
         self._patterns[task] = (attempt, compile_pattern(pattern), b"")
-        if again:
+        if since is not None:
             log = self._logs.open(task)
-            self._find_line(task, log.read(max(0, log.size - _LOOK), _LOOK))
+            end = min(log.size, since + _MOST_LOOKED)
+            while task in self._patterns and since < end:
+                part = log.read(since, min(_LOOK, end - since))
+                if not part:
+                    break  # removed meanwhile
+                since += len(part)
+                self._find_line(task, part)
 
     def _find_line(self, task: TaskId, data: bytes) -> None:
         if task not in self._patterns:

@@ -175,13 +175,13 @@ class Outputs:
             return view
         return replace(view, last_output=last, log_size=size)
 
-    def await_lines(self, host: str) -> None:
-        """Attached while tasks of the host are awaited by their logs: the line may have come
-        meanwhile."""
-        for view in self._run.tasks_on(host):
-            ready = self._run.plan.task(view.id).ready
-            if view.state is TaskState.STARTING and isinstance(ready, LogMatches):
-                self.monitor.await_line(view.id, view.attempt, ready.pattern, again=True)
+    def await_line(self, started: ev.TaskStarted) -> None:
+        """Attached while a task is awaited by its log: the line may have come meanwhile."""
+        ready, view = self._run.plan.task(started.task).ready, self._run.task(started.task)
+        awaited = view.state is TaskState.STARTING and view.attempt == started.attempt
+        if awaited and isinstance(ready, LogMatches):
+            since = started.log_start
+            self.monitor.await_line(started.task, started.attempt, ready.pattern, since)
 
     def watch_silence(self, task: TaskId, seconds: float) -> bool:
         """Says so when a task has written nothing for `seconds`; True where the caller has to run

@@ -196,8 +196,8 @@ class RunLoop:
         if self._allocation is not None:
             self._watch_allocation(self._allocation, event)
         self._carry_out(self.run.handle(event))
-        if isinstance(event, ev.HostUp) and isinstance(self._first, ev.Attached):
-            self.outputs.await_lines(event.host)
+        if isinstance(event, ev.TaskStarted) and isinstance(self._first, ev.Attached):
+            self.outputs.await_line(event)
 
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
         match event:

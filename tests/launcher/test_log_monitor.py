@@ -6,6 +6,8 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from launcher.cluster.file import loads
 from launcher.ids import TaskId
 from launcher.plan.plan import make_plan
@@ -94,6 +96,25 @@ def test_no_bytes_pass_a_line_that_is_awaited(tmp_path: Path) -> None:
     disk.go.set()
     drained(monitor)
     assert monitor.pop_found().ready == [(FIRST, 2)]
+    monitor.close()
+
+
+@pytest.mark.parametrize("behind", [100, 5 << 20])
+def test_a_line_on_disk_counts_for_the_attempt_that_wrote_it(tmp_path: Path, behind: int) -> None:
+    """It may have come while no launcher lived, with any number of others behind it."""
+    disk = SlowDisk()
+    disk.go.set()
+    monitor = a_monitor(tmp_path, disk)
+    earlier, line = b"ready: the first attempt\n", b"ready: the second one\n"
+    monitor.store(FIRST, 0, earlier + b"restarts\n", print)
+    monitor.await_line(FIRST, 2, "ready", since=len(earlier))
+    drained(monitor)
+    assert monitor.pop_found().ready == []
+    monitor.store(SECOND, 0, earlier + line + b"x\n" * (behind // 2), print)
+    drained(monitor)
+    monitor.await_line(SECOND, 2, "^ready: the second one$", since=len(earlier))
+    drained(monitor)
+    assert monitor.pop_found().ready == [(SECOND, 2)]
     monitor.close()
 
 
