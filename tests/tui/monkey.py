@@ -34,7 +34,9 @@ from launcher.run.snapshot import Attempt, Failure
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.attacks.worst_text import WORST_TEXTS
+from tests.patience import until
 from tests.tui.fakes import ScriptedRun
+from tui import repairs
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.run_clients import RunClients
@@ -254,6 +256,9 @@ class Monkey:
                 self.chat(self._runs[-1])
             if pilot.app._exception is not None or not pilot.app.is_running:
                 return True
+        # The end of a test takes screens down under keys that have not been handled yet.
+        await pilot.pause()
+        await until(lambda: not pilot.app.is_running or pilot.app not in repairs._waiting, "keys")
         return False
 
     async def _press(self, pilot: Pilot[int], key: str) -> None:
