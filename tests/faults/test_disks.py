@@ -70,6 +70,13 @@ def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         up.wait_for(lambda e: "log not stored here" in e.get("note", ""), "said")
+        here = runs_home() / up.run_id / "worker-0.log"
+        name = f"{up.run_id}.worker-0.1"
+
+        def missing() -> int:
+            return count(scenario, "tf3", name) - here.stat().st_size
+
+        wait_until(lambda: missing() > 100_000, "of this task, too, more than may find room")
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
         assert confirmed(up)
@@ -78,7 +85,6 @@ def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None
             scenario.testbed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/logs"
         )
         subprocess.run(["mount", "-o", "remount,size=300m", small_disk], check=True)
-        here = runs_home() / up.run_id / "worker-0.log"
         here.write_bytes((there / "worker-0.log").read_bytes())
         scenario.check_logs(up.run_id, whole=False, pace=0.0005)
     scenario.wait_dead()
