@@ -17,6 +17,7 @@ _JOB = re.compile(r"[1-9]\d{0,14}")
 _PARTITION = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?:,[A-Za-z0-9_.][A-Za-z0-9_.-]*)*")
 _OURS = {
     "--array": "one run is one job",
+    "--clusters": "for another cluster write a machine of it as login in [slurm]",
     "--error": "the agents report errors",
     "--export": "the environment is passed on without env_from",
     "--gpus-per-node": "write gpus in [slurm]",

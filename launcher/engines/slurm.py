@@ -43,7 +43,7 @@ _SUBMIT_SECONDS = 60.0
 _SECONDS = 20.0
 _LIMIT_SECONDS = 5.0
 """For a question without whose answer sbatch is asked all the same."""
-_JOB = re.compile(r"([0-9]{1,15})(?:;[\w.-]+)?")
+_JOB = re.compile(r"([0-9]{1,15})(?:;([\w.-]+))?")
 _FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime|Restarts|ExitCode)=(\S*)")
 _GONE = ("nvalid job id", "already completing or completed")
 """What Slurm's commands say of a job or a step that has ended; their status is always 1."""
@@ -105,7 +105,28 @@ class SlurmEngine:
         if found is None:
             said = output.complaint or "nothing"
             raise NoAnswerError(f"sbatch ended with 0 and printed {said}, which is not a job id")
+        if found[2]:
+            await self._check_cluster(found[1], found[2])
         return found[1]
+
+    async def _check_cluster(self, job: str, cluster: str) -> None:
+        """Cancels a job that is on another cluster than that of this machine, such as by
+        `SBATCH_CLUSTERS`: its number means another job here.
+
+        Raises:
+            EngineError: it is.
+        """
+        with suppress(EngineError):
+            if (await self.limits()).cluster == cluster:
+                return
+        what = f"it was submitted to the cluster {cluster}, and this machine is of another"
+        todo = "write a machine of that cluster as login in [slurm], or unset SBATCH_CLUSTERS"
+        cancel = ("scancel", f"--clusters={cluster}", job)
+        try:
+            await self._ask(*cancel, gone_is_fine=True)
+        except EngineError as error:
+            what = f"{what}; it could not be cancelled ({error.what}): {' '.join(cancel)}"
+        raise EngineError(what, todo)
 
     async def find(self) -> str:
         """The newest job of this run's name.

@@ -21,19 +21,26 @@ abbreviations, too."""
 
 @dataclass(frozen=True)
 class Limits:
-    """Values of Slurm's configuration that matter to a kill."""
+    """Values of Slurm's configuration that matter to a run."""
 
     contains: bool
     """Slurm finds every process of a job, by cgroups."""
     kill_wait: float | None
     """Seconds between TERM and KILL when Slurm ends a job."""
+    cluster: str = ""
+    """Name of the cluster."""
 
 
 def parse_config(said: str) -> Limits:
     """The limits in the output of `scontrol show config`."""
     track = re.search(r"^ProctrackType\s*=\s*(\S+)", said, re.MULTILINE)
     wait = re.search(r"^KillWait\s*=\s*(\d{1,9})\b", said, re.MULTILINE)
-    return Limits(track is not None and track[1] == CGROUP, float(wait[1]) if wait else None)
+    name = re.search(r"^ClusterName\s*=\s*(\S+)", said, re.MULTILINE)
+    return Limits(
+        track is not None and track[1] == CGROUP,
+        float(wait[1]) if wait else None,
+        name[1] if name else "",
+    )
 
 
 def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iterator[EngineFinding]:

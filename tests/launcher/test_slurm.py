@@ -72,13 +72,33 @@ INVALID = Output(1, "", "slurm_load_jobs error: Invalid job id specified")
 
 async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
     """sbatch reads the script from its input; `;CLUSTER` behind the id is no part of it."""
-    commands = Scripted(sbatch="8123;main\n")
+    commands = Scripted(sbatch="8123;main\n", config="ClusterName             = main\n")
     asking = engine(commands, slurm='options = ["--account=p 1"]')
     assert await asking.request() == "8123"
     asked = commands.asked[-1]
+    assert ("scancel", "--clusters=main", "8123") not in commands.asked
+    asked = next(argv for argv in commands.asked if argv[0] == "sbatch")
     assert asked[:3] == ("sbatch", "--account=p 1", "--parsable")
     assert {"--job-name=tfmux-c-1", "--nodes=2", "--time=10", "--no-requeue"} <= set(asked[3:])
     assert commands.stdin.startswith("#!/bin/sh\n")
+
+
+@pytest.mark.parametrize("config", ["ClusterName = main\n", "", Output(1, "", "no answer")])
+async def test_a_job_on_another_cluster_is_cancelled_there(config: Output | str) -> None:
+    """Its number may be that of another job here, which would be watched, and cancelled."""
+    commands = Scripted(sbatch="8123;other\n", config=config, scancel="")
+    with pytest.raises(EngineError, match="submitted to the cluster other") as raised:
+        await engine(commands).request()
+    assert "login" in raised.value.todo and not isinstance(raised.value, NoAnswerError)
+    cancels = [argv for argv in commands.asked if argv[0] == "scancel"]
+    assert cancels == [("scancel", "--clusters=other", "8123")]
+
+
+async def test_a_job_on_another_cluster_that_cannot_be_cancelled_is_named() -> None:
+    """The person has to do it."""
+    commands = Scripted(sbatch="8123;other\n", config="ClusterName = main\n")
+    with pytest.raises(EngineError, match="scancel --clusters=other 8123"):
+        await engine(commands).request()
 
 
 async def test_what_tfmux_asks_for_is_behind_the_options_of_the_file() -> None:
