@@ -44,7 +44,9 @@ def expand(nodes: str) -> str:
     """
     argv = ["scontrol", "show", "hostnames", nodes]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=_SECONDS)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EngineError(f"scontrol: {printable(str(error), 200)}") from error
     if done.returncode:

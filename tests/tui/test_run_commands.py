@@ -205,7 +205,7 @@ async def test_lines_are_selected_copied_and_saved(run: ScriptedRun, tmp_path: P
     run.write("ps:0", b"".join(b"line %d\n" % i for i in range(9)))
     async with area_of(run) as (_, app):
         file = str(tmp_path / "saved.txt")
-        answers = Answers(file, file, None, "~nosuchuser/log.txt", "x" * 300)
+        answers = Answers(file, file, None, "~nosuchuser/log.txt", "x" * 300, "\0")
         lines = LineCommands(lambda: app.area.pane, run.logs, answers)
         lines.toggle_selection()
         lines.scroll(-1)
@@ -223,6 +223,8 @@ async def test_lines_are_selected_copied_and_saved(run: ScriptedRun, tmp_path: P
         assert answers.said[-1] == "not saved: ~nosuchuser/log.txt: there is no such user"
         await lines.save("run-1")
         assert "File name too long" in answers.said[-1]
+        await lines.save("run-1")
+        assert answers.said[-1] == "not saved: embedded null byte"
         assert lines.leave_selection()
         lines.show_keys()
         assert answers.said[-1] == "<log.copy> copies, <log.save> saves, <back> leaves"

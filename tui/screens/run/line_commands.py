@@ -153,7 +153,7 @@ class LineCommands:
         numbers = view.selected_lines or range(view.lines.count)
         try:
             path = await asyncio.to_thread(_write, answer, view, numbers)
-        except (TfmuxError, OSError, IndexError) as error:
+        except (TfmuxError, OSError, IndexError, ValueError) as error:
             self._interaction.notify(f"not saved: {error}", severity="error")
         else:
             self._interaction.notify(f"{counted(len(numbers), 'line')} saved to {path}")
