@@ -15,6 +15,7 @@ from dataclasses import replace
 from ..agent.bridge import NO_FOLDER_STATUS
 from ..agent.config import Rules
 from ..cluster.slurm import Slurm
+from ..errors import TfmuxError
 from ..printable import printable
 from ..run.events import EngineWord
 from .commands import Commands, Output
@@ -116,7 +117,7 @@ class SlurmEngine:
         Raises:
             EngineError: it is.
         """
-        with suppress(EngineError):
+        with suppress(TfmuxError):
             if (await self.limits()).cluster == cluster:
                 return
         what = f"it was submitted to the cluster {cluster}, and this machine is of another"
@@ -124,8 +125,8 @@ class SlurmEngine:
         cancel = ("scancel", f"--clusters={cluster}", job)
         try:
             await self._ask(*cancel, gone_is_fine=True)
-        except EngineError as error:
-            what = f"{what}; it could not be cancelled ({error.what}): {' '.join(cancel)}"
+        except TfmuxError as error:
+            what = f"{what}; it could not be cancelled ({error}): {' '.join(cancel)}"
         raise EngineError(what, todo)
 
     async def find(self) -> str:
