@@ -29,6 +29,14 @@ def raise_limit(needed: int) -> None:
             _login_limit = _login_limit or (soft, hard)
 
 
+async def end_session(process: Process) -> None:
+    """Kills a program that has not ended, and what it has started in its session."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
 async def start_session(*argv: str, **options: Any) -> Process:
     """Starts a program in a session of its own; `options` are those of `create_subprocess_exec`.
     Its limit of open files is the login's a moment later: before it reads what is sent to it.

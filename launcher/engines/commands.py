@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..printable import printable
-from ..subprocesses import start_session
+from ..subprocesses import end_session, start_session
 from .engine import EngineError, MissingProgramError, NoAnswerError
 
 MOST_BYTES = 1 << 20
@@ -103,10 +102,7 @@ class LocalCommands:
         except TimeoutError:
             raise NoAnswerError(no_answer(argv, timeout)) from None
         finally:
-            if process.returncode is None:  # sites have wrappers: what they have started, too
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+            await end_session(process)  # sites have wrappers: what they have started, too
         return Output(status, out, err)
 
     def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:

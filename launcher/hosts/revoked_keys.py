@@ -15,6 +15,8 @@ from pathlib import Path
 
 import asyncssh
 
+from ..subprocesses import end_session, start_session
+
 _KRL_MAGIC = b"SSHKRL\n\x00"
 _QUERY_SECONDS = 10.0
 
@@ -75,18 +77,15 @@ class RevokedKeys:
             file.flush()
             pipe = asyncio.subprocess.PIPE
             argv = [self.ssh_keygen, "-Q", "-f", str(self.krl), file.name]
-            process = await asyncio.create_subprocess_exec(
-                *argv, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
-            )
+            nothing = asyncio.subprocess.DEVNULL
+            process = await start_session(*argv, stdin=nothing, stdout=pipe, stderr=pipe)
             try:
                 async with asyncio.timeout(_QUERY_SECONDS):
                     printed, said = await process.communicate()
             except TimeoutError as error:
                 raise RevocationError(f"ssh-keygen does not answer about {self.krl}") from error
             finally:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+                await end_session(process)
         verdict = printed.decode(errors="replace").strip()
         if process.returncode == 0 and verdict.endswith("ok"):
             return False

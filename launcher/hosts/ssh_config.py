@@ -14,7 +14,6 @@ import os
 import pwd
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -28,7 +27,7 @@ from typing import IO
 from asyncssh.config import SSHClientConfig
 
 from ..errors import UnreachableError
-from ..subprocesses import start_session
+from ..subprocesses import end_session, start_session
 from .credentials import display_path
 
 READ_SECONDS = 20.0
@@ -154,10 +153,7 @@ async def _run(name: str, ssh: str, argv: list[str], sources: str) -> tuple[str,
             what = f"`ssh -G` did not end in {READ_SECONDS:.0f} s (a command of Match exec?)"
             raise _unusable(name, what) from error
         finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+            await end_session(process)
     said = complaint.decode(errors="replace")
     if process.returncode:
         lines = [line for line in said.splitlines() if line and not line.startswith("debug")]
