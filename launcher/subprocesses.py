@@ -7,11 +7,13 @@ import os
 import resource
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
 from contextlib import suppress
 from typing import Any
 
 _END_SECONDS = 1.0
+_LOOK = 0.005
 _login_limit: tuple[int, int] | None = None
 """Limit of open files for the programs; None where it is this process's."""
 
@@ -29,12 +31,25 @@ def raise_limit(needed: int) -> None:
             _login_limit = _login_limit or (soft, hard)
 
 
+async def wait_ended(process: Process, output: asyncio.Future[Any]) -> None:
+    """Waits until a program has ended and `output` is read to its end; what others have that hold
+    it open is waited for no more than a second."""
+    # Its `wait` waits for whoever holds the output open.
+    while process.returncode is None:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK)
+    await asyncio.wait([output], timeout=_END_SECONDS)
+
+
 async def end_session(process: Process) -> None:
-    """Kills a program that has not ended, and what it has started in its session."""
+    """Kills a program that has not ended, and what it has started in its session, and lets go of
+    its pipes. One that waits for a disk does not end: it is left."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        deadline = time.monotonic() + _END_SECONDS
+        while process.returncode is None and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK)
+    process._transport.close()  # type: ignore[attr-defined]
 
 
 async def start_session(*argv: str, **options: Any) -> Process:
@@ -60,6 +75,5 @@ async def start_session(*argv: str, **options: Any) -> Process:
         with suppress(OSError, TimeoutError):
             process = await starting
             os.killpg(process.pid, signal.SIGKILL)
-            async with asyncio.timeout(_END_SECONDS):
-                await process.wait()
+            await end_session(process)
         raise

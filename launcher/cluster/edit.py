@@ -170,15 +170,18 @@ class ClusterDocument:
             result = result.put(("start", "order"), _mapped(order, entry))
         if old in self.table("start", "ready"):
             result = result.rename(("start", "ready", old), new)
-        token = re.compile(
-            rf"\{{((?:hosts|num)\.){re.escape(old)}\}}"
+        token = re.compile(  # doubled braces are those of the text itself
+            rf"\{{\{{|\}}\}}|\{{((?:hosts|num)\.){re.escape(old)}\}}"
             rf"|\{{((?:host|port|address)\.){re.escape(old)}(\.\d+)\}}"
         )
 
+        def write(found: re.Match[str]) -> str:
+            if not (begin := found[1] or found[2]):
+                return found[0]
+            return f"{{{begin}{new}{found[3] or ''}}}"
+
         def named(text: str) -> str:
-            return token.sub(
-                lambda m: f"{{{m[1]}{new}}}" if m[1] else f"{{{m[2]}{new}{m[3]}}}", text
-            )
+            return token.sub(write, text)
 
         tables = ((table, name) for table in ("hosts", "jobs") for name in result.table(table))
         for path in (("run",), ("defaults", "host"), *tables):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..printable import printable
-from ..subprocesses import end_session, start_session
+from ..subprocesses import end_session, start_session, wait_ended
 from .engine import EngineError, MissingProgramError, NoAnswerError
 
 MOST_BYTES = 1 << 20
@@ -89,21 +89,22 @@ class LocalCommands:
         except OSError as error:
             raise EngineError(f"{argv[0]}: {error.strerror}") from error
         assert process.stdin and process.stdout and process.stderr
+        out, err = KeptOutput(), KeptOutput()
+        reading = asyncio.gather(out.read(process.stdout), err.read(process.stderr))
         try:
             async with asyncio.timeout(timeout):
                 with suppress(OSError):  # it has ended without reading
                     process.stdin.write(stdin.encode())
                     await process.stdin.drain()
                 process.stdin.close()
-                out, err = await asyncio.gather(
-                    read_output(process.stdout), read_output(process.stderr)
-                )
-                status = await process.wait()
+                await wait_ended(process, reading)
         except TimeoutError:
             raise NoAnswerError(no_answer(argv, timeout)) from None
         finally:
+            reading.cancel()
             await end_session(process)  # sites have wrappers: what they have started, too
-        return Output(status, out, err)
+        assert process.returncode is not None
+        return Output(process.returncode, out.text, err.text)
 
     def _environ(self, environ: Mapping[str, str]) -> dict[str, str]:
         return {
@@ -117,12 +118,21 @@ class _ByteStream(Protocol):
     async def read(self, n: int = -1, /) -> bytes: ...
 
 
-async def read_output(stream: _ByteStream) -> str:
-    """The output up to `MOST_BYTES`; the rest is read and dropped."""
-    kept = bytearray()
-    while data := await stream.read(1 << 16):
-        kept += data[: MOST_BYTES - len(kept)]
-    return kept.decode(errors="replace")
+class KeptOutput:
+    """Output of a command up to `MOST_BYTES`; the rest is read and dropped."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    async def read(self, stream: _ByteStream) -> None:
+        """Reads a stream to its end."""
+        while data := await stream.read(1 << 16):
+            self._kept += data[: MOST_BYTES - len(self._kept)]
+
+    @property
+    def text(self) -> str:
+        """What has come."""
+        return self._kept.decode(errors="replace")
 
 
 def no_answer(argv: Sequence[str], timeout: float) -> str:

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 
 import tomlkit
+from tomlkit.exceptions import TOMLKitError
 
 from ..cluster.host_list import with_table
 from ..cluster.slurm import Slurm
@@ -78,7 +79,10 @@ def with_job_nodes(
     if len(nodes) < table.nodes:
         what = f"Slurm {job} has {len(nodes)} nodes, [slurm] asks for {table.nodes}"
         raise EngineError(what, "ask salloc for more, or write fewer")
-    document = tomlkit.parse(text)
+    try:
+        document = tomlkit.parse(text)
+    except TOMLKitError as error:
+        raise EngineError(f"{source}: {error}") from error
     entry = document[table.table]
     for key in _ASKED:
         entry.pop(key, None)

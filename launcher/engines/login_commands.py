@@ -12,7 +12,7 @@ import asyncssh
 from ..hosts.ssh import SshConnector
 from ..plan.model import SshTarget
 from ..printable import printable
-from .commands import Output, no_answer, read_output
+from .commands import KeptOutput, Output, no_answer
 from .engine import NoAnswerError
 
 
@@ -42,6 +42,7 @@ class LoginCommands:
             HostError: the login failed.
         """
         connection = await self._connect()
+        out, err = KeptOutput(), KeptOutput()
         try:
             async with asyncio.timeout(timeout):
                 process = await connection.create_process(shlex.join(argv), encoding=None)
@@ -49,9 +50,7 @@ class LoginCommands:
                     with suppress(OSError):  # it has ended without reading
                         process.stdin.write(stdin.encode())
                         process.stdin.write_eof()
-                    out, err = await asyncio.gather(
-                        read_output(process.stdout), read_output(process.stderr)
-                    )
+                    await asyncio.gather(out.read(process.stdout), err.read(process.stderr))
                     await process.wait_closed()
                 finally:
                     if process.exit_status is None:
@@ -64,7 +63,9 @@ class LoginCommands:
             connection.abort()
             what = f"the connection to {self._target.host} ended: {error}"
             raise NoAnswerError(printable(what)) from error
-        return Output(255 if process.exit_status is None else process.exit_status, out, err)
+        return Output(
+            255 if process.exit_status is None else process.exit_status, out.text, err.text
+        )
 
     async def _connect(self) -> asyncssh.SSHClientConnection:
         async with self._lock:

@@ -39,6 +39,8 @@ LABEL = "tfmux.run"
 _SECONDS = 30.0
 _LONG_SECONDS = 80.0
 _AT_ONCE = 4
+_REMOVE_TRIES = 4
+_REMOVE_PACE = 1.0
 _STOP_SECONDS = 5.0
 """Beside `grace`, for who stops a container with `podman stop`."""
 _SENT = "/run/tfmux-agent"
@@ -151,8 +153,16 @@ class PodmanEngine:
         Raises:
             EngineError: podman did not answer, or refused.
         """
-        if found := await self._containers():
-            await self._ask("rm", "--force", "--time=0", "--ignore", *found, seconds=_LONG_SECONDS)
+        for left in reversed(range(_REMOVE_TRIES)):
+            if not (found := await self._containers()):
+                break
+            argv = ("rm", "--force", "--time=0", "--ignore", *found)
+            output = await self._run(*argv, seconds=_LONG_SECONDS)
+            if output.status == 0:
+                break
+            if not left:
+                raise output.failure("podman rm")
+            await asyncio.sleep(_REMOVE_PACE)  # one has ended while podman was stopping it
         await asyncio.to_thread(self._sent.unlink, missing_ok=True)
 
     def cancel_command(self, job: str) -> str:

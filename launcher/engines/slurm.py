@@ -247,16 +247,17 @@ class SlurmEngine:
             raise _refusal(output)
         said = output.complaint or "sbatch accepts the request"
         yield EngineFinding(Verdict.PASSED, "", "accepted", said)
+        async for finding in self._examine_limits():
+            yield finding
+
+    async def _examine_limits(self) -> AsyncIterator[EngineFinding]:
+        text = "grace fits below KillWait, and Slurm tracks processes by cgroups"
+        fine = EngineFinding(Verdict.PASSED, "", "fine", text, about=Subject.LIMITS)
         try:
-            for finding in await self._examine_limits():
+            for finding in await self.cautions() or (fine,):
                 yield finding
         except EngineError as error:
             yield EngineFinding(Verdict.WARNING, "slurm-silent", "no answer", str(error))
-
-    async def _examine_limits(self) -> tuple[EngineFinding, ...]:
-        text = "grace fits below KillWait, and Slurm tracks processes by cgroups"
-        fine = EngineFinding(Verdict.PASSED, "", "fine", text, about=Subject.LIMITS)
-        return await self.cautions() or (fine,)
 
     async def cautions(self) -> tuple[EngineFinding, ...]:
         """Findings on settings of Slurm that spoil a kill.

@@ -98,7 +98,7 @@ class SlurmJobEngine(SlurmEngine):
         said = f"Slurm {self._job} runs on {', '.join(nodes[:8])}{' …' if len(nodes) > 8 else ''}"
         said += f", for {left} from now on" if left[:1].isdigit() and left.isprintable() else ""
         yield EngineFinding(Verdict.PASSED, "", "it runs", said)
-        for finding in await self._examine_limits():
+        async for finding in self._examine_limits():
             yield finding
 
     async def _held(self, job: str, nodes: Sequence[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ..printable import printable
 from .engine import EngineError, EngineFinding, Subject, Verdict
 
 CGROUP = "proctrack/cgroup"
-_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
+_TIME = re.compile(r"(?:(?P<days>\d{1,9})-)?(?P<rest>\d{1,9}(?::\d{1,9}){0,2})")
 _UNLIMITED = ("infinite", "n/a", "unlimited")
 _OVERRIDING = ("--qos", "--clusters", "--reservation", "--partition")
 """Options under which other limits hold than those of the partition here; sbatch takes their

@@ -23,6 +23,10 @@ from ..plan.model import Plan
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
 """Variables that sbatch must not have: no option of its command line undoes them."""
 
+STEP_SECONDS = 30
+"""How long a step in a job of the user's may wait for its turn: srun would try for ever, and start
+an agent when the run is over."""
+
 CORES = 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
 """Line of a shell that sets an option of srun, which since 22.05 does not inherit it of the job."""
 
@@ -111,18 +115,18 @@ def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str
             *(table.python or "python3", "-IS", "-c", bootstrap.ENGINE_LINE),
         ]
     )
-    step = f"--job-name={job_name(run_id)}"
+    step, begin, end = f"--job-name={job_name(run_id)}", "", ""
     if table.job is not None:
-        step = f"--jobid={table.job} {step}"
-    unheard = " >/dev/null 2>&1" if table.job is not None else ""  # nobody waits for the steps
+        step = f"--jobid={table.job} {step} --immediate={STEP_SECONDS}"
+        begin, end = "{ ", "; } >/dev/null 2>&1"  # nobody waits for the steps
     yield f"agent='{payload}'"
     yield CORES
     yield "number=0 agents="
     yield f"for node in {nodes}; do"
-    yield "    printf '%s\\n' \"$agent\" |"
+    yield f"    {begin}printf '%s\\n' \"$agent\" |"
     yield '        srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap --mpi=none --quiet \\'
     yield f"            {step} --cpu-bind=none $cores \\"
-    yield f'            {program} "node$number"{unheard} &'
+    yield f'            {program} "node$number"{end} &'
     yield '    agents="$agents $!" number=$((number + 1))'
     yield "done"
 

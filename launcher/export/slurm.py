@@ -227,4 +227,5 @@ def _end(plan: Plan) -> Iterator[str]:
 
 
 def _pid(task: TaskId) -> str:
-    return f"pid_{task.job.replace('-', '_')}_{task.index}"
+    """Variable of a shell; no two tasks have the same."""
+    return f"pid_{task.job.replace('_', '__').replace('-', '_d')}_{task.index}"

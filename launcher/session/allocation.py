@@ -28,6 +28,8 @@ _DOUBT_SECONDS = 20.0
 _FIND_SECONDS = 4.0
 """How long a job is looked for by its name whose request got no answer."""
 _ANSWER_SECONDS = 90.0
+_GIVE_UP_SECONDS = 5.0
+"""How long the end of a look at the queue is waited for that is given up."""
 
 
 class Allocation:
@@ -196,7 +198,7 @@ class Allocation:
         """Cancels the job whatever became of it, and tells what the engine says of the nodes."""
         if self._waiting is not None:
             self._waiting.cancel()
-            await asyncio.wait([self._waiting])
+            await asyncio.wait([self._waiting], timeout=_GIVE_UP_SECONDS)
         await self._await_answer()
         end: JobState | None = None
         try:

@@ -126,6 +126,14 @@ def test_a_job_is_renamed_everywhere() -> None:
     )
 
 
+def test_doubled_braces_are_no_placeholders_of_a_job() -> None:
+    """They stand for single ones in the command."""
+    command = "echo '{{hosts.ps}}' {hosts.ps} {{{num.ps}}} {{host.ps.0}}"
+    file = f'[jobs.ps]\ntasks = ["localhost:1"]\n[run]\ncommand = ["sh", "-c", "{command}"]\n'
+    renamed = ClusterDocument(file).rename_job("ps", "pss").get("run", "command")
+    assert renamed[2] == "echo '{{hosts.ps}}' {hosts.pss} {{{num.pss}}} {{host.ps.0}}"
+
+
 def test_a_taken_name_is_refused() -> None:
     """Renaming never swallows another table."""
     with pytest.raises(EditError, match="already a host"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -201,6 +202,17 @@ def test_containers_of_podman_are_nothing_that_slurm_has(tmp_path: Path) -> None
     assert "[podman] gives containers on one machine" in done.stderr and "[slurm]" in done.stderr
     made = compose.cluster_file(load(path), path.read_text(), tmp_path)
     assert set(load(write(tmp_path, made, "made.toml")).hosts) == {"node0", "node1", "node2"}
+
+
+def test_each_task_has_a_variable_of_its_own_in_the_script(tmp_path: Path) -> None:
+    """Also where the names of jobs differ in what no variable may have."""
+    tasks = 'tasks = ["node0:auto"]\nin_cluster = false\n'
+    jobs = "".join(f"[jobs.{name}]\n{tasks}" for name in ("w-x", "w_x", "w_dx"))
+    jobs += '[jobs.worker]\ntasks = ["node0:auto"]\n'
+    text = '[slurm]\nnodes = 1\ntime = "1"\n' + jobs + '[run]\ncommand = ["true"]\n'
+    script = slurm.script(load(write(tmp_path, text)))
+    started = re.findall(r"^(pid_\w+)=\$!", script, re.MULTILINE)
+    assert len(started) == len(set(started)) == 4
 
 
 def test_a_job_that_is_there_asks_for_no_time(tmp_path: Path) -> None:

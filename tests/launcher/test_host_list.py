@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from launcher.engines.engine import EngineError
 from launcher.engines.inside import job_of, with_job_nodes
 from launcher.errors import ClusterFileError
 from launcher.plan.plan import make_plan
+from tui.commands.hosts_from import read_cluster
 
 FILE = """
 name = "c"
@@ -150,3 +153,23 @@ def test_shells_that_have_no_such_job() -> None:
     table = loads(text, "c.toml", Path("/srv")).slurm
     with pytest.raises(EngineError, match=r"has 1 nodes, \[slurm\] asks for 2"):
         with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\n")
+
+
+def test_a_file_with_a_byte_order_mark_gets_its_hosts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a list, and in the shell of a Slurm job."""
+    on_slurm = FILE + '[slurm]\nnodes = 2\ntime = "1"\n'
+    for name, text in (("listed", FILE), ("slurm", on_slurm)):
+        (tmp_path / name).write_text("\ufeff" + text, encoding="utf-8")
+    (tmp_path / "hosts").write_text("tf1\ntf2\n")
+    listed, hosts = tmp_path / "listed", tmp_path / "hosts"
+    asked = Namespace(file=listed, hosts_from="hostfile", hostfile=hosts)
+    assert set(read_cluster(asked)[0].hosts) >= {"node0", "node1"}
+    (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'n1\\nn2\\n'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for variable, value in JOB.items():
+        monkeypatch.setenv(variable, value)
+    cluster, _ = read_cluster(Namespace(file=tmp_path / "slurm"))
+    assert cluster.slurm is not None and cluster.slurm.job == "8123"

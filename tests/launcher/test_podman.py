@@ -115,6 +115,29 @@ async def test_containers_of_others_are_not_touched() -> None:
     assert await engine(commands).find() == ""
 
 
+async def test_a_container_that_ends_while_podman_stops_it_is_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Podman refuses then, and removes it a moment later; it is not asked without end."""
+    monkeypatch.setattr("launcher.engines.podman._REMOVE_PACE", 0.0)
+    refused = Output(125, "", "Error: cannot remove container: it could not be stopped")
+
+    class Hesitant(Scripted):
+        refusals = 2
+
+        async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+            said = await super().run(argv, stdin, timeout)
+            self.refusals -= argv[1] == "rm"
+            return refused if argv[1] == "rm" and self.refusals >= 0 else said
+
+    commands = Hesitant(**answers_of(RUNS, ENDED), rm="")
+    await engine(commands).release("x")
+    assert [asked[0] for asked in commands.asked].count("rm") == 3
+    commands.refusals = 100
+    with pytest.raises(EngineError, match="could not be stopped"):
+        await engine(commands).release("x")
+
+
 async def test_podmans_word_counts_of_containers_that_it_has_shown() -> None:
     """Another user's podman has none of them, and that says nothing."""
     blind = engine(Scripted(ps=""))

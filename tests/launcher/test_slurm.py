@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -338,6 +341,27 @@ async def test_commands_get_no_secret_and_end_in_time(monkeypatch: pytest.Monkey
         await LocalCommands().run(["no-such-program"])
     flood = await LocalCommands().run(["sh", "-c", "yes | head -c 9000000; yes >&2 & kill $!"])
     assert len(flood.stdout) <= 1 << 20
+
+
+@pytest.mark.parametrize("script", ["echo $!; sleep 60", "echo 4711 $!"], ids=["hangs", "ends"])
+async def test_who_holds_the_output_of_a_command_open_holds_up_nobody(
+    tmp_path: Path, script: str
+) -> None:
+    """A site's wrapper leaves something behind, out of its session: a command that hangs ends in
+    its time, and one that has ended is believed."""
+    pid = tmp_path / "pid"
+    argv = ["sh", "-c", f"setsid sleep 60 & echo $! > {pid}; {script}"]
+    began = time.monotonic()
+    try:
+        if "4711" in script:
+            output = await LocalCommands().run(argv)
+            assert output.status == 0 and output.stdout.startswith("4711 ")
+        else:
+            with pytest.raises(NoAnswerError):
+                await LocalCommands().run(argv, timeout=0.5)
+        assert time.monotonic() - began < 25
+    finally:
+        os.kill(int(pid.read_text()), signal.SIGKILL)
 
 
 def test_the_script_is_a_shell_script_without_secrets() -> None:

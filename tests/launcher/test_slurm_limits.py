@@ -14,7 +14,7 @@ from launcher.engines.engine import EngineError
 from launcher.engines.slurm_job import SlurmJobEngine
 from launcher.engines.slurm_limits import seconds_of
 from launcher.errors import ClusterFileError
-from tests.launcher.test_slurm import FILE, RULES, Scripted, engine
+from tests.launcher.test_slurm import FILE, RULES, Scripted, cluster, engine
 
 PARTITIONS = "all*|infinite\nshort|1:00\nday|1-00:00:00\nodd|n/a\n"
 
@@ -46,6 +46,24 @@ async def test_a_time_beyond_the_partitions_is_not_submitted(table: str, said: s
             await ask()
         assert "write a shorter time" in caught.value.todo
     assert not any(argv[0] == "sbatch" for argv in commands.asked)
+
+
+@pytest.mark.parametrize("partition", ["all*|" + "9" * 5000, "all*|1-" + "9" * 5000 + ":00"])
+async def test_a_limit_of_thousands_of_digits_says_nothing(partition: str) -> None:
+    """sbatch is asked."""
+    commands = Scripted(sinfo=partition + "\n", sbatch="8123\n")
+    assert await engine(commands).request() == "8123"
+
+
+async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
+    """Also where the job is there already: a launch goes on without them."""
+    table = cluster().slurm
+    assert table is not None
+    table = table.model_copy(update={"time": None, "job": "7"})
+    denied = Output(1, "", "access denied to show config")
+    commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames="sl1\nsl2\n", config=denied)
+    findings = [each async for each in SlurmJobEngine(table, "c-1", RULES, commands).examine()]
+    assert [each.code for each in findings] == ["", "slurm-silent"]
 
 
 @pytest.mark.parametrize(

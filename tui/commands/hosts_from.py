@@ -31,7 +31,7 @@ def read_cluster(
     def parse(text: str) -> ClusterModel:
         return loads(text, source, base, for_launch=for_launch)
 
-    text = read_text(path)
+    text = read_text(path).removeprefix("\ufeff")
     if chosen not in (None, HostSource.SLURM):
         listed = read(HostSource(chosen), hostfile, os.environ)
         text = with_hosts(text, source, listed)
