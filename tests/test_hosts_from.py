@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,30 @@ def test_jobs_that_cannot_be_used(shell: SlurmBed, tmp_path: Path) -> None:
     path = file(tmp_path, sys.executable, entry.replace(sys.executable, "/opt/no-such/python"))
     done = command.run("up", str(path), "--headless")
     assert done.returncode == 3 and "write where a Python 3.8 or newer is" in done.stderr
+    job_stays(shell)
+
+
+def _sruns(run_id: str) -> list[Path]:
+    """The running `srun` of a run."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            words = place.read_bytes().split(b"\0")
+            if words[0] == b"srun" and f"--job-name=tfmux-{run_id}".encode() in words:
+                found.append(place)
+    return found
+
+
+def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
+    """It is said, and the steps that were asked for do not come when the run is over."""
+    shell.run("scontrol", "suspend", "1")
+    try:
+        with Up("up", str(file(tmp_path, sys.executable, IN_SLURM)), "--json") as up:
+            assert up.wait() == 3, up.transcript()
+        assert "no agent is left in it" in up.said, up.transcript()
+        wait_until(lambda: not _sruns(up.run_id), "nobody waits for a step any more")
+    finally:
+        shell.run("scontrol", "resume", "1")
     job_stays(shell)
 
 
