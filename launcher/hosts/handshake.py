@@ -78,7 +78,7 @@ class LinkSettings:
             version=wire.VERSION,
             token=token,
             launcher=f"{os.uname().nodename}:{os.getpid()}",
-            variables=(*EXTENDED, VISIBLE) if self.has_agent else EXTENDED,
+            variables=(*EXTENDED, VISIBLE),
             rules=None if query else self.rules,
         )
 

@@ -40,7 +40,7 @@ class GpuShare:
 
     def env(self, given: Sequence[str] = ()) -> dict[str, str]:
         """The variables with which TensorFlow sees only these GPUs; `given` are the names of the
-        host's, where an engine has given only some of them."""
+        host's, where its environment shows only some of them."""
         names = [given[gpu] if gpu < len(given) else str(gpu) for gpu in self.gpus]
         env = {VISIBLE: ",".join(names) or NO_GPU}
         if self.shared:  # by default TensorFlow takes all memory of a GPU at once
@@ -49,7 +49,7 @@ class GpuShare:
 
 
 def given_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The GPUs that an engine has given a job step, by what it has set in its environment."""
+    """The GPUs that an environment shows, such as that of a job step on a part of a node."""
     names = environ.get(VISIBLE, "").split(",")
     return tuple(names) if all(map(_GPU.fullmatch, names)) and "NoDevFiles" not in names else ()
 

@@ -334,7 +334,10 @@ class _Planner:
             ]
             given = self._entry(host).gpus
             assigned = self._has_assigned_gpus(host)
-            known = len(self._given(host)) if assigned else self._facts[host].gpus
+            known = self._facts[host].gpus
+            if assigned or environment.VISIBLE in self._facts[host].environ:
+                visible = len(self._given(host))
+                known = visible if assigned else min(known, visible)
             supply = known if given is None else given
             split = environment.split_gpus(requests, supply)
             ranked = [task for task in tasks if task in self._ranks]
@@ -349,8 +352,11 @@ class _Planner:
         return engine is not None and engine.assigns_gpus and not self._cluster.is_local(host)
 
     def _given(self, host: str) -> tuple[str, ...]:
-        environ = self._facts[host].environ if self._has_assigned_gpus(host) else {}
-        return environment.given_gpus(environ)
+        """The GPUs that the environment there lets a task see; none where all are there, or the
+        file counts more of them."""
+        names = environment.given_gpus(self._facts[host].environ)
+        more = (self._entry(host).gpus or 0) > len(names)
+        return () if more and not self._has_assigned_gpus(host) else names
 
     def _trains(self, task: TaskId) -> bool:
         return self._role(task) in (Role.CHIEF, Role.WORKER)

@@ -17,6 +17,7 @@ from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
+from ..plan.environment import VISIBLE
 from ..plan.model import HostFacts, HostPlan, Plan
 from ..quantities import counted
 from ..run import events as ev
@@ -106,7 +107,8 @@ class LaunchPreparation:
         ports = {task: self._ports[task] for task in tasks if task in self._ports}
         gpus = self._gpus.get(host.name, 0)
         if host.local:
-            return HostFacts(home=welcome.home, gpus=gpus, ports=ports)
+            environ = {name: welcome.environ[name] for name in {VISIBLE} & welcome.environ.keys()}
+            return HostFacts(home=welcome.home, gpus=gpus, ports=ports, environ=environ)
         stage = welcome.stage
         return HostFacts(
             home=welcome.home,

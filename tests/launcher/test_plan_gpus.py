@@ -12,7 +12,13 @@ from launcher.plan.plan import make_plan
 
 
 def shares(
-    workers: int, *, given: int | None = None, seen: int = 0, job: str = "", env: str = ""
+    workers: int,
+    *,
+    given: int | None = None,
+    seen: int = 0,
+    job: str = "",
+    env: str = "",
+    visible: str | None = None,
 ) -> dict[str, str | None]:
     """What CUDA_VISIBLE_DEVICES is for a ps and some workers on one host, None = unset."""
     tasks = ", ".join(f'"tf1:{2222 + n}"' for n in range(1, workers + 1))
@@ -30,7 +36,9 @@ tasks = [{tasks}]
 command = ["true"]
 {env}
 """
-    plan = make_plan(loads(text, "c", Path("/")), "r", {"tf1": HostFacts(gpus=seen)})
+    environ = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    facts = {"tf1": HostFacts(gpus=seen, environ=environ)}
+    plan = make_plan(loads(text, "c", Path("/")), "r", facts)
     return {str(t.id): t.env.get("CUDA_VISIBLE_DEVICES") for t in plan.tasks}
 
 
@@ -65,6 +73,32 @@ def test_a_job_may_ask_for_a_number() -> None:
     helper = 'gpus = 1\n[jobs.chief]\ntasks = ["tf1:9"]'
     split = shares(2, given=4, job=helper)
     assert (split["worker:0"], split["worker:1"], split["chief:0"]) == ("0", "1", "2,3")
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ("2,3", ["2", "3"]),
+        ("3", ["3", "3"]),
+        ("GPU-1a,GPU-2b,GPU-3c", ["GPU-1a,GPU-2b", "GPU-3c"]),
+        ("-1", ["-1", "-1"]),
+        ("", [None, None]),
+    ],
+)
+def test_gpus_that_the_environment_there_hides_are_given_to_nobody(
+    visible: str, expected: list[str | None]
+) -> None:
+    """On a shared machine they are somebody else's. What is unset is the host's own value."""
+    split = shares(2, seen=4, visible=visible)
+    assert [split["worker:0"], split["worker:1"]] == expected
+
+
+def test_a_file_that_counts_more_gpus_than_are_shown_is_followed() -> None:
+    """It knows the host."""
+    split = shares(2, given=4, seen=4, visible="3")
+    assert (split["worker:0"], split["worker:1"]) == ("0,1", "2,3")
+    split = shares(2, given=2, seen=4, visible="2,3")
+    assert (split["worker:0"], split["worker:1"]) == ("2", "3")
 
 
 def test_the_file_has_the_last_word() -> None:
