@@ -331,7 +331,7 @@ def test_the_slurm_script_keeps_to_the_file(tmp_path: Path) -> None:
     """Placeholders of the workdir are replaced, a pattern is read as tfmux reads it, each step
     gets the cores of a task, and no picked port is one that the file has."""
     (tmp_path / "batch-77").mkdir()
-    writes = ["sh", "-c", "echo step 12; sleep 1000", "{port}"]
+    writes = ["sh", "-c", "echo step 12; exec sleep 1000", "{port}"]
     text = f"""
 name = "batch"
 [jobs.ps]
