@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from docs import bindings, command_line, contracts, events, frames, modules
+from docs import bindings, command_line, contracts, events, frames
 from docs.markdown import table
 from launcher.cluster.reference import markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
@@ -63,7 +63,6 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "events": events.markdown,
     "frames": frames.markdown,
     "packages": contracts.drawing,
-    "modules": modules.markdown,
     "other pages": _other_pages,
 }
 """Parts that there are once."""
