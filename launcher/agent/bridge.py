@@ -44,6 +44,8 @@ _OF_A_STEP = (
     "SLURM_GTIDS SLURM_TASKS_PER_NODE SLURM_NTASKS_PER_NODE"
 ).split()
 """Variables by which a framework believes that srun has launched it as one of several tasks."""
+_WATCHDOG_SECONDS = 5.0
+"""How long the watchdog of an agent that has died is waited for."""
 _CLAIM_SECONDS = 6.5
 """How long the address of an agent is waited for that is about to go; longer than it waits for its
 disk."""
@@ -212,7 +214,7 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
     listeners, link = _bind(folders)
     if link is not None:
         return link
-    folders.make()
+    new = folders.make()
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -222,7 +224,7 @@ def _make_agent(config: AgentConfig, umask: int, folders: Folders) -> socket.soc
         return _await_agent(folders, pid)
     try:
         os.setsid()
-        _guard(config, umask, folders, listeners)
+        _guard(config, umask, folders, listeners, new)
     except BaseException:
         log_traceback()
     finally:
@@ -259,8 +261,8 @@ def _guard_here(config: AgentConfig, umask: int, folders: Folders) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         listeners, link = _bind(folders)
     if link is None:
-        folders.make()
-        _guard(config, umask, folders, listeners)
+        new = folders.make()
+        _guard(config, umask, folders, listeners, new)
 
 
 def _forget_step(environ: MutableMapping[str, str]) -> None:
@@ -287,9 +289,10 @@ def _bind(folders: Folders) -> tuple[list[socket.socket], socket.socket | None]:
 
 
 def _guard(
-    config: AgentConfig, umask: int, folders: Folders, listeners: list[socket.socket]
+    config: AgentConfig, umask: int, folders: Folders, listeners: list[socket.socket], new: bool
 ) -> None:
-    """Lets go of whatever this process was started with, and becomes the watchdog."""
+    """Lets go of whatever this process was started with, and becomes the watchdog; `new`: the
+    run's folder was not there before."""
     os.chdir("/")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -300,11 +303,30 @@ def _guard(
     os.dup2(errors, 1)
     os.dup2(errors, 2)
     close_others((0, 1, 2, *(listener.fileno() for listener in listeners)))
-    guard(
-        config.run_id,
-        listeners,
-        lambda pulse: _run_agent(config, umask, folders, listeners, pulse),
-    )
+    watch = _follow_watchdog(folders)
+    certain = folders.begin(new)
+
+    def run(pulse: int) -> None:
+        os.close(watch)  # only the watchdog's end lets go of the lock
+        _run_agent(config, umask, folders, listeners, pulse, certain)
+
+    if guard(config.run_id, listeners, run) and certain:
+        folders.prove_end()
+
+
+def _follow_watchdog(folders: Folders) -> int:
+    """A descriptor with the lock of the host's watchdog. One of an agent that has died may still
+    be ending what that had started, and have a word to leave; it is waited for, but not for ever:
+    it may be stopped, or its disk may hang."""
+    watch = os.open(folders.watch, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + _WATCHDOG_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(watch, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            time.sleep(0.01)
+    return watch
 
 
 def _claim(folders: Folders) -> tuple[socket.socket | None, socket.socket | None]:
@@ -342,6 +364,7 @@ def _run_agent(
     folders: Folders,
     listeners: list[socket.socket],
     pulse: int,
+    certain: bool,
 ) -> None:
     try:
         if config.by_engine:
@@ -352,7 +375,7 @@ def _run_agent(
 
         for listener in listeners:
             listener.listen(8)
-        Agent(config, umask, folders, listeners, pulse, forks).run()
+        Agent(config, umask, folders, listeners, pulse, forks, certain=certain).run()
     except BaseException:
         log_traceback()  # the watchdog then ends what is left
         os._exit(1)

@@ -14,6 +14,7 @@ import shutil
 import stat
 import time
 from contextlib import suppress
+from functools import lru_cache
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
@@ -105,7 +106,9 @@ def _lock(descriptor: int) -> None:
 class Folders:
     """The places of one run on this host. `name` is the agent's second address, in the kernel's
     own ("abstract") space of names, where no cleaner of `/tmp` comes. `failure` says why an
-    engine could not start the agent: only bridges can tell it anybody."""
+    engine could not start the agent: only bridges can tell it anybody. A watchdog keeps `watch`
+    locked as long as it lives. `began` names the boot and the agent that began, `proof` the same
+    one when nothing was left at its end."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -113,6 +116,7 @@ class Folders:
         digest = hashlib.sha256(name.encode()).hexdigest()[:24]
         self.socket = os.path.join(self.local, digest + ".sock")
         self.lock = os.path.join(self.local, digest + ".lock")
+        self.watch = os.path.join(self.local, digest + ".watch")
         self.failure = os.path.join(self.local, digest + ".failed")
         self.name = f"\0tfmux-{os.getuid()}-{digest}"
         self.home = os.path.expanduser("~")
@@ -122,18 +126,55 @@ class Folders:
         self.run = os.path.join(base, name)
         self.logs = logs or os.path.join(self.run, "logs")
         self.state = os.path.join(self.run, "state.json")
+        self.began = os.path.join(self.run, "began")
+        self.proof = os.path.join(self.run, "exit")
+        self._beginning = ""
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
 
-    def make(self) -> None:
-        """Makes the run's folder, for an agent that has the run's address on this host.
+    def make(self) -> bool:
+        """Makes the run's folder, for an agent that has the run's address on this host. Returns
+        whether there was none: no agent was here before.
 
         Raises:
             FolderError: it cannot be made.
         """
+        new = not os.path.lexists(self.run)
         private(self.run)
         if os.path.dirname(self.logs) == self.run:
             private(self.logs)
+        return new
+
+    def begin(self, new: bool) -> bool:
+        """Takes the run's folder for an agent that begins. Returns whether nothing of an earlier
+        one's can live: there was none (the folder is `new`), its end was proven (`prove_end`), or
+        the machine has booted since.
+
+        Without that proof an agent and its watchdog have died together, and what they had started
+        may have left no mark. No later agent can know better, so the doubt stays with the folder.
+
+        Raises:
+            FolderError: the proof of the earlier end cannot be taken away.
+        """
+        before = _read(self.began)
+        booted_since = before != "" and not before.startswith(boot_id())
+        certain = new or booted_since or before == _read(self.proof) != ""
+        try:
+            _unlink(self.proof)
+        except OSError as error:
+            raise FolderError(f"{self.proof}: {error.strerror}") from error
+        # A proof is about this beginning alone: the watchdog of an earlier agent may have been
+        # stopped, and write its own much later.
+        self._beginning = f"{boot_id()} {os.urandom(8).hex()}"
+        with suppress(OSError):  # a full disk: the next agent has a doubt too many, not one too few
+            _write(self.began, self._beginning)
+        return certain
+
+    def prove_end(self) -> None:
+        """Writes down that at the end of an agent nothing was left of what it had started, by the
+        kernel's word, or nothing but survivors that the saved state names."""
+        with suppress(OSError):  # a full disk: then there is a doubt
+            _write(self.proof, self._beginning)
 
     @property
     def cache(self) -> str:
@@ -158,11 +199,23 @@ class Folders:
         """The log file of a task."""
         return os.path.join(self.logs, task.replace(":", "-") + ".log")
 
-    def remove(self) -> None:
-        """Takes the run's folder off this host."""
-        remove_tree(self.run)
+    def remove(self, *, proven: bool) -> None:
+        """Takes the run's folder off this host; where it is not `proven` that nothing is left,
+        all but what keeps the doubt."""
+        if proven:
+            remove_tree(self.run)
+        else:
+            with suppress(OSError), os.scandir(self.run) as listing:
+                for entry in list(listing):
+                    if entry.path == self.began:
+                        continue  # which tells when the machine has booted
+                    if entry.is_dir(follow_symlinks=False):
+                        remove_tree(entry.path)
+                    else:
+                        _unlink(entry.path)
         self.unlink_socket()
-        _unlink(self.lock)
+        for path in (self.lock, self.watch):
+            _unlink(path)
 
     def touch(self) -> None:
         """Shows cleaners of `/tmp`, which go by age, that these are in use."""
@@ -175,6 +228,28 @@ class Folders:
     def unlink_socket(self) -> None:
         """Removes the socket's file when the agent has stopped listening."""
         _unlink(self.socket)
+
+
+@lru_cache(maxsize=None)  # the loop, which saves, opens no file
+def boot_id() -> str:
+    """The kernel's name for this boot."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def _read(path: str) -> str:
+    """The contents of a small file; nothing where it cannot be read."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(200)
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with open(os.open(path, flags, 0o600), "w") as file:
+        file.write(text)
 
 
 def remove_tree(path: str) -> bool:

@@ -30,11 +30,17 @@ KILL_PATIENCE = 5.0
 class Kills:
     """The kills that are under way."""
 
-    def __init__(self, tracker: ProcessTracker, attempts: Attempts, channels: Channels) -> None:
+    def __init__(
+        self, tracker: ProcessTracker, attempts: Attempts, channels: Channels, *, certain: bool
+    ) -> None:
+        """`certain`: nothing of an earlier agent's can live that this one does not know."""
+        self._doubt = "" if certain else _EARLIER
         self._tracker = tracker
         self._attempts = attempts
         self._channels = channels
         self._all: list[TaskKill] = []
+        self.doubted = False
+        """The last kill of everything may have left something that it could not name."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self._signalled = 0
@@ -51,7 +57,9 @@ class Kills:
         """Begins a kill, or joins a request to one that is under way."""
         tasks = None if wanted.tasks is None else set(map(str, wanted.tasks))
         for kill in self._all:
-            if kill.tasks == tasks or kill.tasks is None:  # pressed again
+            # Pressed again; or the tasks are being ended with all others. KILL of one task
+            # meanwhile is a kill of its own: the grace of the others goes on.
+            if kill.tasks == tasks or (kill.tasks is None and wanted.grace > 0):
                 kill.ids.append(wanted.id)
                 if wanted.grace <= 0:
                     kill.force()
@@ -61,7 +69,7 @@ class Kills:
 
     def begin(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
         """Begins a kill; the next `step` sends the first signals."""
-        self._all.append(TaskKill(ids, tasks, grace, self._tracker, self._attempts))
+        self._all.append(TaskKill(ids, tasks, grace, self._tracker, self._attempts, self._doubt))
 
     def step(self) -> None:
         """Goes on with those that are due, and sends receipts."""
@@ -76,6 +84,7 @@ class Kills:
             self._attempts.end_unreported(kill.tasks)
             self._attempts.poll()
             if kill.tasks is None:
+                self.doubted = not receipt.confirmed
                 self._signalled += receipt.signalled
                 receipt = receipt.replace(signalled=self._signalled)
             if kill.ids or kill.tasks is None:
@@ -92,7 +101,10 @@ class TaskKill:
         grace: float,
         tracker: ProcessTracker,
         attempts: Attempts,
+        doubt: str,
     ) -> None:
+        """`doubt` says why something may be left whatever is found; empty where nothing can be."""
+        self._doubt = doubt
         self.ids = ids
         self.tasks = tasks
         self._tracker = tracker
@@ -139,10 +151,10 @@ class TaskKill:
         self._left = members
         unread = self._tracker.unread
         if not members and gone and not unread and now >= self._strangers_until:
-            return self._receipt(now, "" if not self._strangers_bred else _STRANGERS)
+            return self._receipt(now, _STRANGERS if self._strangers_bred else self._doubt)
         if now >= self.deadline + KILL_PATIENCE:
             doubt = _UNREAD.format(", ".join(map(str, unread[:10]))) if unread else _NOT_GONE
-            return self._receipt(now, "" if members else doubt)
+            return self._receipt(now, self._doubt if members else doubt)
         if now >= self.deadline:
             self._kill(members, everyone)
             if not self._forced:  # behind our own signals, which are counted
@@ -216,6 +228,10 @@ class TaskKill:
 _NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"
 _UNREAD = "the owner of these processes cannot be read, they wait in the kernel: {}"
 _UNREADABLE = "the processes of this host cannot be read: {}"
+_EARLIER = (
+    "an earlier agent here and its watchdog were killed together; "
+    "what they had started may live on without a mark"
+)
 _STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
 
 

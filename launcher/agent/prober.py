@@ -20,7 +20,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from . import proc, reach, state
 from .fields import FieldError
-from .folders import Folders
+from .folders import Folders, boot_id
 from .log import log_line
 from .messages import Answer
 from .probes import (
@@ -350,7 +350,7 @@ def _known_processes(base: str) -> list[tuple[str, tuple[tuple[int, int, str], .
             saved = state.read(os.path.join(base, name, "state.json"))
         except (OSError, ValueError):
             continue
-        if saved.boot == state.boot_id():
+        if saved.boot == boot_id():
             found.append((match.group(1), saved.known_processes))
     return found
 

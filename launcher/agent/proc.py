@@ -186,7 +186,8 @@ def _sleeps_in_kernel(thread: int) -> bool:
 
 
 def send(process: Process, signals: Iterable[int]) -> bool:
-    """Signals exactly this process; False when it is gone.
+    """Signals exactly this process; False when it is gone before any signal reaches it. One that
+    ends by the first is not there for the next.
 
     Between a look and a kill a pid may be handed to somebody else's process: a pidfd is taken
     first and the start time compared after. Python 3.8 and kernels before 5.3 have none, and keep
@@ -196,6 +197,7 @@ def send(process: Process, signals: Iterable[int]) -> bool:
         OSError: no descriptor is left to read the start time with.
     """
     fd = -1
+    reached = False
     try:
         with suppress(AttributeError, OSError):
             fd = os.pidfd_open(process.pid)
@@ -207,9 +209,10 @@ def send(process: Process, signals: Iterable[int]) -> bool:
                 signal.pidfd_send_signal(fd, number)
             else:
                 os.kill(process.pid, number)
+            reached = True
     except (ProcessLookupError, PermissionError):
-        return False
+        return reached
     finally:
         if fd >= 0:
             os.close(fd)
-    return True
+    return reached

@@ -54,7 +54,8 @@ class Agent:
     """Owner of a run's tasks on one host until nothing of them is left.
 
     `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
-    pipe to the watchdog, `forks` what forks the reapers.
+    pipe to the watchdog, `forks` what forks the reapers. `certain`: nothing of an earlier agent's
+    can live (`Folders.begin`).
     """
 
     def __init__(
@@ -65,7 +66,10 @@ class Agent:
         listeners: list[socket.socket],
         watchdog: int,
         forks: ForkServer,
+        *,
+        certain: bool,
     ) -> None:
+        self._certain = certain
         self._rules = config.rules
         self._local = config.local
         self._by_engine = config.by_engine
@@ -108,7 +112,7 @@ class Agent:
             self._reaper_killed,
             self._save,
         )
-        self._kills = Kills(self._tracker, self._attempts, self._channels)
+        self._kills = Kills(self._tracker, self._attempts, self._channels, certain=certain)
         self._handlers: dict[type, Callable[[Channel, Any], None]] = {
             requests.Hello: self._hello,
             requests.Beat: lambda channel, _: channel.send(Pong()),
@@ -158,7 +162,11 @@ class Agent:
             self._selector.unregister(listener)
             # Refuses bridges, and keeps the address: the next agent begins when this one has gone.
             listener.shutdown(socket.SHUT_RDWR)
-        done = self._writer.do(self._clean_up)  # after the states that wait to be written
+        # Survivors that a receipt has named are known to the next agent, by the saved state.
+        proven = self._certain and not self._kills.doubted
+        done = self._writer.do(
+            lambda: self._clean_up(proven)
+        )  # after the states that wait to be written
         until = time.monotonic() + _WAIT_FOR_DISK
         while not done.wait(_LOOK_AT_OUTPUT) and time.monotonic() < until:
             self._channels.write()  # nothing is read any more: who comes now gets the next agent
@@ -228,17 +236,19 @@ class Agent:
             return False
         return not self._channels.is_behind
 
-    def _clean_up(self) -> None:
-        """The last of the disk, which may hang."""
+    def _clean_up(self, proven: bool) -> None:
+        """The last of the disk, which may hang; `proven`: nothing is left that is not known."""
         if self._prober is not None:
             self._prober.close()
         self._stats.close()
         if self._remove or not self._attempts:  # without a task there is nothing to collect
             self._files.close()
-            self._folders.remove()
+            self._folders.remove(proven=proven)
         else:
             saved = state.snapshot(self._attempts.all, self._tracker, self._ending)
             state.write(self._folders, saved)
+            if proven:
+                self._folders.prove_end()
             self._folders.unlink_socket()
 
     def _beat_watchdog(self, word: bytes) -> None:

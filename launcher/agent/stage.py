@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import threading
 import time
 from contextlib import suppress
@@ -24,6 +25,8 @@ MOST_MISSING = 50_000
 """Contents that one answer names: each is 67 bytes of a frame of at most 4 MiB. After these have
 been sent, the launcher sends the manifest again."""
 
+_CONTENTS = re.compile("[0-9a-f]{2}")
+"""Folders of contents, by the first letters of their hashes."""
 _KEEP_SECONDS = 30 * 24 * 3600.0
 _PRUNE_SECONDS = 24 * 3600.0
 
@@ -242,11 +245,11 @@ class Stage:
             if name.endswith(".index") and _older(path, now - _KEEP_SECONDS):
                 if remove_tree(path[: -len(".index")]):
                     _unlink_older(path, now - _KEEP_SECONDS)
-        for base, folders, names in os.walk(self._cache):
-            if base == self._cache and "trees" in folders:
-                folders.remove("trees")
-            for name in names:
-                _unlink_older(os.path.join(base, name), now - _KEEP_SECONDS)
+        for name in os.listdir(self._cache):  # others keep their files in this folder, too
+            folder = os.path.join(self._cache, name)
+            if _CONTENTS.fullmatch(name) and os.path.isdir(folder):
+                for content in os.listdir(folder):
+                    _unlink_older(os.path.join(folder, content), now - _KEEP_SECONDS)
 
 
 def _older(path: str, horizon: float) -> bool:

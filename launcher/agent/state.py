@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import json
 import os
-from functools import lru_cache
 from typing import Tuple
 
 from .drain import Log
 from .fields import Annotated, FieldError, Pid, Port, RawText, Record, Size, row
-from .folders import Folders
+from .folders import Folders, boot_id
 from .log import log_line
 from .messages import AgentExit, ExitReason, TaskFacts
 from .process_tracker import ProcessTracker
@@ -43,13 +42,6 @@ class SavedState(Record):
     attempts: tuple[SavedAttempt, ...]
     known_processes: tuple[KnownProcess, ...]
     exit: AgentExit | None = None
-
-
-@lru_cache(maxsize=None)  # the loop, which saves, opens no file
-def boot_id() -> str:
-    """The kernel's name for this boot."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
 
 
 def snapshot(

@@ -26,8 +26,9 @@ _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], None]) -> None:
-    """Forks the agent, watches it, and cleans up after it. Returns when nothing is left.
+def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], None]) -> bool:
+    """Forks the agent, watches it, and cleans up after it. Returns whether the agent died and the
+    kernel confirms that nothing of it is left; an agent that goes by itself speaks for itself.
 
     The agent alone keeps the `listeners`: with a copy here, a bridge could still connect after the
     agent's death and would wait for an answer for ever.
@@ -54,8 +55,10 @@ def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], No
     for listener in listeners:
         listener.close()
     if not _watch(pulse):
-        end_everything(ProcessTracker(run_id), last=pid, ours=True)
+        proven = end_everything(ProcessTracker(run_id), last=pid, ours=True)
         log_line("watchdog: the agent died or froze; everything was ended")
+        return proven
+    return False
 
 
 def _pass_on(agent: Process) -> None:
@@ -86,10 +89,10 @@ def _watch(pulse: int) -> bool:
             return False
 
 
-def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> None:
+def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> bool:
     """Kills all that a tracker finds, and (where it is `ours`: we are its subreaper) all our
     children, until nothing is left or the time is over. `last` is the pid of a frozen agent
-    below us, whose death signals its children.
+    below us, whose death signals its children. Returns whether nothing is left.
 
     Nothing is left when the kernel says that we have no child, and a look finds nothing; for what
     others have started there are only looks, which must find nothing for a while.
@@ -109,7 +112,7 @@ def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> Non
         elif not empty_since:
             empty_since = now
         if empty_since and (ours or now - empty_since > STRANGER_SECONDS):
-            return
+            return True
         for process in sorted(members, key=lambda process: process.pid == last):
             with suppress(OSError):  # no descriptor is left on the whole machine
                 send(process, (signal.SIGKILL,))
@@ -120,3 +123,4 @@ def end_everything(tracker: ProcessTracker, last: int = 0, *, ours: bool) -> Non
             reaped, none_left = reap()
         if not (ours and readable):
             time.sleep(0.01)
+    return False

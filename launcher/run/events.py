@@ -42,8 +42,8 @@ class Begin(Event):
 
 @dataclass(frozen=True)
 class Attached(Event):
-    """Another launcher supervises the run from now on. Unless its record is `complete`, every
-    host may hold something of it."""
+    """Another launcher supervises the run from now on. Unless its record is `complete`, up to its
+    end, every host may hold something of it."""
 
     complete: bool = True
 

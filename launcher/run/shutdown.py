@@ -230,9 +230,13 @@ class Shutdown:
         outcome, code = self._outcome()
         if record.results_missing:
             code = code or 1
-        if not record.receipt.clean or record.launcher_error:
+        if not self._is_clean(record.receipt) or record.launcher_error:
             code = 4
         return self.conclude(outcome, code)
+
+    def _is_clean(self, receipt: Receipt) -> bool:
+        """Every host has confirmed; no host at all does for a run that has started tasks."""
+        return receipt.clean and bool(receipt.hosts or not self._data.begun)
 
     def _outcome(self) -> tuple[Outcome, int]:
         cause = self._data.shutdown.cause

@@ -206,6 +206,14 @@ class Snapshot:
     allocation: AllocationView | None = None
 
     @property
+    def clean(self) -> bool:
+        """The receipt says that nothing is left on any host; an empty one says so only of a run
+        that has started no task."""
+        if self.receipt is None or not self.receipt.clean:
+            return False
+        return bool(self.receipt.hosts) or not any(task.attempt for task in self.tasks)
+
+    @property
     def step(self) -> int | None:
         """The highest global step that any task has named."""
         return max((t.step for t in self.tasks if t.step is not None), default=None)

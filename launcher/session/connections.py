@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 _CLOSE_SECONDS = 8.0
 
 
+_ANSWERED = 0.001
+"""The shortest time of a host's receipt; none at all stands for a host that has not answered."""
+
+
 class Connections:
     """One link a host; implements `hosts.link.Listener`."""
 
@@ -205,7 +209,7 @@ class Connections:
             survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
             unlisted=said.unlisted,
             confirmed=said.confirmed,
-            seconds=said.seconds,
+            seconds=max(said.seconds, _ANSWERED),
         )
         if said.doubt:
             self._note(f"{host}: not confirmed: {said.doubt}")

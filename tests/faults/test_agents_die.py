@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
+from pathlib import Path
 
 import pytest
 
 from tests import command
-from tests.command import Up
+from tests.command import Up, python_task, write
 from tests.faults.scenario import FaultScenario, confirmed, notes, ready
 from tests.patience import wait_until
 from tests.testbed import proc
@@ -19,9 +21,12 @@ PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 HIDDEN = ("sh", "-c", "sleep 3002; :")
 
 
-def launched(scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "") -> Up:
-    """A run whose tasks leave daemons behind, one of them with an emptied environment."""
-    file = scenario.file(PLACES, run=f"lease = 60\ngrace = 1\n{run}", modes={"worker": modes})
+def launched(
+    scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "", lease: int = 60
+) -> Up:
+    """A run whose tasks leave daemons behind, one of them with an emptied environment. An agent
+    that has a doubt stays for the `lease`."""
+    file = scenario.file(PLACES, run=f"lease = {lease}\ngrace = 1\n{run}", modes={"worker": modes})
     return scenario.up(file)
 
 
@@ -92,7 +97,7 @@ def test_a_frozen_agent_without_watchdog_goes_with_its_channel(
 ) -> None:
     """The agent stopped, its watchdog killed, then the launcher: nobody who watches is left but
     the bridge at the channel's end, and it ends everything there, a hidden daemon, too."""
-    with launched(scenario, run=f'on_disconnect = "{rule}"\n') as up:
+    with launched(scenario, run=f'on_disconnect = "{rule}"\n', lease=8) as up:
         ready(up, "ps:0", "worker:0")
         await_known_process(scenario, up)
         watchdog, agent = scenario.agents("tf3")
@@ -103,14 +108,14 @@ def test_a_frozen_agent_without_watchdog_goes_with_its_channel(
         living = scenario.testbed["tf3"].leftovers
         wait_until(lambda: agent.pid not in [p.pid for p in living()], "the agent, too")
         code, said = scenario.kill(up.run_id)
-        assert code == 0, said
+        assert code == 4 and "not confirmed" in said, said
     scenario.wait_dead()
 
 
 def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
     """Watchdog and agent killed at once, and then the launcher, too: a daemon with an emptied
     environment lives on; `tfmux kill` finds it by the known processes and ends it."""
-    with launched(scenario) as up:
+    with launched(scenario, lease=8) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
         await_known_process(scenario, up)
@@ -129,15 +134,17 @@ def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -
     assert hidden(scenario), "the daemon was meant to live on"
     listed = command.run("ps").stderr
     assert f"tfmux: {run_id}: tf3 has worker:0 without an agent: tfmux kill ends" in listed
-    code, said = scenario.kill(run_id)
-    assert code == 0 and "tf3: " in said, said
+    for _ in range(2):  # and for ever: no later agent can know better
+        code, said = scenario.kill(run_id)
+        assert code == 4 and "tf3: not confirmed" in said, said
     scenario.wait_dead()
 
 
 def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
-    """The launcher reconnects to a new agent, learns that the tasks are gone, and its receipt
-    covers the daemon that outlived both."""
-    with launched(scenario) as up:
+    """Given an agent and its watchdog that are killed together, when the launcher reconnects to a
+    new agent, then that ends the daemon that it knows, and does not confirm that nothing is left:
+    there may be others that nobody knows."""
+    with launched(scenario, lease=8) as up:
         ready(up, "ps:0", "worker:0")
         await_known_process(scenario, up)
         both = scenario.agents("tf3")
@@ -145,10 +152,83 @@ def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
             proc.signal_process(process, signal.SIGSTOP)
         for process in both:
             proc.signal_process(process, signal.SIGKILL)
-        assert up.wait() == 1, up.transcript()
-        assert confirmed(up)
+        assert up.wait() == 4, up.transcript()
+        assert not confirmed(up)
+        assert any("tf3: not confirmed: an earlier agent" in note for note in notes(up))
         assert not hidden(scenario)
     scenario.wait_dead()
+
+
+CHAIN = r"""
+import os, sys, time
+pause, home = float(sys.argv[1]), sys.argv[2]
+if os.fork() == 0:  # a chain of forks without a tag, which stops at a file or after a minute
+    os.setsid()
+    code = (
+        "import os, sys, time\n"
+        "while not os.path.exists(sys.argv[2]) and time.time() < float(sys.argv[3]):\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    time.sleep(float(sys.argv[1]))\n"
+    )
+    until = str(time.time() + 60)
+    os.execve(sys.executable, ["chain", "-c", code, str(pause), home + "/stop", until], {})
+print("ready", flush=True)
+while not os.path.exists(home + "/go"):
+    time.sleep(0.005)
+if os.fork() == 0:  # a daemon with an emptied environment that nobody has looked at yet
+    os.setsid()
+    os.execve("/bin/sh", ["sh", "-c", "sleep 60; :"], {})
+time.sleep(0.05)
+if os.fork():
+    time.sleep(1000)  # this one goes with its parent, and so would not live to kill them all
+os.setsid()
+processes = {}
+for name in os.listdir("/proc"):
+    if name.isdigit():
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                processes[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has just ended
+above, pid = [], os.getpid()
+while (pid := processes.get(pid, 0)) > 1:
+    with open(f"/proc/{pid}/environ") as file:
+        if "TFMUX_AGENT" in file.read():
+            above.append(pid)
+for pid in above:
+    os.kill(pid, 19)
+for pid in above:
+    os.kill(pid, 9)
+"""
+
+
+@pytest.mark.parametrize("pause", [0, 0.001, 0.05])
+def test_a_task_that_kills_agent_and_watchdog_is_never_confirmed_gone(
+    tmp_path: Path, pause: float
+) -> None:
+    """Given a task here that leaves a fork chain and a daemon, both with an emptied environment,
+    when it kills all that watches over it, then no receipt says that nothing is left."""
+    command_line = [*python_task(CHAIN), str(pause), str(tmp_path)]
+    file = write(
+        tmp_path,
+        'name = "both"\n[jobs.worker]\ntasks = ["localhost:auto"]\n'
+        f"[run]\ncommand = {json.dumps(command_line)}\nworkdir = ''\ngrace = 1\n"
+        "[start.ready]\nworker = { log = 'ready' }\n",
+    )
+    try:
+        with Up("up", str(file), "--json") as up:
+            ready(up, "worker:0")
+            (tmp_path / "go").touch()
+            assert up.wait() == 4, up.transcript()
+            assert not confirmed(up)
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 4, done.stderr
+        assert "confirmed in" not in done.stderr
+    finally:
+        (tmp_path / "stop").touch()
+        for process in proc.scan():
+            if process.alive and process.argv[:3] == ("sh", "-c", "sleep 60; :"):
+                proc.signal_process(process, signal.SIGKILL)
 
 
 def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:

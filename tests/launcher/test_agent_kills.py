@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,50 @@ def test_a_daemon_with_an_emptied_environment_is_found(client: Client) -> None:
     assert all("TFMUX_TASK" not in p.environ for p in sleepers(mark))
     assert client.kill()["survivors"] == []
     assert sleepers(mark) == []
+
+
+SAVES = """
+import os, signal, sys, time
+def save(*_):
+    print("saving")
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+    print("saved")
+    sys.exit(0)
+signal.signal(15, save)
+print("up")
+while True:
+    signal.pause()
+"""
+"""Saves when it is told to end, for as long as a file is not there."""
+
+
+def test_a_kill_of_one_task_takes_no_grace_from_the_others(client: Client, tmp_path: Path) -> None:
+    """Given two tasks that save within the grace of a kill of everything, when one of them is
+    killed at once, then the other one saves to its end."""
+    go = tmp_path / "go"
+    for number, task in enumerate(("w:0", "w:1")):
+        client.python(task, SAVES, str(go))
+        client.follow(task, number)
+    for number in range(2):
+        client.log_until(b"up", number)
+    client.send(wire.KILL, {"id": 7001, "tasks": None, "grace": 60.0})
+    for number in range(2):
+        client.log_until(b"saving", number)
+    receipt = client.kill(["w:0"], grace=0.0)
+    assert receipt["tasks"] == ["w:0"] and receipt["survivors"] == []
+    client.get(wire.EXITED, task="w:0", signal="KILL")
+    go.touch()
+    client.log_until(b"saved", 1)
+    client.get(wire.EXITED, task="w:1", status=0)
+    assert client.get(wire.RECEIPT, ids=[7001])["signalled"] == 2
+
+
+def test_every_process_that_term_has_ended_is_counted(client: Client) -> None:
+    """Processes that end by TERM are gone before CONT could follow: they count all the same."""
+    for number in range(4):
+        client.start(f"w:{number}", ["sleep", "1000"])
+    assert client.kill(grace=30.0)["signalled"] == 4
 
 
 def test_a_task_that_stops_itself_gets_its_term(client: Client) -> None:

@@ -100,6 +100,8 @@ class Host:
         script = (
             disk.mount_script(self.disk, self._fixed, self.shares)
             + f"hostname {self.name}\n"
+            + f"echo {uuid.uuid4()} >run/boot_id\n"  # each boot has its own, as a machine's
+            + "mount --bind run/boot_id proc/sys/kernel/random/boot_id\n"
             + "echo mounted\nread wired\n"
             + f"{network.IP} -batch - <<'END'\n{wiring}\nEND\n"
             + "pivot_root . .\ncd /\numount -l .\n"
