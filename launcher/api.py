@@ -122,7 +122,8 @@ class Run:
         self.folder = client.folder.path
         """The folder of the run on this machine (`cluster.toml`, `events.jsonl`, logs)."""
         self._inbox = inbox
-        self._attached = attached
+        self.attached = attached
+        """The run was there before; its log lines are those from now on."""
         self._killed = False
         """`kill` has been called."""
         self._changed = asyncio.Event()
@@ -311,7 +312,7 @@ class Run:
 
     async def _reader(self) -> RunLogs:
         tasks = {view.id: view.host for view in self.snapshot().tasks}
-        return await asyncio.to_thread(RunLogs, self.folder, tasks, from_end=self._attached)
+        return await asyncio.to_thread(RunLogs, self.folder, tasks, from_end=self.attached)
 
     def _check(self) -> None:
         if self._error is not None:

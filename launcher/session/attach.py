@@ -42,7 +42,7 @@ class StoredRun:
         self.events = len(journal.events)
         """Number of the journal's events that `run` has handled."""
         self.complete = journal.complete
-        """The journal was there and all of it could be read."""
+        """The journal was there and could be read up to the record of the run's end."""
         self._final = journal.final
         self._legacy = is_legacy(folder)
         if self._legacy:
@@ -60,7 +60,7 @@ class StoredRun:
         confirmed that nothing is left."""
         seen = self._final or self.run.snapshot()
         ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.DETACHED
-        if not ended or seen.receipt is None or not seen.receipt.clean:
+        if not ended or seen.receipt is None or not seen.clean:
             return False
         if self._final is not None and not (self._legacy and self.damage):
             return True  # the launcher that ended it knew which hosts it had contacted

@@ -91,7 +91,8 @@ class SummaryReader:
 
     def _of_run(self, run: StoredRun) -> RunSummary:
         told = run.damage.describe(self._folder.run_id)
-        return _summary(self._folder, run.snapshot(), run.last, told)
+        seen = _summary(self._folder, run.snapshot(), run.last, told)
+        return replace(seen, proven=seen.proven and run.over)  # hosts that are not in the receipt
 
 
 def summary(folder: RunFolder) -> RunSummary:
@@ -125,8 +126,8 @@ def _summary(folder: RunFolder, seen: Snapshot, last: float, problem: str = "") 
         loss=seen.loss,
         last=last,
         first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
-        clean=receipt is None or receipt.clean,
-        proven=receipt is not None and receipt.clean,
+        clean=receipt is None or seen.clean,
+        proven=seen.clean,
         problem=problem,
     )
 

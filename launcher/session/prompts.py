@@ -2,7 +2,8 @@
 
 `PromptQueue` belongs to the launcher: prompts wait there for the first answer. `PromptResponder`
 belongs to a client and puts them to the person in front of it. Answers pass through the control
-socket, which only this user can open, and are kept nowhere.
+socket, which only this user can open, and are written nowhere; what is right is kept in the
+launcher's memory (`auth_prompt.Answers`).
 """
 
 from __future__ import annotations

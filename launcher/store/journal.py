@@ -5,7 +5,8 @@ events again gives the run back: that is how it is attached to, listed and shown
 launcher that takes the run up begins with `attached`, which says in `after` how many events it
 has read: whatever an earlier launcher writes later (it was frozen, or its disk was) does not
 count. The last record of a run that has ended is `final`, its snapshot, so that lists need only
-the end of the file. `omitted` stands in the place of a record that was too long to be written.
+the end of the file; a journal without it may have lost any number of records. `omitted` stands in
+the place of a record that was too long to be written.
 """
 
 from __future__ import annotations
@@ -100,8 +101,9 @@ class Journal:
 
     @property
     def complete(self) -> bool:
-        """Nothing is missing, as far as can be seen."""
-        return bool(self.events) and not self.damage
+        """The record of the run's end is there, and nothing before it is missing. Without it,
+        nobody can see how many records a power failure or a hanging disk has taken."""
+        return self.final is not None and not self.damage
 
     def add(self, records: Iterable[dict[str, Any]]) -> None:
         """Reads records; those of kinds that this version does not know count as damage."""
@@ -117,7 +119,7 @@ class Journal:
             raise ValueError("nobody has written it")
         if record.get("event") == _FINAL:
             final = snapshot_codec.decode(record.get("snapshot"))
-            if launcher == self.launcher or (final.receipt is not None and final.receipt.clean):
+            if launcher == self.launcher or final.clean:
                 self.final = final
             return
         event = decode(record)

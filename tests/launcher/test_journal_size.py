@@ -94,6 +94,7 @@ def test_the_end_of_a_run_of_8000_hosts_is_read_without_the_rest() -> None:
     assert journal.complete and journal.final == final
 
 
+@pytest.mark.large
 def test_an_end_that_another_record_follows_is_not_the_end() -> None:
     """As where the disk did not take the last record again, with what was noted after the end."""
     folder, _ = write(event(BEGIN), lambda writer: writer.final(ended(2500)), event(END))
@@ -122,9 +123,10 @@ def test_facts_of_hosts_with_the_longest_variables_are_read() -> None:
     checked = ev.HostsChecked(1000.5, facts)
     folder, _ = write(event(BEGIN), event(checked), event(END))
     journal = read_journal(folder.journal)
-    assert journal.complete and journal.events == [BEGIN, checked, END]
+    assert not journal.damage and journal.events == [BEGIN, checked, END]
 
 
+@pytest.mark.large
 def test_an_end_with_the_most_survivors_is_read() -> None:
     """On a hundred hosts, each process with a long command line."""
     listed = tuple(Survivor(pid, "python3 " + "x" * 1900, "D") for pid in range(MOST_SURVIVORS))

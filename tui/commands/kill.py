@@ -103,5 +103,4 @@ def _print_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
     if snapshot.outcome is Outcome.DETACHED:
         message("another launcher took it over meanwhile")
         return Exit.UNCONFIRMED
-    clean = snapshot.receipt is not None and snapshot.receipt.clean
-    return Exit.SUCCESS if clean else Exit.UNCONFIRMED
+    return Exit.SUCCESS if snapshot.clean else Exit.UNCONFIRMED

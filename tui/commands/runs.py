@@ -9,12 +9,15 @@ import time
 from launcher.errors import TaskNotFoundError
 from launcher.session.attach import stored
 from launcher.session.log_lines import LogLines, RunLogs
+from launcher.store.journal import read_final
 from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import display_line
 from tui.stderr import message
 
 _PACE = 0.02
+_LOOK = 0.25
+"""Seconds between two looks whether the run that is followed has ended."""
 
 
 def attach(arguments: argparse.Namespace) -> int:
@@ -32,7 +35,8 @@ def attach(arguments: argparse.Namespace) -> int:
 
 def logs(arguments: argparse.Namespace) -> int:
     """Prints stored logs: one task's bytes as they are, or all tasks' lines with their names.
-    On a terminal, lines with pictures of what it would act on, unless `--raw` is given.
+    On a terminal, lines with pictures of what it would act on, unless `--raw` is given. To follow
+    them ends when the run has ended and all that was written is printed.
 
     Raises:
         TaskNotFoundError: the run has no such task.
@@ -49,16 +53,23 @@ def logs(arguments: argparse.Namespace) -> int:
     if arguments.task and not pictures:
         (task,) = tasks
         follower = LogLines(run.folder.path / f"{task.stem}.log")
+    ended, looked = not arguments.follow, 0.0
     while True:
         if isinstance(follower, LogLines):
             out.write(follower.read())
         else:
-            for task, line in follower.read(last=not arguments.follow):
+            for task, line in follower.read(last=ended):
                 name = b"" if arguments.task else f"{task} | ".encode()
                 text = line if arguments.raw else display_line(line, pictures=pictures).encode()
                 out.write(name + text + b"\n")
         out.flush()
-        if not follower.behind and not arguments.follow:
+        if follower.behind:
+            continue
+        if ended:
             return Exit.SUCCESS
-        if not follower.behind:
+        if time.monotonic() >= looked + _LOOK:
+            # All logs are whole before the run's end is recorded: what is read after this look is
+            # all that there will ever be.
+            ended, looked = read_final(run.folder.journal) is not None, time.monotonic()
+        if not ended:
             time.sleep(_PACE)
