@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -46,3 +47,54 @@ class AuthPrompt:
 
 PromptHandler = Callable[[AuthPrompt], Awaitable[str | None]]
 """Puts a prompt to a person; None where nobody answers (headless, or refused)."""
+
+
+@dataclass
+class _Question:
+    """A question that was put and has no answer yet."""
+
+    answer: asyncio.Task[str | None]
+    waiting: int = 0
+
+
+@dataclass
+class Answers:
+    """Answers of a person to one launcher, kept in its memory until it ends.
+
+    Logins that need the same (`subject`: a key file, a host key) put one question and share its
+    answer; what was right once is not asked for again, at a reconnect at night above all.
+    """
+
+    _right: dict[Hashable, str] = field(default_factory=dict)
+    _questions: dict[Hashable, _Question] = field(default_factory=dict)
+
+    def get(self, subject: Hashable) -> str | None:
+        """The answer that was right."""
+        return self._right.get(subject)
+
+    def remember(self, subject: Hashable, answer: str) -> None:
+        """Keeps a right answer."""
+        self._right[subject] = answer
+
+    async def ask(self, subject: Hashable, put: Callable[[], Awaitable[str | None]]) -> str | None:
+        """The answer that is remembered, or that of the question which is open; else `put` asks.
+        A question is withdrawn when nobody waits for it any more."""
+        if (known := self.get(subject)) is not None:
+            return known
+        question = self._questions.get(subject)
+        if question is None:
+            question = _Question(asyncio.create_task(_awaited(put)))
+            self._questions[subject] = question
+        question.waiting += 1
+        try:
+            return await asyncio.shield(question.answer)
+        finally:
+            question.waiting -= 1
+            if question.answer.done() or not question.waiting:
+                question.answer.cancel()
+                if self._questions.get(subject) is question:
+                    del self._questions[subject]
+
+
+async def _awaited(put: Callable[[], Awaitable[str | None]]) -> str | None:
+    return await put()

@@ -8,19 +8,21 @@ import asyncio
 import base64
 import importlib.util
 import os
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import asyncssh
 
 from ..printable import printable
-from .auth_prompt import AuthPrompt, PromptHandler, PromptKind
+from .auth_prompt import YES, Answers, AuthPrompt, PromptHandler, PromptKind
 from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
+USUAL_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
 AGENT_SECONDS = 20.0
 """Time for an ssh-agent to say its keys; a forwarded one may be gone and silent."""
 
@@ -43,43 +45,129 @@ class Deadline:
         self._timeout = asyncio.timeout(self._seconds)
         return self._timeout
 
-    async def prompt(self, prompt: AuthPrompt) -> str | None:
-        """Prompts the person; afterwards the server has the whole time again."""
-        if self._handler is None:
-            return None
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """A time in which a person is waited for; afterwards the server has the whole time."""
         timeout = self._timeout
         if timeout is not None and not timeout.expired():
             timeout.reschedule(None)
         try:
-            return await self._handler(prompt)
+            yield
         finally:
             if timeout is not None and not timeout.expired():
                 timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
-    def passphrase(self, host: str) -> Callable[[str], str | None] | None:
-        """For asyncssh, which calls it in a thread of its own; None when nobody can answer."""
+    async def prompt(self, prompt: AuthPrompt) -> str | None:
+        """Prompts the person."""
         if self._handler is None:
             return None
-        loop = asyncio.get_running_loop()
+        async with self.paused():
+            return await self._handler(prompt)
 
-        def answer(filename: str) -> str | None:
-            if lacks_bcrypt(filename):
-                return None
-            text = f"Passphrase of {display_path(filename)}"
-            for again in ("", *[" (wrong passphrase, try again)"] * (PASSWORDS - 1)):
-                prompt = AuthPrompt(host, text + again, True, PromptKind.PASSPHRASE)
-                given = asyncio.run_coroutine_threadsafe(self.prompt(prompt), loop).result()
-                if given is None or _unlocks(filename, given):
-                    return given
+
+class _Locked(Exception):
+    """A key file whose passphrase is not known yet."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+class LockedKeys:
+    """The locked key files of one login: each is asked about once in a launcher, and only when a
+    server has accepted its public half, where that lies beside it."""
+
+    def __init__(
+        self, host: str, handler: PromptHandler, deadline: Deadline, told: Answers
+    ) -> None:
+        self._host = host
+        self._handler = handler
+        self._deadline = deadline
+        self._told = told
+        self._refused: set[str] = set()
+        self._loading = True
+
+    async def load(self, given: dict[str, Any]) -> asyncssh.SSHClientConnectionOptions:
+        """asyncssh's options, with these arguments."""
+        while True:
+            try:
+                options = await asyncssh.SSHClientConnectionOptions.construct(
+                    passphrase=self._passphrase, **given
+                )
+            except _Locked as locked:  # no public half lies beside it: asked for before the login
+                given = given | {"client_keys": await self._opened(locked.path, given)}
+            else:
+                break
+        self._loading = False
+        pairs = options.client_keys
+        for pair in pairs or ():
+            if pair.use_executor:  # it may be locked: asyncssh would ask in a thread
+                pair.sign_async = partial(self._sign, pair)
+        if pairs:  # as they are: each further use of the options would load files anew
+            given = {key: value for key, value in given.items() if key != "client_certs"}
+            given["client_keys"] = list(pairs)
+            options = await asyncssh.SSHClientConnectionOptions.construct(**given)
+        return cast(asyncssh.SSHClientConnectionOptions, options)
+
+    async def _opened(self, path: str, given: dict[str, Any]) -> list[Any] | None:
+        """The key files, with this one opened, or left out where nobody opens it."""
+        files = given.get("client_keys") or _usual_keys()
+        await self._unlock(path)
+        passphrase = self._told.get(_file(path))
+        own = [asyncssh.read_private_key(path, passphrase)] if passphrase is not None else []
+        opened: list[Any] = []
+        for file in files:
+            opened += own if str(file) == path else [file]
+        return opened or None
+
+    def _passphrase(self, path: str) -> str | None:
+        """Called by asyncssh in a thread, which must not wait for a person there. While it loads
+        keys it has no use for a passphrase that it is told by a function (2.24)."""
+        path = str(path)
+        passphrase = None if self._loading else self._told.get(_file(path))
+        if passphrase is None and (self._loading or path not in self._refused):
+            raise _Locked(path)
+        return passphrase
+
+    async def _sign(self, pair: asyncssh.SSHKeyPair, data: bytes) -> bytes:
+        while True:
+            try:
+                return bytes(await asyncio.to_thread(pair.sign, data))
+            except _Locked as locked:
+                await self._unlock(locked.path)
+
+    async def _unlock(self, path: str) -> None:
+        async with self._deadline.paused():
+            if await self._told.ask(_file(path), partial(self._ask, path)) is None:
+                self._refused.add(path)
+
+    async def _ask(self, path: str) -> str | None:
+        if lacks_bcrypt(path):
             return None
+        text = f"Passphrase of {display_path(path)}"
+        for again in ("", *[" (wrong passphrase, try again)"] * (PASSWORDS - 1)):
+            prompt = AuthPrompt(self._host, text + again, True, PromptKind.PASSPHRASE)
+            given = await self._handler(prompt)
+            if given is None:
+                return None
+            if await asyncio.to_thread(_unlocks, path, given):
+                self._told.remember(_file(path), given)
+                return given
+        return None
 
-        return answer
+
+def _usual_keys() -> list[str]:
+    return [path for path in map(os.path.expanduser, USUAL_KEYS) if os.path.exists(path)]
+
+
+def _file(path: str) -> tuple[PromptKind, str]:
+    return PromptKind.PASSPHRASE, os.path.realpath(path)
 
 
 class Client(asyncssh.SSHClient):
     """asyncssh's side of one login.
 
-    `approved` are keys that were agreed to, for places where none is known. A key that differs
+    `told` holds the keys that were agreed to, for places where none is known. A key that differs
     from a known one is never accepted.
     """
 
@@ -90,13 +178,13 @@ class Client(asyncssh.SSHClient):
         deadline: Deadline,
         step: Callable[[str, str], None],
         *,
-        approved: Collection[HostKey] = (),
+        told: Answers,
     ) -> None:
         self._host = host
         self._known = known
         self._deadline = deadline
         self._step = step
-        self._approved = approved
+        self._told = told
         self._passwords = 0
         self._prompted = 0
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -115,7 +203,7 @@ class Client(asyncssh.SSHClient):
         if key in self._known.port22_keys:
             return True
         self.shown = HostKey.of(self._known.name.place, key)
-        if self.shown in self._approved and not self._known.known_before:
+        if self._told.get(self.shown) == YES and not self._known.known_before:
             self.accepted = self.shown
             return True
         return False

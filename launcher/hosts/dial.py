@@ -17,11 +17,14 @@ from typing import Any
 
 from ..cluster.addresses import join
 from ..errors import UnreachableError
+from ..printable import printable
 
 RESOLVE_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 BANNER_SECONDS = 10.0
 _BANNER_BYTES = 4096
+_TOO_MANY = b"Exceeded MaxStartups"
+"""What sshd says instead of its version when too many log in at once."""
 _PREAMBLE_SECONDS = 2.0
 """A server may say some lines before its version (RFC 4253, 4.2); they come at once."""
 
@@ -183,8 +186,9 @@ async def _peek_version(name: str, place: str, link: socket.socket) -> str:
         except TimeoutError as error:
             raise _no_banner(name, place, seen) from error
         before, seen = seen, link.recv(_BANNER_BYTES, socket.MSG_PEEK)
-        if not seen:
-            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        if not seen or seen.startswith(_TOO_MANY):
+            said = seen.decode(errors="replace").strip() or os.strerror(errno.ECONNRESET)
+            raise ConnectionResetError(errno.ECONNRESET, printable(said, 60))
         lines = seen.split(b"\n")
         for line in lines[:-1]:
             if line.startswith(b"SSH-"):

@@ -20,8 +20,8 @@ from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.model import SshTarget
 from ..printable import printable
 from . import host_keys
-from .auth_prompt import YES, AuthPrompt, OfferedKey, PromptHandler, PromptKind
-from .credentials import Client, Deadline, agent_keys
+from .auth_prompt import YES, Answers, AuthPrompt, OfferedKey, PromptHandler, PromptKind
+from .credentials import Client, Deadline, LockedKeys, agent_keys
 from .dial import acknowledge_at_once, dial
 from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
@@ -73,8 +73,7 @@ class SshConnector:
         self._noted: set[str] = set()
         self._reading = asyncio.Semaphore(READS_AT_ONCE)
         self._gates: dict[str, asyncio.Semaphore] = {}
-        self._approved: set[HostKey] = set()
-        """Keys that were agreed to; a login that is dropped then does not ask again."""
+        self._told = Answers()
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._connections: list[asyncssh.SSHClientConnection] = []
         self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
@@ -162,10 +161,11 @@ class SshConnector:
                 if agreed or not (new or await self._approves(name, config, error)):
                     raise unknown(name, target, error, _unused(config)) from error
                 agreed = True
-                self._approved.add(error.shown)
+                self._told.remember(error.shown, YES)
 
     async def _approves(self, name: str, config: SshConfig, unknown: UnknownKey) -> bool:
-        if self._ask is None or config.on("batchmode"):
+        ask = self._ask
+        if ask is None or config.on("batchmode"):
             return False
         shown = unknown.shown
         known_as = f"T{unknown.known_as[1:]}." if unknown.known_as else ""
@@ -174,7 +174,7 @@ class SshConnector:
         text = f"First contact with {key.place}. Its key: {key.kind} {key.fingerprint}. "
         text += f"{key.known_as} Trust it? ({YES}/no)".lstrip()
         question = AuthPrompt(name, text, secret=False, kind=PromptKind.HOST_KEY, key=key)
-        answer = await self._ask(question)
+        answer = await self._told.ask(shown, lambda: ask(question))
         return answer is not None and answer.strip().lower() == YES
 
     async def _connect_once(
@@ -230,7 +230,13 @@ class SshConnector:
             raise
         if algorithms := host_key_algs(known, given.get("server_host_key_algs")):
             through["server_host_key_algs"] = algorithms
-        client = Client(name, known, deadline, step, approved=self._approved)
+        client = Client(
+            name,
+            known,
+            deadline,
+            step,
+            told=self._told,
+        )
         try:
             async with self._handshakes, deadline.start():
                 connection = await asyncssh.connect(
@@ -334,16 +340,13 @@ class SshConnector:
     async def _options(
         self, name: str, given: dict[str, Any], deadline: Deadline
     ) -> asyncssh.SSHClientConnectionOptions:
-        passphrase = deadline.passphrase(name)
-        if passphrase is None:
+        given |= {"login_timeout": 0, "keepalive_interval": 5, "keepalive_count_max": 3}
+        try:
+            if self._ask is not None and deadline.can_prompt:
+                return await LockedKeys(name, self._ask, deadline, self._told).load(given)
             # The agent may hold what an encrypted file would need a person for.
             given |= {"password_auth": False, "kbdint_auth": False, "ignore_encrypted": True}
-        else:
-            given["passphrase"] = passphrase
-        try:
-            options = await asyncssh.SSHClientConnectionOptions.construct(
-                login_timeout=0, keepalive_interval=5, keepalive_count_max=3, **given
-            )
+            options = await asyncssh.SSHClientConnectionOptions.construct(**given)
             return cast(asyncssh.SSHClientConnectionOptions, options)
         except (OSError, ValueError, asyncssh.Error) as error:
             path = f" {error.filename}" if isinstance(error, OSError) and error.filename else ""

@@ -24,6 +24,7 @@ from asyncssh.public_key import (
 
 from ..errors import TfmuxError, UnreachableError
 from ..paths import expand_user
+from .credentials import USUAL_KEYS
 from .host_keys import KnownHosts
 from .ssh_config import SshConfig, account_home
 
@@ -65,7 +66,6 @@ _ALGORITHMS: dict[str, tuple[str, Callable[[], list[bytes]]]] = {
     "kexalgorithms": ("kex_algs", get_kex_algs),
     "macs": ("mac_algs", get_mac_algs),
 }
-_USUAL_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
 _UNSAFE_IN_SHELL = re.compile(r"""['"`$\\;&<>|(){}\s]|^-""")
 
 
@@ -233,7 +233,7 @@ def _identities(name: str, alias: str, config: SshConfig, identity: str | None) 
         found["client_certs"] = certificates
     if config.on("identitiesonly"):
         names = files or _paths(name, alias, config, "identityfile")
-        names = names or [os.path.expanduser(path) for path in _USUAL_KEYS]
+        names = names or [os.path.expanduser(path) for path in USUAL_KEYS]
         public = [each if each.endswith(".pub") else f"{each}.pub" for each in names]
         public = [path for path in public if Path(path).exists()]
         found["agent_identities"] = public
@@ -283,5 +283,5 @@ def _split(words: list[str]) -> list[str]:
 
 def key_files(given: dict[str, Any]) -> list[str]:
     """The key files that a login looks at."""
-    named = given.get("client_keys", _USUAL_KEYS) or []
+    named = given.get("client_keys", USUAL_KEYS) or []
     return [each for each in named if isinstance(each, str)]

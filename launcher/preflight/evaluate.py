@@ -140,8 +140,11 @@ def trainer_python(host: str, name: str, answer: Mapping[str, Any]) -> Iterator[
         yield blocking(Check.PYTHON, "python-old", host, "too old", sentence, todo)
 
 
-def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool) -> Finding:
-    """Evaluates TensorFlow for that Python; the bundled trainer has it as `needed`."""
+def tensorflow(
+    host: str, name: str, answer: Mapping[str, Any], *, needed: bool, used: bool = True
+) -> Finding:
+    """Evaluates TensorFlow for that Python; the bundled trainer has it as `needed`, and nothing
+    of a cluster with another framework has it as `used`."""
     version = str(answer["tensorflow"])
     if version:
         return passed(Check.TENSORFLOW, host, version, f"TensorFlow {version} for {name}")
@@ -149,6 +152,8 @@ def tensorflow(host: str, name: str, answer: Mapping[str, Any], *, needed: bool)
         sentence = f"TensorFlow is installed for {name}, but its version is unknown"
         return warning(Check.TENSORFLOW, "tensorflow-unversioned", host, "unknown", sentence)
     sentence = f"TensorFlow is not installed for {name}"
+    if not (needed or used):
+        return passed(Check.TENSORFLOW, host, "not used", sentence)
     todo = f"run {name} -m pip install tensorflow, or set another python for the host"
     if needed:
         return blocking(Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..cluster.choices import Framework
 from ..cluster.ranks import ranks_with_gpus
 from ..cluster.spec import ClusterModel
 from ..errors import AgentError, HostError
@@ -185,7 +186,9 @@ class HostCheck:
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
         if needed:
             self._report_all(evaluate.trainer_python(self.name, python, answer))
-        self._report(evaluate.tensorflow(self.name, python, answer, needed=needed))
+        used = self._cluster.run.framework is Framework.TENSORFLOW
+        found = evaluate.tensorflow(self.name, python, answer, needed=needed, used=used)
+        self._report(found)
 
     async def _commands(self) -> None:
         check = CommandCheck(self._cluster, self._plan, self._host, self.session)

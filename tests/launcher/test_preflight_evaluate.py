@@ -276,3 +276,24 @@ def test_who_must_share_the_chiefs_log_directory(
 ) -> None:
     """An evaluator always, everybody when a restart must find the last checkpoint."""
     assert evaluate.sharers(plan(jobs, settings))[1] == others
+
+
+@pytest.mark.parametrize(
+    ("free", "code"),
+    [
+        (evaluate.DISK_LOW, "ok"),
+        (evaluate.DISK_LOW - 1, "disk-low"),
+        (evaluate.DISK_FULL, "disk-low"),
+        (evaluate.DISK_FULL - 1, "disk-full"),
+    ],
+)
+def test_a_disk_is_low_below_its_threshold(free: int, code: str) -> None:
+    """Not at it."""
+    assert only(evaluate.disks("h1", {"disks": [["logs", "/", free, 7]]})).code == code
+
+
+@pytest.mark.parametrize(("lacking", "code"), [(0, "ok"), (1, "memory-low")])
+def test_memory_is_low_below_what_its_tasks_take(lacking: int, code: str) -> None:
+    """All of them together."""
+    answer = {"memory": [3 * evaluate.MEMORY_LOW - lacking, 64 << 30]}
+    assert evaluate.memory("h1", answer, 3).code == code

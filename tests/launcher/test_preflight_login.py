@@ -171,6 +171,23 @@ async def test_dropped_logins_are_tried_again_and_then_told(ssh_server: SshServe
     assert told.value.code == "ssh-dropped"
 
 
+async def test_too_many_logins_are_not_another_kind_of_server(ssh_server: SshServer) -> None:
+    """sshd says so before its version and hangs up: that is tried again."""
+    guests = 0
+
+    async def full(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal guests
+        guests += 1
+        writer.write(b"Exceeded MaxStartups\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(full, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(UnreachableError, match="Exceeded MaxStartups") as told:
+            await login(replace(target(ssh_server), port=port))
+    assert told.value.code == "ssh-dropped" and guests > 1
+
+
 async def test_hosts_behind_a_jump_host_are_reached_and_blamed_apart(
     ssh_server: SshServer,
 ) -> None:
@@ -221,31 +238,21 @@ async def test_a_person_decides_at_first_contact(ssh_server: SshServer) -> None:
     await login(stranger(ssh_server))
 
 
-async def test_all_hosts_behind_one_door_ask_at_once(ssh_server: SshServer) -> None:
-    """Although fewer log in at once: a person sees all keys together."""
-    count = LOGINS_AT_ONCE + 2
-    asked: list[AuthPrompt] = []
-    everybody = asyncio.Event()
-
-    async def person(question: AuthPrompt) -> str | None:
-        asked.append(question)
-        if len(asked) == count:
-            everybody.set()
-        await everybody.wait()
-        return "yes"
-
+async def test_all_hosts_behind_one_door_ask_once(ssh_server: SshServer) -> None:
+    """Although fewer log in at once: questions that are alike are one, and its answer is all's."""
+    person = Person("yes")
     logins = SshConnector(person)
     try:
         async with asyncio.timeout(PATIENCE):
+            count = LOGINS_AT_ONCE + 2
             places = (logins.connect(f"h{n}", stranger(ssh_server)) for n in range(count))
             for connection in await asyncio.gather(*places):
                 connection.abort()
     finally:
         await logins.aclose()
-    (key,) = {question.key for question in asked}
-    assert key is not None and key.fingerprint.startswith("SHA256:")
-    assert key.place == f"[127.0.0.1]:{ssh_server.port}" and key.kind == "ssh-ed25519"
-    assert {question.host for question in asked} == {f"h{n}" for n in range(count)}
+    (question,) = person.asked
+    assert question.key is not None and question.key.fingerprint.startswith("SHA256:")
+    assert question.key.place == f"[127.0.0.1]:{ssh_server.port}"
 
 
 async def test_a_changed_key_is_never_accepted(ssh_server: SshServer) -> None:
@@ -338,6 +345,34 @@ async def test_a_passphrase_is_asked_for_until_it_is_right(
         assert [question.kind for question in person.asked] == [PromptKind.PASSPHRASE] * asked
 
 
+@pytest.mark.parametrize("public", [True, False], ids=["with its public half", "alone"])
+async def test_a_locked_key_is_asked_about_once(
+    ssh_server: SshServer, tmp_path: Path, public: bool
+) -> None:
+    """Whichever hosts need it, and not again at a reconnect, when nobody is there any more; a
+    launcher that has not been told asks anew."""
+    path = tmp_path / "locked"
+    argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
+    subprocess.run([*argv, path], check=True)
+    ssh_server.client_key = keys.KeyPair(path)
+    alone = tmp_path / "alone"
+    alone.write_bytes(path.read_bytes())
+    way = replace(target(ssh_server), identity=str(path if public else alone))
+    person = Person("secret")
+    logins = SshConnector(person)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            hosts = (logins.connect(f"h{n}", way) for n in range(LOGINS_AT_ONCE + 2))
+            await asyncio.gather(*hosts)
+            await logins.connect("h0", way)
+    finally:
+        await logins.aclose()
+    assert [question.kind for question in person.asked] == [PromptKind.PASSPHRASE]
+    other = Person("secret")
+    await login(way, other)
+    assert len(other.asked) == 1
+
+
 async def test_a_missing_key_file_is_named(ssh_server: SshServer) -> None:
     """`identity` that names no file."""
     with pytest.raises(AuthError, match="/nowhere/id cannot be used: No such file") as told:
@@ -378,3 +413,23 @@ async def test_the_time_that_a_person_takes_is_not_the_agent_s(ssh_server: SshSe
     seconds = float(agent.brief.removesuffix(" s"))
     assert report.seconds - seconds > thought
     assert f"within {seconds:.1f} s" in agent.sentence
+
+
+@pytest.mark.parametrize(
+    ("framework", "severity"),
+    [("none", Severity.OK), ("torch", Severity.OK), ("tensorflow", Severity.WARN)],
+)
+async def test_tensorflow_is_missed_only_where_it_is_used(
+    ssh_server: SshServer, tmp_path: Path, framework: str, severity: Severity
+) -> None:
+    """A host without it is no fault of a cluster whose commands never import it."""
+    python = tmp_path / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    text = (
+        f'{ssh_server.host_toml("far", str(python))}[jobs.worker]\ntasks = ["far:auto"]\n'
+        f'command = ["sleep", "1"]\n[run]\nworkdir = ""\nframework = "{framework}"\n'
+    )
+    report = await preflight(loads(text, "c.toml", Path("/")))
+    (found,) = (each for each in report.findings if each.check is Check.TENSORFLOW)
+    assert (found.severity, "not installed" in found.sentence) == (severity, True)

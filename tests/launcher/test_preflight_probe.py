@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import prober, reach, state
-from launcher.agent.folders import Folders
+from launcher.agent import prober, reach
+from launcher.agent.folders import Folders, boot_id
 from launcher.agent.probes import (
     GpusAnswer,
     ListenAnswer,
@@ -107,6 +107,7 @@ def test_a_name_that_nobody_knows_is_unresolved() -> None:
     assert answer.outcome == "unresolved" and answer.text and not answer.address
 
 
+@pytest.mark.large
 def test_a_server_that_takes_nobody_is_filtered_until_it_does() -> None:
     """Packets that are dropped are no refusal; one that is taken when repeated is fine."""
     with closing(socket.socket()) as server:
@@ -256,7 +257,7 @@ def test_a_daemon_without_a_tag_is_found_in_its_agents_state_file(folders: Folde
         start = int(Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[19])
         for began, found in ((start, True), (start + 1, False)):
             known = [[daemon.pid, began, "ps:0"]]
-            body = {"boot": state.boot_id(), "known_processes": known, "attempts": []}
+            body = {"boot": boot_id(), "known_processes": known, "attempts": []}
             (place / "state.json").write_text(json.dumps(body))
             if found:  # what cannot be read at once on a busy machine is left out
                 wait_until(lambda: row in prober.leftovers(base).found, "it is found")
