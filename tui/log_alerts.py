@@ -5,7 +5,7 @@ from __future__ import annotations
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.session.control import RunControl
-from launcher.store.hints import Hint, hint_for
+from tui.log.hints import Hint, hint_for
 from tui.log.sanitise import plain_text
 
 _TAIL = 4096

@@ -8,7 +8,7 @@ from launcher.ids import TaskId
 from launcher.quantities import thousands
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore
-from tui.task_context import task_contexts
+from tui.log.hints import task_contexts
 
 from .attempts import AttemptStarts
 from .document import Document

@@ -12,9 +12,8 @@ from rich.cells import cell_len, chop_cells
 
 from launcher.ids import TaskId
 from launcher.quantities import thousands
-from launcher.store.hints import hint_for
 from tui.format import time_of_day
-from tui.task_context import TaskContexts, explain_hint
+from tui.log.hints import TaskContexts, explain_hint, hint_for
 
 from .document import Line
 from .folds import Fold

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.ids import TaskId
-from launcher.store.hints import hint_for, hint_for_signal
+from tui.log.hints import hint_for, hint_for_signal
 
 
 @pytest.mark.parametrize(
@@ -50,6 +50,9 @@ from launcher.store.hints import hint_for, hint_for_signal
         ("After 3 training steps (9 global steps), loss on training batch is nan.", "NaN"),
         ("failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error", "CUDA"),
         ("OSError: [Errno 28] No space left on device", "disk"),
+        ("UNKNOWN: Could not start gRPC server", "port"),
+        ("HTTP PROXY handshake with 10.1.1.1", "proxy"),
+        ("step 300 loss: Nan", "NaN"),
     ],
 )
 def test_known_failures_are_explained(line: str, kind: str) -> None:

@@ -1,18 +1,21 @@
-"""Explanations of log lines and signals of a failing cluster: what they mean, and what to do.
+"""Hints: explanations of log lines and signals of a failing cluster, and what to do about them.
 
-The table holds the messages that people who run ps/worker clusters ask about again and again.
-It knows lines alone; which task a line speaks of is handed back, so that who shows the hint can
-say how that task is.
+The table of signatures holds the messages that people who run ps/worker clusters ask about again
+and again. A line knows that a port is taken or that a session waits for a task. Who holds the
+port, and why that task does not answer, the run knows: `explain_hint` joins the two.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import re2
 
-from ..ids import TaskId
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunPhase, TaskState
 
 PORT_IN_USE = "port in use"
 MAX_LINE = 8 * 1024
@@ -176,22 +179,25 @@ def hint_for_signal(name: str | None) -> Hint | None:
     return Hint(*known) if known else None
 
 
+def _any_of(signatures: tuple[_Signature, ...]) -> Any:
+    """One automaton of all patterns: nearly every line matches none, and a flood of lines must not
+    be searched once for each of them."""
+    patterns = re2.Set.SearchSet()
+    for signature in signatures:
+        patterns.Add(signature.pattern.pattern)
+    patterns.Compile()
+    return patterns
+
+
+_PATTERNS = _any_of(SIGNATURES)
 _PORT = re2.compile(r":(\d{2,5})\b")
-# Nearly every line has none of these: under a flood the patterns would cost more than drawing.
-_NEEDLES = (
-    "rror", "ailed", "FAILED", "in use", "waiting", "roxy", "403", "efused", "UNAVAILABLE",
-    "OOM", "emory", "CUDA", "CUDNN", "kernel", "ermission", "nan", "NaN", "No space", "quota",
-    "heckpoint", "TensorSlice", "requires shapes", "bad_alloc", "EXHAUSTED", "diverged",
-    "NOT_FOUND", "failed",
-)  # fmt: skip
 
 
 def hint_for(line: str) -> Hint | None:
     """Meaning of a line; None for the lines that need no words."""
-    line = line[:MAX_LINE]
-    if not any(needle in line for needle in _NEEDLES):
-        return None
-    for signature in SIGNATURES:
+    line = line[:MAX_LINE].encode(errors="replace").decode()  # RE2 knows no lone surrogates
+    for number in sorted(_PATTERNS.Match(line) or ()):
+        signature = SIGNATURES[number]
         match = signature.pattern.search(line)
         if match is None or (signature.unless and signature.unless.search(line)):
             continue
@@ -203,3 +209,67 @@ def hint_for(line: str) -> Hint | None:
         text = signature.text.replace("{name}", groups.get("name") or "it")
         return Hint(signature.kind, text, about, int(port.group(1)) if port else None)
     return None
+
+
+_UP = (TaskState.READY, TaskState.RUNNING)
+
+
+class TaskContext(NamedTuple):
+    """One task: where it runs, its state and exit in words, and what is known of the cause."""
+
+    place: str
+    address: str
+    state: TaskState
+    how: str
+    reason: str
+
+
+TaskContexts = Mapping[TaskId, TaskContext]
+
+
+def task_contexts(snapshot: Snapshot) -> dict[TaskId, TaskContext]:
+    """The tasks by name. Equal as long as nothing changes that an explanation speaks of."""
+    over = snapshot.state is RunPhase.ENDED
+    return {
+        # How a task was ended with its run says nothing of why another once waited for it.
+        task.id: TaskContext(
+            f"{task.id} @{task.host}",
+            task.address,
+            task.state,
+            "" if over else task.exit_text,
+            task.reason,
+        )
+        for task in snapshot.tasks
+    }
+
+
+def known_cause(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
+    """Cause that the run knows of a hint in the log of `task`; empty when it knows none."""
+    if hint.about is not None:
+        return _waited_for(hint.about, tasks)
+    own = tasks.get(task) if task is not None else None
+    if hint.kind == PORT_IN_USE and own is not None:
+        return own.reason
+    return ""
+
+
+def explain_hint(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
+    """A hint in words, with what the run knows in place of what may be in general."""
+    return f"{hint.kind}: {known_cause(hint, task, tasks) or hint.text}"
+
+
+def _waited_for(about: TaskId, tasks: TaskContexts) -> str:
+    other = tasks.get(about)
+    if other is None:
+        return f"{about} is not a task of this run: the program's cluster is another one"
+    if not other.how:
+        return ""
+    why = f" ({other.reason})" if other.reason else ""
+    if other.state in _UP:
+        return (
+            f"{other.place} is {other.how}: it is about to answer, or {other.address} cannot "
+            "be reached from here"
+        )
+    if other.state.ended:
+        return f"{other.place} has ended: {other.how}{why}"
+    return f"{other.place} is {other.how}{why}: the session begins when it answers"
