@@ -14,7 +14,7 @@ _REMOTE = re.compile(r"remote target /job:(\w+)/replica:\d+/task:(\d+)")
 _GRPC_STATUS = re.compile(r"(?:last error: )?(?:UNKNOWN|UNAVAILABLE|INTERNAL): ")
 _SOCKET = re.compile(
     r"(Connection refused|Connection reset by peer|Socket closed|No route to host|"
-    r"Parameters is unreachable|Connection timed out|Broken pipe|recvmsg:[^\"(,}]*|"
+    r"Network is unreachable|Connection timed out|Broken pipe|recvmsg:[^\"(,}]*|"
     r"DNS resolution failed)",
     re.IGNORECASE,
 )

@@ -13,7 +13,7 @@ from trainer import inputs, server
 from trainer.asynchronous import fetch_and_push
 from trainer.model import MLP
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, local_devices
+from trainer.parameters import Parameters, Values, common_devices
 from trainer.progress import Step
 from trainer.worker import Training
 
@@ -127,10 +127,20 @@ class Coordinator(Training):
         lost = server.refusing(self.role, self._ps)
         return f"{self.role}: lost {lost}" if lost else ""
 
+    def _towers(self) -> list[str]:
+        """The devices of a step on whichever worker is free: GPUs where every worker has as many.
+
+        The chief, which computes nothing, has connected to all tasks and knows their devices.
+        """
+        count, role = self.options.devices, self.role
+        if count == 1:
+            return [""]
+        names = [device.name for device in tf.config.list_logical_devices()]
+        return common_devices(map(role.device_of, role.tasks("worker")), count, names)
+
     def _build(self, strategy: Any, count: int, silent: bool) -> Any:
         """A call of `count` steps; the moving average counts them at once."""
-        shared, devices = self._shared, self.options.devices
-        towers = local_devices(devices) if devices > 1 else [""]
+        shared, towers = self._shared, self._towers()
 
         def replica(iterator: Any) -> Any:
             losses: list[Any] = []

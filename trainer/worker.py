@@ -14,7 +14,7 @@ from trainer.errors import TrainerError
 from trainer.inputs import Input
 from trainer.model import MLP, Model, Schedule
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, assign, local_devices, variable
+from trainer.parameters import Parameters, Values, assign, devices_of, local_devices, variable
 from trainer.progress import Progress, Step, Summaries
 from trainer.role import ALONE
 
@@ -105,17 +105,20 @@ class Worker(Training):
         # A between-graph worker leaves the other workers out of its session, which otherwise
         # waits for workers that may start late or have already left.
         self._peers = [*ps, *(role.others(workers) if self.everywhere else [])]
-        self.devices = [
-            device
-            for task in (workers if self.everywhere else [role.task])
-            for device in local_devices(options.devices, role.device_of(task))
-        ]
         self._slow = getattr(options, "slow_worker", None) == role.index and role.job == "worker"
         if self._slow:
             options.steps_per_call = 1
-        batch = options.batch * (1 if self.one_by_one else len(self.devices))
+        count = options.devices * (len(workers) if self.everywhere else 1)
+        batch = options.batch * (1 if self.one_by_one else count)
         super().__init__(context, batch * gradients, model)
         self._target = server.start(role, options) if ps else ""
+        self.devices = local_devices(options.devices, role.device)
+        if self.everywhere:
+            names = self._all_devices()
+            places = map(role.device_of, workers)
+            self.devices = [
+                name for place in places for name in devices_of(place, options.devices, names)
+            ]
         self.cpu = f"{role.device}/device:CPU:0"
         shared_devices = [f"{role.device_of(task)}/device:CPU:0" for task in ps or [role.task]]
         self.session: Any = None
@@ -163,25 +166,45 @@ class Worker(Training):
                     print(f"{self.role} lost {lost}")
                     self.stop.wait(_POLL)
 
+    def _all_devices(self) -> list[str]:
+        """Names of the devices of all tasks, which say themselves what they have."""
+        with tf.Graph().as_default():
+            while not self.stop.requested:
+                session = self._connect(float("inf"))
+                try:
+                    with self.stop.waiting(self._no_answer):
+                        return [device.name for device in session.list_devices()]
+                except LOSS:  # one that was there a moment ago
+                    self.stop.wait(_POLL)
+        return []
+
     def _open(self, seconds: float) -> Any:
         """A session with this worker's peers, when all of them answer within `seconds`."""
+        session = self._connect(seconds)
+        with self.stop.waiting(self._no_answer):
+            session.run(self._missing)
+        return session
+
+    def _connect(self, seconds: float) -> Any:
+        """A session for this worker's peers, when all of them accept connections."""
         role, options = self.role, self.options
         for task in self._peers:
             server.wait_for(role, task, self.stop, seconds)
-        session = server.open_session(
+        return server.open_session(
             self._target,
             *map(role.device_of, [*self._peers, role.task]),
             allow_soft_placement=True,
             device_count={"CPU": options.devices},
             intra_op_parallelism_threads=server.threads(role, options),
         )
-        text = (
-            f"{role} waits for a session with {role.label(*self._peers)}: connected, but no "
-            "answer; check that all tasks have the same cluster spec and that none is stopped"
+
+    def _no_answer(self) -> str:
+        if not self._peers:
+            return ""
+        return (
+            f"{self.role} waits for a session with {self.role.label(*self._peers)}: connected, but "
+            "no answer; check that all tasks have the same cluster spec and that none is stopped"
         )
-        with self.stop.waiting(lambda: text if self._peers else ""):
-            session.run(self._missing)
-        return session
 
     def _prepare(self) -> bool:
         """Waits until the chief has given the variables values; false if this task gave them.

@@ -109,7 +109,7 @@ class _Output:
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, float] = {}
         tasks = {view.id: view.host for view in run.snapshot().tasks}
-        self._logs = RunLogs(run.folder, tasks, from_end=True)
+        self._logs = RunLogs(run.folder, tasks, from_end=run.attached)
 
     def logs(self, *, last: bool = False) -> bool:
         """Prints what has come; True when there may be more."""

@@ -21,7 +21,6 @@ from launcher.printable import printable
 from launcher.quantities import counted, thousands
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.store.hints import Hint, hint_for, hint_for_signal
 from tui.format import (
     UNCONFIRMED,
     StatusColor,
@@ -31,8 +30,8 @@ from tui.format import (
     status_color,
     time_of_day,
 )
+from tui.log.hints import Hint, explain_hint, hint_for, hint_for_signal, task_contexts
 from tui.log.remarks import remark_source
-from tui.task_context import explain_hint, task_contexts
 
 Colours = Mapping[StatusColor, str]
 TERMINAL: Colours = {

@@ -8,7 +8,6 @@ to write. TOML has types of its own, so nothing is converted silently, except wh
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -117,7 +116,7 @@ def _number(low: int, what: str) -> Rule:
     def validate(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong(f"write {what}, without quotes or a unit")
-        if not math.isfinite(value) or not low <= value <= _TEN_YEARS:
+        if not low <= value <= _TEN_YEARS:  # so nan and numbers beyond floats are refused, too
             raise wrong(f"write {what}, from {low:g} to {_TEN_YEARS:.0f}")
         return float(value)
 

@@ -34,6 +34,8 @@ from .toml_errors import toml_problem
 
 _LARGEST = 16 * 1024 * 1024
 _SHOWN = 60
+_LONGEST_KEY = 100
+"""Characters of an unknown key in a message."""
 _NAME_ADDED = "  # the name of the file"
 """End of a line that is not the user's."""
 
@@ -232,6 +234,8 @@ def _meant(path: KeyPath) -> str:
 def _unknown(path: KeyPath, value: object) -> str:
     """Says what to write in place of an unknown key."""
     key, table = str(path[-1]), path[:-1]
+    if len(key) > _LONGEST_KEY:
+        key = f"{key[:_LONGEST_KEY]}…"
     if not table and _is_job(value):
         return f"unknown table: a job is written [jobs.{key}]"
     tables = [name for name, model in TABLES.items() if key in model.model_fields]

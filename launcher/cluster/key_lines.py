@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 KeyPath = tuple[str | int, ...]
 
+_DEEPEST = 50
+"""Parts of a key of which lines are looked for; no key of a cluster file has a tenth of it."""
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _KEY = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[A-Za-z0-9_-]+")
@@ -142,6 +144,8 @@ class KeyLines:
             self._skip(_SPACE)
             if not self._text.startswith(".", self._at):
                 return names
+            if len(names) == _DEEPEST:
+                raise _SyntaxError
             self._at += 1
 
     def _mark(self, path: KeyPath, line: int) -> None:

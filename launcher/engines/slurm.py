@@ -112,16 +112,25 @@ class SlurmEngine:
 
     async def _check_cluster(self, job: str, cluster: str) -> None:
         """Cancels a job that is on another cluster than that of this machine, such as by
-        `SBATCH_CLUSTERS`: its number means another job here.
+        `SBATCH_CLUSTERS`, or that may be: its number means another job here.
 
         Raises:
-            EngineError: it is.
+            EngineError: it is, or Slurm did not say.
         """
-        with suppress(TfmuxError):
-            if (await self.limits()).cluster == cluster:
-                return
-        what = f"it was submitted to the cluster {cluster}, and this machine is of another"
-        todo = "write a machine of that cluster as login in [slurm], or unset SBATCH_CLUSTERS"
+        what = f"it was submitted to the cluster {cluster}"
+        try:
+            own = (await self.limits()).cluster
+            silence = "" if own else ": it names no cluster"
+        except TfmuxError as error:
+            own, silence = "", f": {error}"
+        if own == cluster:
+            return
+        if own:
+            what = f"{what}, and this machine is of another"
+            todo = "write a machine of that cluster as login in [slurm], or unset SBATCH_CLUSTERS"
+        else:
+            what = f"{what}, and whether this machine is of it is not known{silence}"
+            todo = "try again when scontrol show config answers here with a ClusterName"
         cancel = ("scancel", f"--clusters={cluster}", job)
         try:
             await self._ask(*cancel, gone_is_fine=True)

@@ -77,10 +77,23 @@ def content(lines: list[str], place: str) -> str:
 
 def run(lines: list[str]) -> int:
     """Runs the lines in one shell, so that a `cd` or an activated environment applies to the lines
-    that follow; each line is printed before it runs."""
-    script = "\n".join(f"printf '+ %s\\n' {shlex.quote(line)}\n{line}" for line in lines)
-    status = subprocess.call(["/bin/sh", "-e", "-c", script])
+    that follow; each line is printed before it runs, or all of them at the beginning where one
+    goes on in the next (a here-document, a quote, a loop)."""
+    prints = [f"printf '+ %s\\n' {shlex.quote(line)}" for line in lines]
+    if all(map(_stands_alone, lines)):
+        parts = [part for both in zip(prints, lines) for part in both]
+    else:
+        parts = prints + lines
+    status = subprocess.call(["/bin/sh", "-e", "-c", "\n".join(parts)])
     return 128 - status if status < 0 else status
+
+
+def _stands_alone(line: str) -> bool:
+    """The line is a whole command; a shell does not mind an open here-document or a backslash."""
+    if "<<" in line or line.endswith("\\"):
+        return False
+    nothing = subprocess.DEVNULL
+    return not subprocess.call(["/bin/sh", "-n", "-c", line], stdout=nothing, stderr=nothing)
 
 
 def log(text: str) -> None:

@@ -51,7 +51,13 @@ class DataSet:
         self, batch_size: int, fake_data: bool = False, shuffle: bool = True
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The next images and labels. A batch that ends an epoch goes on with the next one's first
-        examples."""
+        examples.
+
+        Raises:
+            DataError: The split has no examples.
+        """
+        if not self.num_examples:
+            raise DataError("input_data: next_batch of a split that has no examples")
         chosen: list[int] = []
         while len(chosen) < batch_size:
             if self._at == 0 and shuffle:

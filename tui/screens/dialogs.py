@@ -187,10 +187,10 @@ class LeaveDialog(Choose[LeaveAnswer]):
     def __init__(self, alive: int, *, queued: bool) -> None:
         """`alive` tasks are up; `queued`: the run still waits for its nodes."""
         kill = "Leave the queue" if queued else "Kill all"
-        choices = {
-            LeaveAnswer.KILL: f"{kill}, show the receipt, leave",
-            LeaveAnswer.DETACH: "Detach: the run goes on without a screen",
+        choices = {  # the first one is what Enter takes: it harms nothing
             LeaveAnswer.STAY: "Stay",
+            LeaveAnswer.DETACH: "Detach: the run goes on without a screen",
+            LeaveAnswer.KILL: f"{kill}, show the receipt, leave",
         }
         tasks = f"{counted(alive, 'task')} {'is' if alive == 1 else 'are'}"
         title = f"The run is active: {tasks} up"

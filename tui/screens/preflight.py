@@ -65,6 +65,8 @@ class PreflightScreen(Page):
         Binding("tab", "other_table", "Checks, or reachability or nodes", id="check.other"),
         Binding("e", "finding(1)", "Next finding", id="check.next"),
         Binding("E", "finding(-1)", "Previous finding", id="check.previous"),
+        Binding("ctrl+d", "scroll_findings(1)", "Findings down", id="check.down"),
+        Binding("ctrl+u", "scroll_findings(-1)", "Findings up", id="check.up"),
         Binding("x", "end_leftovers", "Kill leftovers of a dead run", id="check.leftovers"),
         Binding("f5,r", "again", "Check again", id="check.again"),
         Binding("escape", "app.leave", "Back", id="check.back"),
@@ -100,7 +102,8 @@ class PreflightScreen(Page):
         yield Static(id="title", markup=False)
         yield self._checks
         yield self._other
-        yield Static(id="findings", markup=False)
+        with VerticalScroll(id="findings", can_focus=False):
+            yield Static(markup=False)
         yield KeyFooter()
 
     @property
@@ -248,11 +251,16 @@ class PreflightScreen(Page):
         for each in self._here():
             text.append_text(finding_text(each, colours))
         text.rstrip()
-        self.query_one("#findings", Static).update(text or Text(self._nothing_here(), "dim"))
+        shown = text or Text(self._nothing_here(), "dim")
+        findings = self.query_one("#findings", VerticalScroll)
+        findings.query_one(Static).update(shown)
+        findings.scroll_home(animate=False)
         other = "other table" if self._cluster.engine is None else "nodes"
         hints = [("check.next", "next finding"), ("check.other", other)]
         if any(each.run for each in self._here()):
             hints.insert(0, ("check.leftovers", "kill leftovers"))
+        if self.query_one("#findings").max_scroll_y:
+            hints.append(("check.up check.down", "read on"))
         hints += [("check.again", "check again"), ("check.back", "back"), ("kill_all", "kill all")]
         self.query_one(KeyFooter).show([*hints, ("help", "help")])
 
@@ -288,6 +296,11 @@ class PreflightScreen(Page):
         place = (after or bad)[0] if by > 0 else (before or bad)[-1]
         self.set_focus(self._checks)
         self._checks.go_to(*place)
+
+    def action_scroll_findings(self, by: int) -> None:
+        """Scrolls the findings of the cell under the cursor, which a low screen cannot hold."""
+        findings = self.query_one("#findings", VerticalScroll)
+        findings.scroll_relative(y=by * max(1, findings.size.height - 1), animate=False)
 
     def action_end_leftovers(self) -> None:
         """Kills what a dead run has left, after one question."""

@@ -112,7 +112,10 @@ class CellGrid(ScrollView, can_focus=True):
         self.virtual_size = Size(width, len(self._lines) + 1)
 
     def on_resize(self) -> None:
+        """Keeps the cursor in sight."""
         self._measure()
+        if self.rows:
+            self._scroll_to_cursor()
 
     @property
     def row(self) -> int:
@@ -141,6 +144,11 @@ class CellGrid(ScrollView, can_focus=True):
         """Moves the cursor to a cell and scrolls it into view."""
         self.row = min(row, len(self.rows) - 1)
         self.column = min(column, len(self.titles) - 1)
+        self._scroll_to_cursor()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def _scroll_to_cursor(self) -> None:
         region = self.region_of(self.row, self.column)
         fixed = self._widths[0] + GAP if self._widths else 0
         left = region.x - (fixed if self.column else region.x)
@@ -151,8 +159,6 @@ class CellGrid(ScrollView, can_focus=True):
             force=True,
             immediate=True,
         )
-        self.refresh()
-        self.post_message(self.Moved())
 
     def region_of(self, row: int, column: int) -> Region:
         """Region of a cell, not scrolled."""

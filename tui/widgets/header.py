@@ -14,8 +14,8 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from tui.format import StatusColor, bar, clock, figure
 from tui.keys import key_of
+from tui.log.hints import known_cause, task_contexts
 from tui.outcome import failure_hint, outcome_text, queue_status, receipt_verdict
-from tui.task_context import known_cause, task_contexts
 from tui.widgets.colours import status_colours
 
 from .fit import Part, fit, row_width

@@ -83,7 +83,10 @@ class PaneArea(Horizontal):
         # The whole area decides on pages: the list beside a pane must not, or it would keep
         # itself alive.
         layout = self.pane_layout
-        layout.width, layout.height = self.size
+        if (layout.width, layout.height) != self.size:
+            layout.width, layout.height = self.size
+            if layout.focused is not None:
+                layout.focus(layout.focused)  # pages of another size: it may be on another one
         merged = layout.effective is Arrangement.MERGED
         wide = self.size.width >= MERGED_LIST_FROM
         self.task_list.display = not layout.zoomed and (

@@ -88,10 +88,7 @@ class RunScreen(Screen[None]):
     def on_mount(self) -> None:
         self.run_worker(self.clock.run(), group="clock")
         if self.snapshot.state is RunPhase.ENDED:
-            self.chrome.outcome.show(self.snapshot)
-            failure = self.snapshot.first_failure
-            if failure and any(task.id == failure.task for task in self.snapshot.tasks):
-                self.pane_layout.focus(failure.task)  # what a past run is opened for
+            self._show_outcome()
 
     def on_unmount(self) -> None:
         """Ends the threads that read logs."""
@@ -151,7 +148,16 @@ class RunScreen(Screen[None]):
         self._show_notes(time.monotonic())
         by_itself = snapshot.outcome not in (Outcome.KILLED, Outcome.TERMINATED)
         if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
-            self.chrome.outcome.show(snapshot)
+            self._show_outcome()
+            self.area.refocus()
+
+    def _show_outcome(self) -> None:
+        """Shows how the run ended, and the task that failed first: the summary may leave room for
+        one pane alone."""
+        self.chrome.outcome.show(self.snapshot)
+        failure = self.snapshot.first_failure
+        if failure and any(task.id == failure.task for task in self.snapshot.tasks):
+            self.pane_layout.focus(failure.task)
 
     def _show_notes(self, now: float) -> None:
         """Shows some notes and the number of the others, when there is room: those of a hundred
