@@ -2,7 +2,7 @@
 # PYTHON=… chooses the interpreter, otherwise the newest suitable one is taken.
 BIN := .venv/bin
 
-.PHONY: demo test quick check bench screenshots recording chaos lock dist clean
+.PHONY: demo test quick soak check bench screenshots recording chaos lock dist clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -15,9 +15,13 @@ JOBS ?= 8
 test: .venv/ready
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
 
-# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: six at a time.
+# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: four at a time.
 quick: .venv/ready
-	@$(BIN)/pytest --quick -n 6 --dist worksteal
+	@$(BIN)/pytest --quick -n 4 --dist worksteal
+
+# All tests, with large budgets, new random examples and what `make chaos` has; hours.
+soak: export SOAK = 1
+soak: test
 
 # All but what runs on hosts, which are Linux.
 ON_MACOS := tui $(filter-out launcher.agent launcher.remote_scripts,\
@@ -38,7 +42,7 @@ bench: .venv/ready
 # Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.
 chaos: .venv/ready
-	@CHAOS=200 $(BIN)/pytest tests/faults/test_chaos.py tests/attacks/test_frozen_disks.py
+	@SOAK=1 CHAOS=200 $(BIN)/pytest tests/faults/test_chaos.py tests/attacks/test_frozen_disks.py
 
 screenshots: .venv/ready
 	@$(BIN)/python -m docs.screenshots

@@ -6,20 +6,19 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import command, order, quick
+from tests.budgets import SOAK
 from tests.paths import REPOSITORY
-from tests.quick import no_process_started
 from tests.testbed import guard, namespaces, slurm
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
-
-__all__ = ["no_process_started"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile(
@@ -67,12 +66,15 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups when its turn comes
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of `--quick`; put those of a parallel run in order."""
+    """Choose the tests of `--quick`, or all but those of a soak; put those of a parallel run in
+    order."""
     if config.getoption("quick"):
         chosen = {item: quick.is_quick(item) for item in items}
-        config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
-        items[:] = [item for item in items if chosen[item]]
-    elif hasattr(config, "workerinput"):
+    else:
+        chosen = {item: SOAK or not item.get_closest_marker("soak") for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
+    items[:] = [item for item in items if chosen[item]]
+    if not config.getoption("quick") and hasattr(config, "workerinput"):
         order.arrange(items)
 
 
@@ -117,11 +119,18 @@ def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def no_process_left(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Fail a test that leaves a process of a run, a screen or a launcher behind on this machine,
-    and kill it."""
-    if request.config.getoption("quick"):  # which starts none, see `no_process_started`
-        yield
+    and kill it. A quick test may start none, and is not watched."""
+    if quick.is_quick(request.node):
+        watched = request.config.getoption("quick")
+        with (
+            quick.no_process_started(monkeypatch),
+            quick.no_time_spent() if watched else nullcontext(),
+        ):
+            yield
         return
     before = guard.all_here()
     yield

@@ -1,9 +1,9 @@
 """`pytest --quick`: the tests that need no process, and so no host, SSH, terminal, root or
-TensorFlow, and that try no hundreds of examples, nothing large and no pictures.
+TensorFlow, and that take less than a quarter of a second of a processor's time.
 
 Which they are is read off the code of each test and of its fixtures, and of all that these use
 of the tests' own modules. What a test starts through the program itself does not show there: it
-is marked `processes`.
+is marked `processes`; what takes longer is marked `large`. A quick test that does either fails.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ import inspect
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 _STARTING = ("tests.testbed.", "tests.command", "tests.forked", "tests.trainer.tasks")
 _LOOKING = ("tests.testbed.guard", "tests.testbed.proc", "tests.quick")
-_MARKERS = ("testbed", "processes", "slow", "tmux", "large")
-_EXAMPLES = 100
+_MARKERS = ("testbed", "processes", "slow", "soak", "tmux", "large")
+_SECONDS = 0.25
+_BUSY = 2.0
+"""How much longer the same work takes on a processor whose caches others use."""
 _TRAINER = Path(__file__).parent.parent / "trainer"
 _TENSORFLOW = re.compile(r"^import tensorflow", re.MULTILINE)
 _OF_TRAINER = re.compile(r"^from trainer(?:\.(\w+))?[\w.]* import (.*)", re.MULTILINE)
@@ -35,14 +38,9 @@ def refuse_tensorflow() -> None:
     sys.modules["tensorflow"] = None  # type: ignore[assignment]
 
 
-@pytest.fixture(autouse=True)
-def no_process_started(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Fail a test of `--quick` that starts a process after all."""
-    if not request.config.getoption("quick"):
-        yield
-        return
+@contextmanager
+def no_process_started(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fail a quick test that starts a process after all."""
     started: list[object] = []
     start: Any = subprocess.Popen.__init__
 
@@ -56,6 +54,21 @@ def no_process_started(
         pytest.fail(f"mark it `processes`: it started {started}", pytrace=False)
 
 
+@contextmanager
+def no_time_spent() -> Iterator[None]:
+    """Fail a quick test that takes too long, on the processor's clock."""
+    before = time.process_time()
+    yield
+    seconds = time.process_time() - before
+    if seconds > _SECONDS * _BUSY:
+        pytest.fail(
+            f"mark it `large`: it took {seconds:.2f} s of processor time, and a quick test takes "
+            f"at most {_SECONDS} s",
+            pytrace=False,
+        )
+
+
+@functools.cache
 def is_quick_file(path: Path) -> bool:
     """Whether a test module imports TensorFlow neither itself nor with a module of the trainer."""
     text = path.read_text()
@@ -73,9 +86,8 @@ def is_quick(item: pytest.Item) -> bool:
     assert isinstance(item, pytest.Function)
     if any(item.get_closest_marker(name) for name in _MARKERS):
         return False
-    tries = getattr(item.function, "_hypothesis_internal_use_settings", None)
-    if isinstance(tries, settings) and tries.max_examples > _EXAMPLES:
-        return False
+    if not item.function.__module__.startswith("tests.") or not is_quick_file(item.path):
+        return False  # what a test of the tests has written, and what imports TensorFlow
     fixtures = [each[-1].func for each in item._fixtureinfo.name2fixturedefs.values()]
     return not any(_needs_processes(each) for each in (item.function, *fixtures))
 

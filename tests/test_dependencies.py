@@ -65,6 +65,7 @@ def locked() -> dict[str, tuple[Version, int]]:
     return {canonicalize_name(n): (Version(v), h.count("sha256")) for n, v, h in entries}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("folders", "groups", "leave_out"),
     [

@@ -29,7 +29,7 @@ print(json.dumps({
     "open": sorted(int(n) for n in os.listdir("/proc/self/fd")), "nice": os.nice(0),
     "signals": [str(signal.getsignal(n)) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
     "threads": threading.active_count(),
-}))
+}), flush=True)
 print("an error", file=sys.stderr)
 if "wait" in sys.argv:
     sys.stdout.flush()

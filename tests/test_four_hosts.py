@@ -137,6 +137,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.soak
 def test_one_key_ends_tasks_that_ignore_term_and_hide(testbed: Testbed, tmp_path: Path) -> None:
     """Ctrl-C ends tasks that ignore TERM, have children, and a grandchild that double-forked
     into a session of its own with an emptied environment; each host's own table shows it."""

@@ -80,6 +80,7 @@ def test_signalled(number):
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("more", [[], ["-n", "1"]])
 def test_children_of_a_background_job_can_be_signalled(tmp_path: Path, more: list[str]) -> None:
     """Where a shell has made the job ignore signals, tests that send them do not hang."""
@@ -102,6 +103,7 @@ def test_children_of_a_background_job_can_be_signalled(tmp_path: Path, more: lis
     assert "3 passed" in done.stdout
 
 
+@pytest.mark.soak
 def test_what_was_there_before_and_what_ends_by_itself_is_no_leak(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

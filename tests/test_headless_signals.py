@@ -23,7 +23,8 @@ from types import SimpleNamespace
 from tui.headless import _Output
 
 signal.signal(signal.SIGINT, lambda *_: None)
-out = _Output(SimpleNamespace(folder=Path(), snapshot=lambda: SimpleNamespace(tasks=())), True)
+snapshot = SimpleNamespace(tasks=())
+out = _Output(SimpleNamespace(folder=Path(), attached=False, snapshot=lambda: snapshot), True)
 for number in range(8000):
     out._write(json.dumps({"number": number, "text": "1" * 30_000}))
     if number % 7 == 0:

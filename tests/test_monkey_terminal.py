@@ -38,6 +38,7 @@ def presses(rng: random.Random) -> list[str]:
     return list(rng.choice(PHRASES))
 
 
+@pytest.mark.soak
 def test_neither_the_screen_nor_the_run_minds_a_monkey(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:

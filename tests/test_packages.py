@@ -235,6 +235,7 @@ def test_a_base_installation_launches(base: Path, tmp_path: Path) -> None:
         assert f"worker:{index} | worker {index} says hello" in done.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_base_installation_trains_on_hosts_that_have_tensorflow(
     base: Path, ssh_server: SshServer, tmp_path: Path
@@ -327,6 +328,7 @@ def interpreters() -> dict[str, str]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "interpreter", [pytest.param(path, id=version) for version, path in interpreters().items()]
 )

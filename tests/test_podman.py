@@ -268,6 +268,7 @@ def test_containers_with_addresses_of_their_own(bed: PodmanBed, tmp_path: Path) 
         bed.run("network", "rm", "--force", name)
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_tensorflow_trains_in_containers(bed: PodmanBed, tmp_path: Path) -> None:
     """A ps and two workers of the bundled trainer, on the embedded data; the interpreter is the

@@ -12,8 +12,9 @@ import pytest
 
 from launcher.store.runs import RunFolder
 from tests import command
-from tests.command import write
+from tests.command import Up, write
 from tests.paths import REPOSITORY
+from tests.test_headless import one_task
 
 pytestmark = pytest.mark.processes
 
@@ -54,20 +55,44 @@ def test_logs_of_a_task_that_is_not_there(tmp_path: Path) -> None:
         assert done.stderr == f"tfmux: the run has no task {name!r}; it has worker:0\n"
 
 
+@pytest.mark.parametrize("words", [(), ("worker:0",)], ids=["all", "one"])
+def test_following_logs_ends_with_the_run(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """Of a run that ended before, and of one that ends meanwhile: all lines, and 0."""
+    script = "import pathlib, time\nprint('first', flush=True)\n" + (
+        f"while not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.05)\n"
+    )
+    script += "print('last')"
+    with Up("up", str(write(tmp_path, one_task(script))), "--json") as up:
+        up.state("worker:0", "ready")
+        following = [sys.executable, "-P", "-m", "tui.main", "logs", "-f", up.run_id, *words]
+        with subprocess.Popen(following, cwd=REPOSITORY, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline().endswith(b"first\n")
+            (tmp_path / "go").touch()
+            assert process.stdout.read().endswith(b"last\n")
+        assert process.returncode == 0
+        assert up.wait() == 0, up.transcript()
+    done = command.run(*following[4:])
+    assert done.returncode == 0 and done.stdout.splitlines()[-1].endswith("last")
+
+
 def test_following_logs_is_left_with_ctrl_c(tmp_path: Path) -> None:
     """Without a traceback, as a command that a person has ended."""
-    command.run("up", str(write(tmp_path, CLUSTER)), "--headless")
-    ((folder,), _) = RunFolder.scan()
-    words = [sys.executable, "-P", "-m", "tui.main", "logs", "-f", folder.run_id]
-    with subprocess.Popen(
-        words,
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    ) as process:
-        assert process.stdout and process.stderr
-        assert b"two" in process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.stderr.read() == b""
-    assert process.returncode == 130
+    file = write(tmp_path, one_task("import time; print('two', flush=True); time.sleep(1000)"))
+    with Up("up", str(file), "--json") as up:
+        up.state("worker:0", "ready")
+        words = [sys.executable, "-P", "-m", "tui.main", "logs", "-f", up.run_id]
+        with subprocess.Popen(
+            words,
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        ) as process:
+            assert process.stdout and process.stderr
+            assert b"two" in process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.stderr.read() == b""
+        assert process.returncode == 130
+        up.press_ctrl_c()
+        assert up.wait() == 130

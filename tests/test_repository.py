@@ -48,9 +48,9 @@ def steps(workflow: Path) -> list[dict[str, Any]]:
     return [step for job in read(workflow)["jobs"].values() for step in job["steps"]]
 
 
-def test_there_are_the_three_workflows() -> None:
-    """Checks, tests and releases."""
-    assert [path.stem for path in WORKFLOWS] == ["check", "release", "test"]
+def test_there_are_the_four_workflows() -> None:
+    """Checks, tests, soaks and releases."""
+    assert [path.stem for path in WORKFLOWS] == ["check", "release", "soak", "test"]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
@@ -62,7 +62,8 @@ def test_a_workflow_runs_what_there_is(workflow: Path) -> None:
     assert set(content["permissions"]) == {"contents"}
     assert (content["permissions"]["contents"] == "write") == (workflow.stem == "release")
     for job in content["jobs"].values():
-        assert job["timeout-minutes"] <= 120 and "latest" not in job["runs-on"]
+        assert job["timeout-minutes"] <= (360 if workflow.stem == "soak" else 120)
+        assert "latest" not in job["runs-on"]
     for step in steps(workflow):
         if "uses" in step:
             assert re.fullmatch(r"[\w.-]+/[\w.-]+@v\d+", step["uses"]), step

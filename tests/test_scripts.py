@@ -192,6 +192,7 @@ def test_ranks_meet_on_three_hosts(testbed: Testbed, tmp_path: Path) -> None:
     assert {e["state"] for e in up.of("task") if e["task"] == "worker:2"} >= {"running", "exited"}
 
 
+@pytest.mark.soak
 @pytest.mark.testbed
 @pytest.mark.slow
 def test_jax_on_two_hosts(testbed: Testbed, tmp_path: Path) -> None:
@@ -236,6 +237,7 @@ success = "all"
         assert up.log("worker:1", "rank 1 of 2 sum 3.0")
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.slow
 def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
@@ -270,6 +272,7 @@ def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path
         assert up.log(task, line)
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.slow
 def test_the_examples_of_environment_hooks_and_warm_start(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     assert len(RunFolder.all()) == 2
 
 
+@pytest.mark.soak
 async def test_what_a_login_asks_is_asked_on_the_pages(
     tmp_path: Path, ssh_server: SshServer, chromium: Browser
 ) -> None:
@@ -164,6 +165,7 @@ async def test_what_a_login_asks_is_asked_on_the_pages(
             run("kill", "--all")
 
 
+@pytest.mark.soak
 async def test_two_pages_that_launch_at_once_get_one_run(serve: Serve, chromium: Browser) -> None:
     """Both pages show it."""
     tabs = [await chromium.tab() for _ in range(2)]
@@ -177,6 +179,7 @@ async def test_two_pages_that_launch_at_once_get_one_run(serve: Serve, chromium:
     assert len(RunFolder.all()) == 1
 
 
+@pytest.mark.soak
 async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromium: Browser) -> None:
     """The page goes at the moment of the key; the run starts all the same, once."""
     tab = await chromium.tab()
@@ -219,6 +222,7 @@ async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) ->
     assert not guard.tasks_here()
 
 
+@pytest.mark.soak
 async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browser) -> None:
     """Nobody would see them any more."""
     tab = await chromium.tab()

@@ -131,6 +131,7 @@ grace = 1.0
     return Up("up", str(write(folder, text)), "--json")
 
 
+@pytest.mark.soak
 def test_a_forward_comes_back_on_the_same_port_after_a_cut(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_forward_comes_back_on_the_same_port_after_a_cut(
         assert up.wait() == 130, up.transcript()
 
 
+@pytest.mark.soak
 def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:

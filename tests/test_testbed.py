@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 import tomllib
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ import pytest
 
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
-from tests.testbed import TestbedError, faults, proc, sockets
+from tests.testbed import TestbedError, faults, private_tmp, proc, sockets
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
 from tests.testbed.watch import Watch
@@ -117,6 +119,26 @@ async def test_hosts_tables_of_a_cluster_file_log_in(testbed: Testbed) -> None:
             done = await connection.run(f"hostname; {table['python']} -V")
         assert str(done.stdout).split()[:2] == [name, "Python"]
     assert list(tables) == ["tf1", "tf2", "tf3", "tf4"]
+
+
+def test_a_project_below_tmp_is_seen_in_a_private_tmp(
+    testbed_possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a clone below `/tmp`, a namespace with a `/tmp` of its own shows that clone, what else
+    is asked for, and nothing more."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        clone, kept, other = Path(folder, "my clone"), Path(folder, "kept"), Path(folder, "other")
+        for each in (clone, kept, other):
+            each.mkdir()
+            (each / "file").write_text(each.name)
+        monkeypatch.setattr(private_tmp, "REPOSITORY", clone)
+        monkeypatch.setattr(sys, "prefix", str(clone / ".venv"))
+        script = f"set -e\n{private_tmp.mounting(kept)}\nfind /tmp -type f"
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script], check=True, capture_output=True, text=True
+        )
+        seen = [line for line in done.stdout.splitlines() if line.startswith(folder)]
+        assert sorted(seen) == [f"{kept}/file", f"{clone}/file"]
 
 
 def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:

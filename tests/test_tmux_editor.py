@@ -37,6 +37,7 @@ def answer_first_contacts(window: Terminal, testbed: Testbed) -> None:
     window.wait_until(lambda s: "First contact" not in s, "the next screen")
 
 
+@pytest.mark.soak
 def test_from_nothing_to_a_training_on_four_hosts(
     testbed: Testbed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:

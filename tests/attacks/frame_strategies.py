@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from launcher.agent import requests, wire
 from launcher.ids import TaskId
 from tests.agent_frames import ended, facts, welcome
+from tests.budgets import examples
 
 OWN = TaskId("worker", 1)
 START = requests.Start(OWN, 1, ("true",), {}, "/", 1000)
@@ -96,12 +97,12 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.COLLECT_CREDIT, {"up_to": 1 << 23}),
     (wire.COLLECT_END, {"id": 1}),
 ]
-fixed = settings(
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+
+
+def tries(count: int) -> settings:
+    """Settings of a fuzzer with up to so many examples."""
+    checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    return examples(count, suppress_health_check=checks)
 
 
 @st.composite

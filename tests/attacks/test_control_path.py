@@ -18,6 +18,7 @@ from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path
 from tests import command
+from tests.budgets import budget
 from tests.command import python_task
 from tests.conftest import require_testbed
 from tests.patience import wait_until
@@ -29,7 +30,7 @@ GOAL = 0.25
 """Seconds, 99 times of 100, on a machine that does nothing else."""
 BOUND = 2.0
 """Beyond it, on an idle machine, something that a kill waits for is on its way."""
-ROUNDS = 5
+ROUNDS = budget(2, 20)
 
 SIGNALLED = """
 import os, signal, sys, time

@@ -17,6 +17,7 @@ from tests.attacks.scripted import Agent, bench
 from tests.attacks.test_lying_hosts import RECEIPT, untouched
 
 
+@pytest.mark.large
 async def test_a_flood_of_notes_leaves_few_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ async def test_a_receipt_answers_each_request_once(
         assert "RECEIPT of a kill that was not requested" in reason
 
 
+@pytest.mark.large
 async def test_a_host_that_hangs_up_again_and_again_is_contacted_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ def frozen_in_threads_only(client: Client) -> None:
     wait_until(hangs, "a thread of the agent waits for the disk")
 
 
+@pytest.mark.soak
 def test_a_training_goes_on_while_the_home_hangs(
     client: Client, disk: FreezableDisk, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent import requests, wire
@@ -33,8 +33,8 @@ from tests.attacks.frame_strategies import (
     RECEIPT,
     START,
     SURVIVOR,
-    fixed,
     rubbish,
+    tries,
 )
 from tests.attacks.scripted import Bench, bench
 from tests.attacks.test_lying_hosts import untouched
@@ -70,8 +70,9 @@ def named(message: object) -> set[TaskId]:
     return found
 
 
+@pytest.mark.large
 @given(FRAMES)
-@settings(fixed, max_examples=1200)
+@tries(100)
 def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[bytes]) -> None:
     """Two kinds of errors, only the host's own task, log bytes within credit and limit."""
     made, decoder = checker(), Decoder()
@@ -93,8 +94,9 @@ def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[
         pass
 
 
+@pytest.mark.large
 @given(st.sampled_from(sorted(PROBES)), st.dictionaries(st.text(max_size=9), JSON, max_size=3))
-@settings(fixed, max_examples=600)
+@tries(100)
 def test_answers_to_probes_are_typed_or_refused(what: str, body: dict[str, Any]) -> None:
     """No answer of any shape does more than break the protocol."""
     made = checker()
@@ -107,7 +109,7 @@ def test_answers_to_probes_are_typed_or_refused(what: str, body: dict[str, Any])
 
 
 @given(st.lists(st.binary(max_size=3000) | rubbish(), max_size=20))
-@settings(fixed, max_examples=400)
+@tries(100)
 def test_the_decoder_keeps_no_more_than_a_frame(chunks: list[bytes]) -> None:
     """What waits for the rest of its frame is at most a frame."""
     decoder = Decoder()
@@ -174,8 +176,9 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
     return ears
 
 
+@pytest.mark.large
 @given(frames=FRAMES)
-@settings(fixed, max_examples=150)
+@tries(100)
 def test_a_link_survives_any_frames(tmp_path: Path, frames: list[bytes]) -> None:
     """Its task ends without an exception, and its listener hears only of the host's own task."""
     folder = tmp_path / "run"
@@ -189,6 +192,7 @@ def test_a_link_survives_any_frames(tmp_path: Path, frames: list[bytes]) -> None
     assert {path.name for path in folder.iterdir()} <= {"worker-1.log", "worker-1.idx"}
 
 
+@pytest.mark.large
 async def test_a_run_survives_any_frames_of_a_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,7 +201,7 @@ async def test_a_run_survives_any_frames_of_a_host(
     batches: list[list[bytes]] = []
 
     @given(FRAMES)
-    @settings(fixed, max_examples=40)
+    @tries(20)
     def collect(frames: list[bytes]) -> None:
         batches.append(frames)
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.run import events as ev
@@ -17,6 +17,7 @@ from launcher.run.instructions import KillHost
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
+from tests.budgets import examples
 from tui.outcome import report
 
 CLUSTER = """
@@ -161,7 +162,8 @@ def deadline() -> float:
     return time.monotonic() + BUDGET
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@pytest.mark.large
+@examples(100)
 @given(journal=_file(_RECORDS) | st.none(), public=_file(_OLD_RECORDS))
 def test_any_bytes_are_read(
     tmp_path_factory: pytest.TempPathFactory, deadline: float, journal: bytes | None, public: bytes

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
 from launcher.agent.requests import parse_request
 from launcher.agent.wire import Decoder, Frame, WireError
-from tests.attacks.frame_strategies import TO_AGENT, changed, fixed, rubbish
+from tests.attacks.frame_strategies import TO_AGENT, changed, rubbish, tries
 from tests.launcher.agent_client import (
     Client,
     hello,
@@ -38,7 +38,7 @@ def test_what_a_launcher_says_is_allowed(kind: int, body: dict[str, Any]) -> Non
 
 
 @given(changed(TO_AGENT) | rubbish())
-@settings(fixed, max_examples=1500)
+@tries(100)
 def test_requests_are_typed_or_refused(chunk: bytes) -> None:
     """One kind of error, and a task's name is no path."""
     try:
@@ -57,7 +57,7 @@ def client() -> Iterator[Client]:
 
 
 @given(frames=st.lists(changed(TO_AGENT) | rubbish(), min_size=1, max_size=8))
-@settings(fixed, max_examples=80)
+@tries(40)
 def test_an_agent_survives_any_frames(client: Client, frames: list[bytes]) -> None:
     """Whatever a launcher says: the task of the run lives on, no log lies elsewhere, and the
     agent has not grown."""

@@ -11,6 +11,7 @@ import pytest
 
 from launcher.store.metrics import Extractor
 from tests import command
+from tests.budgets import soak
 from tests.command import Up, python_task, write
 from tests.faults.scenario import confirmed, ready
 
@@ -53,8 +54,15 @@ def cluster(folder: Path, pattern: str) -> Path:
     return write(folder, "\n".join(lines) + "\n")
 
 
-@pytest.mark.parametrize("pattern", ["", NESTED], ids=["known-forms", "nested-quantifiers"])
-@pytest.mark.parametrize("means", ["ctrl-c", "term", "kill"])
+@pytest.mark.parametrize(
+    ("pattern", "means"),
+    [
+        ("", "ctrl-c"),
+        (NESTED, "kill"),
+        *(soak("", means) for means in ("term", "kill")),
+        *(soak(NESTED, means) for means in ("ctrl-c", "term")),
+    ],
+)
 def test_the_worst_text_does_not_delay_the_end(tmp_path: Path, pattern: str, means: str) -> None:
     """Ready lines are still found, and Ctrl-C, TERM and `tfmux kill --all` end the run with a
     receipt."""

@@ -62,6 +62,7 @@ def end(run: ScriptedRun) -> None:
     run.end(Outcome.FAILED, 1, failure, receipt)
 
 
+@pytest.mark.large
 async def test_no_screen_of_a_run_obeys_foreign_text(tmp_path: Path) -> None:
     """Panes, titles, header, notes, hosts, metrics, the summary and the receipt show all of it and
     obey none of it."""
@@ -111,6 +112,7 @@ async def test_no_dialog_obeys_foreign_text(
         run.logs.close()
 
 
+@pytest.mark.large
 def test_no_widget_reads_markup() -> None:
     """Every widget that could take its text for markup is told not to, wherever it is made."""
     for path in sorted((REPOSITORY / "tui").rglob("*.py")):

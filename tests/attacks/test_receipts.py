@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
+from tests.budgets import budget
 from tests.launcher.agent_client import Client, family, watchdog_and_agent
 from tests.launcher.conftest import client
 from tests.patience import wait_until
@@ -24,7 +25,7 @@ __all__ = ["client"]
 PAUSES = (500, 2_000, 5_000, 50_000)
 """Microseconds that a process of a chain lives."""
 
-KILLS = 50
+KILLS = budget(5, 500)
 GRACES = (0.0, 0.05, 0.2)
 
 

@@ -138,13 +138,13 @@ def test_what_a_launcher_writes_after_another_has_taken_over_does_not_count() ->
     for records in ((BEGIN, attached, late, theirs), (BEGIN, late, attached, theirs)):
         folder = odd_run(f"late-{records.index(late)}", journal_of(*records))
         run = StoredRun(folder)
-        assert not run.damage and run.complete
+        assert not run.damage
         assert (run.snapshot().notes, run.snapshot().state) == (("theirs",), RunPhase.CONNECTING)
 
 
 def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
     folder = odd_run("crash", journal_of(BEGIN, NOTE) + b'{"launcher": "a", "eve')
-    assert StoredRun(folder).complete
+    assert not StoredRun(folder).damage
 
 
 def test_metrics_are_read_as_they_grow() -> None:
@@ -383,3 +383,21 @@ def test_a_run_of_the_0_1_form_is_listed_and_shown() -> None:
     with folder.public_events.open("ab") as file:
         file.write(journal_of(odd))
     assert StoredRun(folder).damage.records == 1 and not summary(folder).over
+
+
+def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
+    """Nothing is said where nothing is wrong."""
+    assert Damage().describe("r") == ""
+    assert Damage(2).describe("r") == "2 records of r could not be read"
+    assert Damage(0, "EIO").describe("r") == "the events of r could not be read: EIO"
+    told = "1 record of r could not be read; the events of r could not be read: EIO"
+    assert Damage(1, "EIO").describe("r") == told
+
+
+def test_a_dangling_link_is_no_journal_that_is_not_there_yet() -> None:
+    """A file that is missing belongs to a run that has just been made; a link to nowhere does
+    not."""
+    folder = odd_run("link", None)
+    assert not damage_of(folder)
+    folder.journal.symlink_to("nowhere")
+    assert damage_of(folder).reason == "a dangling symbolic link"

@@ -16,6 +16,7 @@ import pytest
 from launcher.agent import folders, wire
 from tests.launcher.agent_client import Client, family, socket_path, state_folder
 from tests.patience import wait_until
+from tests.testbed import private_tmp
 
 OTHER = 4242
 """The uid of another user of the host."""
@@ -29,7 +30,7 @@ def before(testbed_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         folder = state / name
         folder.mkdir(parents=True, mode=0o700)
         monkeypatch.setenv(name, str(folder))
-    script = "mount -t tmpfs tmp /tmp && chmod 1777 /tmp && echo up && exec sleep 1000"
+    script = f"set -e\n{private_tmp.mounting()}\necho up\nexec sleep 1000"
     holder = subprocess.Popen(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"up\n"

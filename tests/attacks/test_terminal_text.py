@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster.file import loads
@@ -31,6 +31,7 @@ from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
 from launcher.store.runs import RunFolder
+from tests.budgets import examples
 from tests.command import python_task, write
 from tests.paths import REPOSITORY
 from tests.testbed import inprocess
@@ -49,7 +50,7 @@ ACTED_ON = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 TEXT = st.text(st.characters(categories=None), max_size=300) | st.lists(
     st.sampled_from([*EVIL, "\x1b[", "\x1b]0;", "\x9d", "m", "A", "[", "1"]), max_size=60
 ).map("".join)
-fixed = settings(max_examples=1500, derandomize=True, deadline=None)
+fixed = examples(100)
 
 
 def acted_on(text: str, allowed: str = "") -> list[str]:
@@ -102,6 +103,7 @@ def test_a_line_of_a_log_in_a_pane_does_nothing(raw: bytes) -> None:
     assert not set(shown) & set(BIDI)
 
 
+@pytest.mark.large
 def test_worst_text_costs_no_time() -> None:
     """Unfinished sequences by the thousand are looked at once each."""
     for piece in ("\x1b]0;", "\x1b[", "\x1b[0;", "\x9d", "\x1bP\x1b", "\u202e"):

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent.collect import LENGTH
 from launcher.files.unpacking import UnpackError
 from tests.attacks.result_streams import END, file, folder, link, member, unpack
+from tests.budgets import examples
 from tests.paths import REPOSITORY
 
 LATER = ("extractall", "extract", "unpack_archive", "data_filter", "tar_filter")
@@ -31,6 +32,7 @@ def outside(tmp_path: Path) -> Iterator[Path]:
     assert {one.name for one in tmp_path.iterdir()} <= there, "something was written elsewhere"
 
 
+@pytest.mark.large
 def test_nothing_is_unpacked_by_what_the_oldest_python_lacks() -> None:
     """Nobody in the launching machine's packages calls `tarfile`'s or `shutil`'s unpacking, whose
     filters came with Python 3.11.4."""
@@ -171,7 +173,8 @@ _TARGET = st.lists(_STEP, min_size=1, max_size=6).map("/".join)
 _NAME = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@pytest.mark.large
+@examples(100)
 @given(
     folders=st.lists(_NAME, max_size=5, unique=True).map(lambda names: sorted(names, key=len)),
     links=st.lists(st.tuples(_NAME, _TARGET), max_size=6),

@@ -43,6 +43,7 @@ def _check(lines: list[dict[str, Any]]) -> None:
         assert error is None, f"{line}: {error.message}"
 
 
+@pytest.mark.large
 def test_the_schema_is_one_and_refuses_what_is_no_event() -> None:
     """An unknown kind, a missing key, a wrong type."""
     jsonschema.Draft202012Validator.check_schema(events.schema())

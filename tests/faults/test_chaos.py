@@ -1,8 +1,8 @@
 """Sequences of faults from a seeded generator: whatever the order, nobody survives, no bystander
 is hurt, no receipt is false, and no byte is lost.
 
-Twenty seeds in the test suite, two hundred in `make chaos` (`CHAOS=200`); a failure names its
-seed, and `CHAOS_SEED=n` repeats it alone.
+Ten seeds in the test suite, two hundred in `make chaos` (`CHAOS=200`), which is part of a soak;
+a failure names its seed, and `CHAOS_SEED=n` repeats it alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import pytest
 from launcher.agent import wire
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
+from tests.budgets import budget
 from tests.command import Up
 from tests.faults.scenario import FaultScenario
 from tests.journals import check_journal
@@ -356,7 +357,7 @@ def play_one(run: Chaos) -> str:
 def batches() -> list[list[int]]:
     if "CHAOS_SEED" in os.environ:
         return [[int(os.environ["CHAOS_SEED"])]]
-    count = int(os.environ.get("CHAOS", "20"))
+    count = int(os.environ.get("CHAOS", budget("10", "200")))
     first = int(os.environ.get("CHAOS_FIRST", "0"))
     return [list(range(at, at + GROUP)) for at in range(first, first + count, GROUP)]
 

@@ -10,6 +10,7 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
+from tests.budgets import soak
 from tests.command import Up, slowness
 from tests.faults.scenario import FaultScenario, confirmed, last_states, ready, receipt
 from tests.patience import wait_until
@@ -78,7 +79,7 @@ def test_a_task_that_exits_while_its_children_live(scenario: FaultScenario) -> N
     scenario.wait_dead()
 
 
-@pytest.mark.parametrize("presses", [2, 3])
+@pytest.mark.parametrize("presses", [2, soak(3)])
 def test_pressed_again_it_does_not_wait_for_the_grace(
     scenario: FaultScenario, presses: int
 ) -> None:

@@ -314,6 +314,7 @@ def test_the_check_asks_slurm_and_starts_nothing(scenario: Scenario, tmp_path: P
     assert scenario.bed.jobs() == []
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
     """The bundled trainer, which comes with the run, on nodes that have TensorFlow."""
@@ -327,6 +328,7 @@ def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+@pytest.mark.soak
 @pytest.mark.slow
 def test_a_time_limit_that_is_reached(scenario: Scenario) -> None:
     """Slurm's TERM comes first, so tasks have their grace; the run says what ended it."""

@@ -98,6 +98,7 @@ def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+@pytest.mark.soak
 def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
     """The tasks get their grace, and the run says what ended it."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
@@ -111,6 +112,7 @@ def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
     scenario.bed.wait_empty()
 
 
+@pytest.mark.soak
 def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
     """Agents and tasks stand still, which looks like a cut; then they are there again."""
     with scenario.up() as up:

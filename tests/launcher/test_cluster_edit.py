@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.file import loads
+from tests.budgets import examples
 
 from .cluster_strategies import cluster_tables
 
@@ -176,7 +177,7 @@ def test_every_form_of_a_table(text: str) -> None:
 
 @pytest.mark.slow
 @given(cluster_tables())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> None:
     """What the model says, put into the file value by value, reads as the same model."""
     text = ClusterDocument(tomlkit.dumps(tables))
@@ -195,8 +196,9 @@ def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> N
     assert fresh.text.startswith("# made by hand")
 
 
+@pytest.mark.large
 @given(cluster_tables(), st.data())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_edits_keep_comments_and_order(tables: dict[str, Any], data: st.DataObject) -> None:
     """With a comment on every line, any value is changed: each comment stays, and so does the
     order of all keys."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.cluster.file import loads
@@ -17,6 +17,7 @@ from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan.model import HostFacts, Resume, plan_json
 from launcher.plan.plan import make_plan
+from tests.budgets import examples
 
 from .cluster_strategies import cluster_tables
 
@@ -42,8 +43,9 @@ def read(tables: dict[str, Any]) -> ClusterModel:
     return loads(tomlkit.dumps(tables), "cluster.toml", BASE)
 
 
+@pytest.mark.large
 @given(cluster_tables())
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_any_valid_cluster_is_read_and_planned(tables: dict[str, Any]) -> None:
     """A valid file is read; its plan has each task once in the order, each address once in
     the cluster spec, and every task's TF_CONFIG says the same cluster."""
@@ -72,8 +74,9 @@ def test_any_valid_cluster_is_read_and_planned(tables: dict[str, Any]) -> None:
     assert json.loads(json.dumps(plan_json(plan))) == plan_json(plan)
 
 
+@pytest.mark.large
 @given(cluster_tables())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_any_valid_cluster_survives_being_written(tables: dict[str, Any]) -> None:
     """File → model → file → model gives the same model."""
     cluster = read(tables)
@@ -83,7 +86,7 @@ def test_any_valid_cluster_survives_being_written(tables: dict[str, Any]) -> Non
 
 @pytest.mark.large
 @given(cluster_tables(), st.integers(20_000, 30_000))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_picked_ports_stand_everywhere(tables: dict[str, Any], first: int) -> None:
     """When the hosts have picked ports for `auto`, no text of the plan says `auto` for one."""
     cluster = read(tables)
@@ -98,8 +101,9 @@ def test_picked_ports_stand_everywhere(tables: dict[str, Any], first: int) -> No
     assert all(plan.task(task).port == port for task, port in ports.items())
 
 
+@pytest.mark.large
 @given(cluster_tables(), st.data())
-@settings(max_examples=150, deadline=None)
+@examples(100)
 def test_a_file_with_anything_anywhere_is_read_or_explained(
     tables: dict[str, Any], data: st.DataObject
 ) -> None:
@@ -127,7 +131,7 @@ def test_a_file_with_anything_anywhere_is_read_or_explained(
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=60))
-@settings(max_examples=80, deadline=None)
+@examples(80)
 def test_any_text_is_read_or_explained(text: str) -> None:
     """No text raises anything but the error that explains it."""
     try:

@@ -17,13 +17,31 @@ from launcher.errors import ClusterFileError, Problem
 from tests.launcher.test_cluster_file import GOOD, changed, problems
 
 
-@pytest.mark.parametrize("cut", range(0, len(GOOD), 7))
-def test_a_file_cut_anywhere_is_read_or_explained(cut: int) -> None:
+def test_a_file_cut_anywhere_is_read_or_explained() -> None:
     """Half a file never raises anything but the error for it, with a line."""
-    try:
-        loads(GOOD[:cut], "cluster.toml", Path("/"))
-    except ClusterFileError as error:
-        assert all(p.line is not None or p.key == "jobs" for p in error.problems)
+    for cut in range(0, len(GOOD), 7):
+        try:
+            loads(GOOD[:cut], "cluster.toml", Path("/"))
+        except ClusterFileError as error:
+            assert all(p.line is not None or p.key == "jobs" for p in error.problems), cut
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 4000, "nan", "inf", "-inf", "1e308"])
+def test_a_number_beyond_all_bounds_is_named(number: str) -> None:
+    """A whole number that no float holds is as wrong as any other one."""
+    with pytest.raises(ClusterFileError) as caught:
+        loads(GOOD.replace("[run]", f"[run]\ngrace = {number}", 1), "c", Path("/"))
+    assert [(p.key, p.line is not None) for p in caught.value.problems] == [("run.grace", True)]
+
+
+def test_names_without_end_are_explained_in_a_few_lines() -> None:
+    """A table header of 20,000 parts, and a job of a million letters that is no table [jobs]."""
+    deep = "[" + ".".join("a" * 20_000) + "]\nx = 1\n"
+    long = f"[{'j' * 1_000_000}]\ntasks = ['localhost:1']\n"
+    for text in (deep, long):
+        with pytest.raises(ClusterFileError) as caught:
+            loads(GOOD + text, "c", Path("/"))
+        assert len(str(caught.value)) < 2000
 
 
 def test_hostile_texts_do_not_reach_the_terminal() -> None:

@@ -197,6 +197,7 @@ async def read(link: socket.socket, last: str) -> AsyncIterator[dict[str, Any]]:
         writer.close()
 
 
+@pytest.mark.large
 async def test_thousands_of_states_for_clients_that_never_read_cost_no_memory(
     links: ExitStack,
 ) -> None:

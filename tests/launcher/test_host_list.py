@@ -155,6 +155,7 @@ def test_shells_that_have_no_such_job() -> None:
         with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\n")
 
 
+@pytest.mark.processes
 def test_a_file_with_a_byte_order_mark_gets_its_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,7 +47,7 @@ def test_a_slow_look_is_followed_by_a_pause(monkeypatch: pytest.MonkeyPatch, gra
 
     monkeypatch.setattr(kills, "table", look)
     nothing: Any = Nothing()
-    kill = TaskKill([1], None, grace, nothing, nothing)
+    kill = TaskKill([1], None, grace, nothing, nothing, "")
     began = time.monotonic()
     assert kill.step() is None
     assert kill.next_look >= began + 0.2
@@ -65,7 +65,7 @@ def test_a_receipt_lists_a_hundred_survivors_and_counts_the_others(
     assert me is not None
     stuck: Any = Nothing()
     stuck.scan = lambda _: dict.fromkeys(range(3000), (me, "worker:0"))
-    receipt = TaskKill([1], None, 0.0, stuck, stuck).step()
+    receipt = TaskKill([1], None, 0.0, stuck, stuck, "").step()
     assert receipt is not None
     assert (len(receipt.survivors), receipt.unlisted) == (100, 2900)
     assert KillReceipt.from_json(receipt.to_json()) == receipt

@@ -91,6 +91,7 @@ def many() -> Iterator[list[RunFolder]]:
     yield [past_run(number) for number in range(1000)]
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.slow
 def test_descriptors_threads_and_memory_stay_flat(many: list[RunFolder]) -> None:
@@ -124,6 +125,7 @@ def wait_for_clients() -> None:
     )
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 def test_a_screen_keeps_no_run_that_has_ended() -> None:
     """What it keeps for the report at its end is the snapshot and the folder."""

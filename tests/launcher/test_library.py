@@ -165,16 +165,16 @@ def test_what_nobody_could_read_is_not_saved() -> None:
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda t: t.key)
-@pytest.mark.parametrize("count", [0, 1, 2, 4, 40])
-def test_every_template_is_a_valid_cluster(template: Template, count: int, tmp_path: Path) -> None:
+def test_every_template_is_a_valid_cluster(template: Template, tmp_path: Path) -> None:
     """With no host, one, and many."""
-    hosts = {f"tf{n}": f"root@tf{n}" for n in range(count if template.remote else 0)}
-    text = render(template, "fresh", hosts, tmp_path)
-    cluster = loads(text, "fresh.toml", tmp_path)
     nodes = {"node0", "node1", "node2"} if template is SLURM else set()
-    assert cluster.name == "fresh" and set(cluster.hosts) == set(hosts) | nodes
-    used = {place.host for job in cluster.jobs.values() for place in job.tasks}
-    assert used == (set(cluster.hosts) or {"localhost"})
+    for count in (0, 1, 2, 4, 40) if template.remote else (0,):
+        hosts = {f"tf{n}": f"root@tf{n}" for n in range(count)}
+        text = render(template, "fresh", hosts, tmp_path)
+        cluster = loads(text, "fresh.toml", tmp_path)
+        assert cluster.name == "fresh" and set(cluster.hosts) == set(hosts) | nodes
+        used = {place.host for job in cluster.jobs.values() for place in job.tasks}
+        assert used == (set(cluster.hosts) or {"localhost"})
 
 
 def test_aliases_of_the_users_ssh_configuration(tfmux_home: Path) -> None:

@@ -183,6 +183,7 @@ async def test_what_is_no_welcome_is_refused_with_the_reason(
     await line.task
 
 
+@pytest.mark.large
 async def test_half_a_welcome_and_then_silence_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +290,7 @@ async def test_a_shared_text_is_sent_once_a_connection(tmp_path: Path) -> None:
     await line.close()
 
 
+@pytest.mark.large
 async def test_a_busy_loop_is_no_silence_of_the_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

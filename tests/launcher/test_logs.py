@@ -58,6 +58,7 @@ def test_bytes_sent_twice_are_stored_once_and_a_gap_is_an_error(tmp_path: Path) 
         log.append(100, b"x", 3.0)
 
 
+@pytest.mark.large
 def test_a_log_of_this_machine_is_counted_where_it_lies(tmp_path: Path) -> None:
     """The task's agent writes the file; the store follows it and returns the newest bytes."""
     log = LogFile(tmp_path / "ps-0.log")
@@ -132,6 +133,7 @@ def test_reading_keeps_nothing_open_and_a_removed_log_reads_as_empty(tmp_path: P
     assert store.open(TaskId("worker", 7)).read(0, 100) == b""
 
 
+@pytest.mark.large
 def test_who_only_writes_keeps_no_marks(tmp_path: Path) -> None:
     """Of hours of output the writer holds next to nothing, also after another has taken the log up,
     and a reader knows when each line came."""

@@ -126,6 +126,7 @@ def end_all(run: RunStateMachine, event: Callable[[TaskId], Event]) -> None:
             run.handle(event(task.id))
 
 
+@pytest.mark.large
 def test_workers_that_are_all_silent_are_not_counted_for_each() -> None:
     """After the chief's good end all workers that it needed stall at the same time."""
 
@@ -153,6 +154,7 @@ def test_tasks_that_are_ready_are_awaited_no_more() -> None:
     assert not run.awaits(ReadyTimeout(TaskId("worker", 3), 1))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("order", ["first to last", "any"])
 def test_answers_of_hosts_do_not_look_at_all_the_others(order: str) -> None:
     """Each greets, has its files and gives its receipt, in whatever order."""
@@ -181,6 +183,7 @@ def test_answers_of_hosts_do_not_look_at_all_the_others(order: str) -> None:
     assert answered(400) < 6 * answered(100)
 
 
+@pytest.mark.large
 def test_many_failures_are_counted_below_the_first() -> None:
     """Under `keep` all may fail: each is found by itself, and a state names a hundred."""
 

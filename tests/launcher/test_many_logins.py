@@ -21,6 +21,7 @@ from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 
 
+@pytest.mark.large
 async def test_names_that_wait_for_a_slow_name_server_all_resolve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_series_is_thinned_and_keeps_its_course() -> None:
     assert times[-1] > 9.9 * MAX_POINTS
 
 
+@pytest.mark.large
 def test_points_of_many_tasks_are_bounded_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +154,7 @@ def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
     assert len(closed.series(TaskId("worker", 0))) == 100
 
 
+@pytest.mark.large
 def test_what_tasks_named_last_is_read_from_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,6 +113,7 @@ async def test_exits_that_wait_for_output_are_not_looked_through_for_each_piece(
         assert told == set(range(20)) and looks <= 20
 
 
+@pytest.mark.large
 async def test_silence_is_time_in_which_something_could_be_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

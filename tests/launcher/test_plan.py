@@ -15,6 +15,8 @@ from launcher.cluster.rules import After, LogMatches, PortListens, ProcessStarte
 from launcher.ids import TaskId
 from launcher.plan.model import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
 from launcher.plan.plan import make_plan
+from launcher.plan.warm import split_python
+from launcher.printable import printable
 
 BASE = Path("/srv/project")
 MISSION = """\
@@ -390,3 +392,31 @@ def test_planning_imports_neither_the_trainer_nor_tensorflow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "split"),
+    [
+        (("python",), None),
+        (("python", ""), None),
+        (("python", "-u"), None),
+        (("python", "-"), None),
+        (("python", "--help"), None),
+        (("python", "-m"), None),
+        (("python", "-um", "x", "1"), (("-u",), ("-m", "x", "1"))),
+        (("python", "-mx"), ((), ("-m", "x"))),
+        (("python", "-W", "error", "-u", "a.py", "-m"), (("-W", "error", "-u"), ("a.py", "-m"))),
+        (("python", "-Werror", "a.py"), (("-Werror",), ("a.py",))),
+    ],
+)
+def test_options_of_python_are_told_from_its_program(
+    words: tuple[str, ...], split: tuple[tuple[str, ...], tuple[str, ...]] | None
+) -> None:
+    """In each form that Python takes them; what is not sure is no program."""
+    assert split_python(words) == split
+
+
+def test_a_text_that_is_too_long_is_cut_to_the_limit() -> None:
+    """One of exactly that length is left as it is."""
+    assert printable("x" * 10, 10) == "x" * 10
+    assert printable("x" * 11, 10) == "x" * 9 + "…"

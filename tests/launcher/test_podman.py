@@ -221,6 +221,7 @@ def test_the_root_of_containers_without_an_image(tmp_path: Path) -> None:
     assert not any(a != b and a.is_relative_to(b) for a in folders for b in folders)
 
 
+@pytest.mark.large
 def test_first_runs_make_the_root_side_by_side(tmp_path: Path) -> None:
     """None of them fails because another one is quicker."""
     together = Barrier(16)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -36,6 +36,7 @@ from launcher.run.timers import (
     Timer,
 )
 from launcher.store.journal import Journal, as_stored, encode
+from tests.budgets import examples
 
 CLUSTER = """
 name = "t"
@@ -361,17 +362,11 @@ class EngineMachine(RunMachine):
         self.release(words)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("machine", [RunMachine, EngineMachine])
-def test_any_sequence_of_events(machine: type[RunMachine], pytestconfig: pytest.Config) -> None:
+def test_any_sequence_of_events(machine: type[RunMachine]) -> None:
     """After each event the state is consistent; the journal of all gives an equal run."""
     run_state_machine_as_test(
         machine,
-        settings=settings(
-            max_examples=50 if pytestconfig.getoption("quick") else 150,
-            stateful_step_count=40,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+        settings=examples(50, stateful_step_count=40, suppress_health_check=list(HealthCheck)),
     )

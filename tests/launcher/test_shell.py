@@ -12,6 +12,7 @@ import pytest
 
 from launcher.cluster.rules import Shell
 from launcher.plan.shell import RESTORED, shell_prefix, with_exports
+from tests.budgets import soak
 from tests.command import run, write
 from tests.testbed import faults
 from tests.testbed.namespaces import Testbed
@@ -151,19 +152,26 @@ def test_without_a_login_shell_no_file_is_read(home: Path) -> None:
     assert json.loads(done.stdout)["words"] == ODD_WORDS
 
 
+FAILING: list[tuple[str, int | None, str]] = [
+    ("no-such-command tf", 127, "no-such-command"),
+    ("echo one\nfalse\necho never", 1, ""),
+    ("exit 0", 1, ""),
+    ("exit 7", 7, ""),
+    ("if then", None, " error"),
+    ("echo 'open", None, ""),
+    ("test -f /nowhere", 1, ""),
+    ("return 3", 3, ""),
+]
+
+
 @pytest.mark.processes
-@pytest.mark.parametrize("shell", ["none", *SHELLS])
 @pytest.mark.parametrize(
-    ("setup", "status", "said"),
+    ("shell", "setup", "status", "said"),
     [
-        ("echo one\nfalse\necho never", 1, ""),
-        ("exit 0", 1, ""),
-        ("exit 7", 7, ""),
-        ("if then", None, " error"),
-        ("no-such-command tf", 127, "no-such-command"),
-        ("echo 'open", None, ""),
-        ("test -f /nowhere", 1, ""),
-        ("return 3", 3, ""),
+        # Each line without a shell, and each shell with a line; in a soak all with all.
+        *(("none", *line) for line in FAILING),
+        *((shell, *FAILING[0]) for shell in SHELLS),
+        *(soak(shell, *line) for shell in SHELLS for line in FAILING[1:]),
     ],
 )
 def test_a_setup_that_fails_stops_the_task_with_the_reason(

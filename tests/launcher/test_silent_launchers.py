@@ -72,6 +72,7 @@ def snapshot_of(state: RunPhase, since: float, **fields: Any) -> Snapshot:
     return Snapshot("seen-1", "seen", state, (), (), since, **fields)
 
 
+@pytest.mark.large
 def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
     tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
             time.sleep(0.01)
 
 
+@pytest.mark.large
 def test_only_the_clients_own_thread_connects_and_calls_listeners(
     tmp_path: Path, silent: list[Silent]
 ) -> None:

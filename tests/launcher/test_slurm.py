@@ -86,15 +86,29 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
     assert commands.stdin.startswith("#!/bin/sh\n")
 
 
-@pytest.mark.parametrize("config", ["ClusterName = main\n", "", Output(1, "", "no answer")])
-async def test_a_job_on_another_cluster_is_cancelled_there(config: Output | str) -> None:
+async def test_a_job_on_another_cluster_is_cancelled_there() -> None:
     """Its number may be that of another job here, which would be watched, and cancelled."""
-    commands = Scripted(sbatch="8123;other\n", config=config, scancel="")
+    commands = Scripted(sbatch="8123;other\n", config="ClusterName = main\n", scancel="")
     with pytest.raises(EngineError, match="submitted to the cluster other") as raised:
         await engine(commands).request()
     assert "login" in raised.value.todo and not isinstance(raised.value, NoAnswerError)
     cancels = [argv for argv in commands.asked if argv[0] == "scancel"]
     assert cancels == [("scancel", "--clusters=other", "8123")]
+
+
+@pytest.mark.parametrize("config", ["", Output(1, "", "slurm_load_ctl_conf error: timed out")])
+async def test_a_job_is_not_said_to_be_elsewhere_when_slurm_does_not_say_so(
+    config: Output | str,
+) -> None:
+    """It is cancelled, since its number cannot be trusted, and the reason is the missing answer."""
+    commands = Scripted(sbatch="8123;mine\n", config=config, scancel="")
+    with pytest.raises(EngineError) as raised:
+        await engine(commands).request()
+    said = f"{raised.value} {raised.value.todo}"
+    assert "of another" not in said and "SBATCH_CLUSTERS" not in said
+    assert "scontrol show config" in said
+    assert isinstance(config, str) or "timed out" in said
+    assert ("scancel", "--clusters=mine", "8123") in commands.asked
 
 
 async def test_a_job_on_another_cluster_that_cannot_be_cancelled_is_named() -> None:
@@ -343,6 +357,7 @@ async def test_commands_get_no_secret_and_end_in_time(monkeypatch: pytest.Monkey
     assert len(flood.stdout) <= 1 << 20
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("script", ["echo $!; sleep 60", "echo 4711 $!"], ids=["hangs", "ends"])
 async def test_who_holds_the_output_of_a_command_open_holds_up_nobody(
     tmp_path: Path, script: str

@@ -106,6 +106,22 @@ def test_a_tree_that_was_not_used_for_long_goes_with_its_index(home: Path) -> No
     assert {path.name for path in trees.iterdir()} == {"new", "new.index"}
 
 
+def test_only_contents_are_pruned_from_a_cache_that_others_share(home: Path) -> None:
+    """Stamps of `prepare` lines, whatever their age, and what else lies in a shared home."""
+    launch(home, "1", {"a": "a"})
+    cache = home / "cache"
+    (content,) = (each for each in cache.glob("??/*") if each.is_file())
+    others = [cache / "prepared/0123.host", cache / "hashes/one", cache / "file"]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    for path in (content, *others):
+        os.utime(path, (0, 0))
+    (cache / "pruned").unlink()
+    launch(home, "2", {"b": "b"})
+    assert not content.exists() and all(path.exists() for path in others)
+
+
 def test_the_runs_folder_goes_with_read_only_directories(
     monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
@@ -119,12 +135,13 @@ def test_the_runs_folder_goes_with_read_only_directories(
         (home / name).chmod(0)
     (home / run.run / "stage/work/ro/link").symlink_to(home / "other/closed")
     (home / run.run / "stage/work/ro").chmod(0o555)
-    run.remove()
+    run.remove(proven=True)
     assert not Path(run.run).exists()
     assert (home / "other/closed").stat().st_mode & 0o777 == 0
     (home / "other/closed").chmod(0o700)  # for the fixture
 
 
+@pytest.mark.large
 def test_one_answer_names_no_more_contents_than_a_frame_holds(home: Path) -> None:
     """The rest is named when the manifest comes again."""
     stage = Stage(str(home / "cache"), str(home / "stage"), "")

@@ -11,11 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
 from launcher.agent.wire import Decoder, Frame, WireError
+from tests.budgets import examples
 from tests.launcher.agent_client import Client, hello, raw_channel, unattended_run
 
 KINDS = sorted(wire.NAMES)
@@ -41,6 +42,7 @@ def decode(*chunks: bytes) -> list[Frame]:
     return [frame for chunk in chunks for frame in decoder.feed(chunk)]
 
 
+@pytest.mark.large
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.binary(max_size=300))), st.data())
 def test_frames_survive_any_cut(frames: list[tuple[int, bytes]], data: st.DataObject) -> None:
     """However the stream is cut into chunks, the same frames come out."""
@@ -145,11 +147,7 @@ def asked(client: Client) -> bytes:
     return wire.encode(wire.HELLO, hello("", rules=None))
 
 
-live = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+live = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @given(st.binary(max_size=400))

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.patience import PATIENCE
-from tests.testbed import TestbedError, disk, keys, namespaces, network, proc
+from tests.testbed import TestbedError, disk, keys, namespaces, network, private_tmp, proc
 from tests.testbed.proc import Process
 from tests.testbed.slurm_files import BOOT, CGROUP, CONF
 
@@ -195,6 +195,7 @@ class SlurmBed:
             BOOT.format(
                 name=name,
                 folder=self.folder,
+                private_tmp=private_tmp.mounting(self.folder),
                 wiring="\n".join(f"{network.IP} {line}" for line in wiring),
                 program=program,
             )

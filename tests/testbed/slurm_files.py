@@ -44,7 +44,7 @@ ConstrainCores=no
 ConstrainRAMSpace=no
 ConstrainDevices=no
 """
-# The machine's /tmp is not the node's, but for the bed's own folder below it.
+# The machine's /tmp is not the node's, but for the bed's own folder and the program below it.
 BOOT = """\
 set -eu
 mount --make-rprivate /
@@ -54,10 +54,7 @@ mount -t tmpfs -o mode=755 cgroup /sys/fs/cgroup
 mkdir /sys/fs/cgroup/freezer
 mount -t cgroup -o freezer freezer /sys/fs/cgroup/freezer || true
 mount -t tmpfs shm /dev/shm
-mount --bind {folder} /mnt
-mount -t tmpfs -o mode=1777 tmp /tmp
-mkdir -p {folder}
-mount --move /mnt {folder}
+{private_tmp}
 mount --bind {folder}/hosts /etc/hosts
 mkdir -p /run/sshd
 export SLURM_CONF={folder}/slurm.conf

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.budgets import soak
 from tests.command import slowness
 from tests.trainer.tasks import PROGRESS, STARTED, Cluster, Task, Tasks
 from trainer import data, inputs, role
@@ -96,6 +97,7 @@ def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.P
     assert started and int(started[1]) == saved
 
 
+@pytest.mark.soak
 def test_killed_tasks_go_on_after_a_restart(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """Killed workers go on from the shared state while the ps lives, else from the checkpoint.
 
@@ -194,7 +196,7 @@ def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
     assert first + second == max(end, second_end)
 
 
-@pytest.mark.parametrize(("fetch", "push"), [(8, 4), (2, 3)])
+@pytest.mark.parametrize(("fetch", "push"), [(8, 4), soak(2, 3)])
 def test_downpour_of_one_worker_is_plain_descent(
     tasks: Tasks, tmp_path: pathlib.Path, fetch: int, push: int
 ) -> None:
@@ -224,6 +226,7 @@ def test_downpour_of_one_worker_is_plain_descent(
         np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
 
 
+@pytest.mark.soak
 def test_a_slow_worker_of_downpour(tasks: Tasks) -> None:
     """It sleeps for each step of a call of many."""
     flags = ("--steps=24", "--fetch-every=8", "--push-every=8", "--slow-worker=0")
@@ -243,6 +246,7 @@ def test_exchanges_that_never_coincide() -> None:
         DownpourWorker(context)
 
 
+@pytest.mark.soak
 def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """Workers read TFRecord shards while they train, each on two logical devices, a batch for each;
     TensorBoard gets the graph with devices."""
@@ -262,6 +266,7 @@ def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     assert "staleness" in events.Tags()["scalars"]
 
 
+@pytest.mark.soak
 def test_the_loss_falls_as_fast_in_calls_of_many_steps(tasks: Tasks) -> None:
     """Ten steps a call are the same training as one: the same losses, alone and with one seed."""
     curves = []

@@ -29,6 +29,7 @@ def mounted(directory: pathlib.Path, options: str) -> list[str]:
     return ["unshare", "--mount", "sh", "-c", script, str(directory)]
 
 
+@pytest.mark.soak
 def test_checkpoints_are_on_the_chiefs_disk_alone(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """Whole checkpoints although each ps sees another, unwritable disk; restored from there too."""
     logdir = tmp_path / "logdir"

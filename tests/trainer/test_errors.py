@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 import tensorflow as tf
 
@@ -52,6 +55,14 @@ def test_the_task_that_an_error_names() -> None:
     plain = tf.errors.UnavailableError(None, None, "=======\nno such thing")
     assert named_task(plain, ("worker", 0)) is None
     assert socket_reason(plain) == "no such thing"
+
+
+@pytest.mark.parametrize("number", [errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT])
+def test_what_the_kernel_says_of_a_connection_is_the_reason(number: int) -> None:
+    """gRPC quotes the kernel's words; they are the reason, without the addresses around them."""
+    words = os.strerror(number)
+    message = LOST.replace("Connection refused (111)", f"{words} ({number})")
+    assert socket_reason(tf.errors.UnavailableError(None, None, message)) == words
 
 
 def test_a_task_that_passed_an_error_on_is_not_blamed() -> None:

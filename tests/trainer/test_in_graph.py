@@ -5,10 +5,13 @@ from __future__ import annotations
 import pathlib
 import re
 import signal
+import sys
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.trainer.tasks import Cluster, Tasks
+from trainer.parameters import common_devices, devices_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,3 +49,51 @@ def test_one_client_trains_on_all_workers(
     assert other.wait() == 1
     assert re.search("trainer: .*written by run test-run", other.complaint)
     assert by_hand.wait() == 0
+
+
+CLAIMS_GPUS = """
+import runpy, sys
+import tensorflow as tf
+
+gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(8)]
+tf.config.list_physical_devices = lambda kind=None: gpus if kind == "GPU" else []
+sys.argv = ["trainer", *sys.argv[4:]]
+runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+"""
+"""Runs the command behind it as on a machine with eight GPUs."""
+
+
+def test_each_workers_own_devices_are_used(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """A chief with GPUs puts nothing onto GPUs of workers that have none."""
+    logdir = tmp_path / "logdir"
+    flags = ("--steps=20", "--devices=2", f"--logdir={logdir}")
+    cluster = Cluster(tasks, "in-graph", *flags, ps=1, chief=1, worker=2)
+    for name, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        cluster.start(name, index)
+    chief = cluster.start("chief", prefix=(sys.executable, "-c", CLAIMS_GPUS))
+    assert chief.wait() == 0, chief.text
+    events = EventAccumulator(str(logdir))
+    events.Reload()
+    used = {node.device for node in events.Graph().node if "/job:worker" in node.device}
+    assert used == {f"/job:worker/task:{t}/device:CPU:{n}" for t in range(2) for n in range(2)}
+
+
+def test_gpus_are_used_where_a_task_has_enough() -> None:
+    """Each task of a graph by itself; all of them alike where any may run a call."""
+    names = [
+        *(
+            f"/job:worker/replica:0/task:0/device:{kind}:{n}"
+            for kind in ("CPU", "GPU")
+            for n in "01"
+        ),
+        *(f"/job:worker/replica:0/task:1/device:{kind}:0" for kind in ("CPU", "GPU")),
+        "/job:worker/replica:0/task:10/device:CPU:0",
+    ]
+    first, second, third = (f"/job:worker/task:{index}" for index in (0, 1, 10))
+    assert devices_of(first, 2, names) == [f"{first}/device:GPU:{n}" for n in range(2)]
+    assert devices_of(second, 1, names) == [f"{second}/device:GPU:0"]
+    assert devices_of(second, 2, names) == [f"{second}/device:CPU:{n}" for n in range(2)]
+    assert devices_of(third, 1, names) == [f"{third}/device:CPU:0"]
+    assert common_devices([first, second], 1, names) == ["/device:GPU:0"]
+    assert common_devices([first, second], 2, names) == ["/device:CPU:0", "/device:CPU:1"]
+    assert common_devices([first, third], 1, names) == ["/device:CPU:0"]

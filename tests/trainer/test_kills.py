@@ -1,4 +1,5 @@
-"""The kill table: every role in every mode, by TERM and KILL, restarted or not.
+"""The kill table: every role in every mode, by TERM and KILL, restarted or not; in `make test` each
+role once.
 
 What the others say, and whether they go on or end: nobody stands still for good in silence.
 """
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.budgets import budget, soak
 from tests.trainer.tasks import Cluster, Task, Tasks
 
 pytestmark = pytest.mark.slow
@@ -25,6 +27,7 @@ BETWEEN_GRAPH = {
 PAUSING = ("async", "downpour", "sync")
 """Modes that have a flag for it."""
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
+BY_SIGNAL = (signal.SIGKILL, soak(signal.SIGTERM))
 ENDLESS = "--steps=1000000"
 QUICK = ("--grace=2", "--log-every=10", "--batch=20")
 
@@ -96,9 +99,10 @@ class Killed:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("mode", BETWEEN_GRAPH)
+@pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", soak("in-graph")])
 def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
-    """Each task killed and told to end, and started again, chief and ps once more: all go on.
+    """Each task killed and started again: all go on. In a soak it is told to end, too, and chief
+    and ps are killed once more.
 
     Who loses a task that it needs says which, where, and what the socket said.
     """
@@ -106,14 +110,14 @@ def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
     flags = (f"--logdir={tmp_path / 'logdir'}", "--save-secs=1", "--reconnect-secs=300")
     killed = Killed(tasks, mode, ENDLESS, *flags)
     for role in ("worker:1", "worker:0", "ps:0"):
-        for number in SIGNALS:
+        for number in budget(SIGNALS[:1], SIGNALS):
             killed.restart(role, number)
-    killed.restart("worker:0", signal.SIGKILL)
-    killed.restart("ps:0", signal.SIGKILL)
+    for role in budget((), ("worker:0", "ps:0")):
+        killed.restart(role, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("mode", BETWEEN_GRAPH)
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", "in-graph"])
+@pytest.mark.parametrize("number", BY_SIGNAL, ids=lambda number: number.name)
 def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -> None:
     """Every client ends with 1, and says which ps, where, what the socket said, how long."""
     killed = Killed(tasks, mode, ENDLESS, "--reconnect-secs=4")
@@ -125,8 +129,8 @@ def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -
         assert re.fullmatch(expected, task.complaint), task.text
 
 
-@pytest.mark.parametrize("mode", ["async", "downpour", "sync", "in-graph"])
-@pytest.mark.parametrize("role", ["worker:1", "worker:0"])
+@pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", "in-graph"])
+@pytest.mark.parametrize("role", ["worker:1", soak("worker:0")])
 def test_a_worker_that_stays_away(tasks: Tasks, mode: str, role: str) -> None:
     """`async`: the other goes on. `sync`: it says for whom it waits. `in-graph`: the client ends,
     the workers serve on until TERM."""
@@ -147,7 +151,7 @@ def test_a_worker_that_stays_away(tasks: Tasks, mode: str, role: str) -> None:
         assert other.wait(30) == 143
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize("number", BY_SIGNAL, ids=lambda number: number.name)
 def test_ps_strategy(tasks: Tasks, number: signal.Signals) -> None:
     """A worker may go and come back; without its ps the chief ends and says so."""
     jobs = {"ps": 1, "worker": 2, "chief": 1}
@@ -163,6 +167,7 @@ def test_ps_strategy(tasks: Tasks, number: signal.Signals) -> None:
     assert re.match(rf"trainer: chief:0: lost {killed.address('ps:0')}: \S", last), chief.text
 
 
+@pytest.mark.soak
 def test_ps_strategy_without_its_chief(tasks: Tasks) -> None:
     """TERM to the chief ends it in time; the others serve on, until TERM."""
     jobs = {"ps": 1, "worker": 2, "chief": 1}
@@ -173,7 +178,7 @@ def test_ps_strategy_without_its_chief(tasks: Tasks) -> None:
         assert killed.tasks[name].wait(30) == status
 
 
-@pytest.mark.parametrize("mode", ["in-graph", "ps-strategy"])
+@pytest.mark.parametrize("mode", ["in-graph", soak("ps-strategy")])
 def test_term_to_all_at_once_saves(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
     """The chief still saves: the tasks that serve it, plain workers too, leave after it."""
     flags = (ENDLESS, "--grace=60", f"--logdir={tmp_path / 'logdir'}")
@@ -186,7 +191,7 @@ def test_term_to_all_at_once_saves(tasks: Tasks, tmp_path: pathlib.Path, mode: s
     assert saved >= killed.tasks["chief:0"].steps[-1]
 
 
-@pytest.mark.parametrize("role", ["worker:0", "worker:1"])
+@pytest.mark.parametrize("role", ["worker:0", soak("worker:1")])
 def test_all_reduce(tasks: Tasks, role: str) -> None:
     """A worker's death ends the other, which names it; restarted alone, it says that it waits."""
     killed = Killed(tasks, "all-reduce", ENDLESS, worker=2)
@@ -201,6 +206,7 @@ def test_all_reduce(tasks: Tasks, role: str) -> None:
     assert alone.wait(30) == 143
 
 
+@pytest.mark.soak
 def test_a_sync_chief_killed_again_and_again(tasks: Tasks) -> None:
     """A chief that dies may have taken gradients which it never applied: their workers do not
     wait for it for ever."""
@@ -259,6 +265,7 @@ def test_whoever_waits_says_for_whom(tasks: Tasks) -> None:
     second.says("starts at global step")
 
 
+@pytest.mark.soak
 def test_a_chief_catches_up_the_moving_average(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """What it has missed while it was away: the last accuracy is that of the present weights."""
     flags = ("--steps=3000", f"--logdir={tmp_path / 'logdir'}")

@@ -24,6 +24,7 @@ def stopped_ps(tasks: Tasks) -> tuple[Task, Role]:
     return ps, Role({job: tuple(hosts) for job, hosts in cluster.spec.items()}, "worker", 0)
 
 
+@pytest.mark.soak
 def test_a_slow_ps_is_told_that_its_worker_is_done(tasks: Tasks) -> None:
     """A ps that does not answer for longer than one attempt takes is told, and ends."""
     ps, me = stopped_ps(tasks)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.budgets import soak
 from tests.trainer.tasks import STARTED, Cluster, Tasks, listens
 from trainer.checkpoint import read
 
@@ -22,6 +23,7 @@ def scratch(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     assert not list(tmp_path.glob("__autograph*"))
 
 
+@pytest.mark.soak
 def test_ps_strategy_survives_a_killed_worker(
     tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
 ) -> None:
@@ -96,7 +98,7 @@ def test_clusters_of_the_wrong_shape(tasks: Tasks) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "devices", "visible", "logical"),
-    [(4, 1, 1, 0), (4, 2, 2, 0), (1, 2, 0, 2), (0, 2, None, 2)],
+    [soak(4, 1, 1, 0), (4, 2, 2, 0), soak(1, 2, 0, 2), (0, 2, None, 2)],
 )
 def test_devices_of_all_reduce(
     monkeypatch: pytest.MonkeyPatch, gpus: int, devices: int, visible: int | None, logical: int

@@ -64,6 +64,7 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
         np.testing.assert_allclose(reader.get_tensor(name), weight.numpy(), atol=1e-4)
 
 
+@pytest.mark.soak
 def test_backup_workers(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """With fewer gradients a step than workers, a worker that stands still holds up nobody.
 
@@ -93,6 +94,7 @@ def test_backup_workers(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     assert local_steps(slow) < 1500 and "gradients dropped" in slow.text
 
 
+@pytest.mark.soak
 def test_a_slow_worker_is_left_behind(tasks: Tasks) -> None:
     """The demo's flags: updates take the first two of three; the slow one's gradients drop.
 
@@ -120,6 +122,7 @@ def test_real_digits(tasks: Tasks, digits_directory: str | None) -> None:
     assert workers[0].accuracy >= 0.95
 
 
+@pytest.mark.soak
 def test_term_saves_and_a_restart_goes_on(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """TERM to the chief saves although it waits for a gradient; restarted, all go on."""
     flags = ("--steps=100000", "--log-every=10", f"--logdir={tmp_path / 'logdir'}")

@@ -69,6 +69,7 @@ def idx_files(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.soak
 def test_the_example_trains_in_a_cluster_and_starts_warm() -> None:
     """The cluster file of the documentation, as it is: placeholders, steps, a clean end."""
     with Up("up", str(EXAMPLES / "async.toml"), "--json") as up:
@@ -102,6 +103,7 @@ def test_other_programs_of_the_time_train_in_a_cluster(
     assert not any("embedded digits" in e["text"] for e in up.of("log"))
 
 
+@pytest.mark.soak
 def test_towers_with_queues_train(tmp_path: Path, idx_files: Path) -> None:
     """Devices that are not there are replaced, queue runners feed, the saver writes; the run ends
     with the program."""
@@ -278,6 +280,16 @@ def test_batches_without_numpy_types_are_arrays(idx_files: Path) -> None:
     assert images.shape == (7, 784) and labels.dtype == np.uint8
     again = read_data_sets(str(idx_files), seed=1).train.next_batch(7)
     assert (again[0] == images).all() and (again[1] == labels).all()
+
+
+def test_a_split_without_examples_has_no_batches(idx_files: Path) -> None:
+    """It is an error that names the split's size, not a loop without an end."""
+    from trainer.data.tutorial import read_data_sets
+
+    sets = read_data_sets(str(idx_files), validation_size=0)
+    assert sets.validation.num_examples == 0
+    with pytest.raises(DataError, match="no examples"):
+        sets.validation.next_batch(10)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_two_tasks(tasks: Tasks) -> None:
     assert "local:1 reads 42 from it, through its own server" in second.text
 
 
+@pytest.mark.soak
 def test_shared_variable(tasks: Tasks) -> None:
     """A second plain session finds nothing, one on the cluster the first one's count, by name."""
     run = tasks.run("tour", "shared-variable")
@@ -58,6 +59,7 @@ def test_shared_variable(tasks: Tasks) -> None:
     ]
 
 
+@pytest.mark.soak
 def test_trace(tasks: Tasks) -> None:
     """Before: all on the worker. Pinned: each variable on its ps, the arithmetic on the worker."""
     cluster = Cluster(tasks, "tour trace", ps=2, worker=2)
@@ -77,6 +79,7 @@ def test_trace(tasks: Tasks) -> None:
     assert all(stops(ps) for ps in servers)
 
 
+@pytest.mark.soak
 def test_graphs(tasks: Tasks) -> None:
     """Each client's operation is in its own graph alone; the state is the same for both."""
     cluster = Cluster(tasks, "tour graphs", ps=1, worker=2)
@@ -94,6 +97,7 @@ def test_graphs(tasks: Tasks) -> None:
     assert stops(ps)
 
 
+@pytest.mark.soak
 def test_initialise(tasks: Tasks) -> None:
     """The second names what has no value yet, and goes on when the first has initialised it."""
     cluster = Cluster(tasks, "tour initialise", ps=1, worker=2)
@@ -107,6 +111,7 @@ def test_initialise(tasks: Tasks) -> None:
     assert stops(ps)
 
 
+@pytest.mark.soak
 def test_data_service(tasks: Tasks) -> None:
     """Two workers of tf.data's service compute what a client reads, each batch once."""
     ports = free_ports(3)
@@ -162,6 +167,7 @@ def test_keras_fit(tasks: Tasks) -> None:
     assert float(first[-1]) < float(first[0])
 
 
+@pytest.mark.soak
 def test_keras_fit_with_legacy_keras(tasks: Tasks) -> None:
     """What the hint advises: with `tf_keras` the same program trains both workers by `fit`."""
     cluster = Cluster(tasks, "tour keras-fit", worker=2)

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.budgets import soak
 from tests.trainer.tasks import ACCURACY, Tasks
 from trainer.checkpoint import read
 from trainer.convolution import CNN
@@ -27,7 +28,7 @@ def test_mean_of_gradients() -> None:
     np.testing.assert_allclose(mean.numpy(), values.mean(axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("model", [MLP, CNN])
+@pytest.mark.parametrize("model", [MLP, soak(CNN)])
 def test_two_devices_are_one_device_with_twice_the_batch(
     tasks: Tasks, tmp_path: pathlib.Path, model: object
 ) -> None:
@@ -60,6 +61,7 @@ def test_two_devices_are_one_device_with_twice_the_batch(
     assert len(lines) == steps // 10
 
 
+@pytest.mark.soak
 def test_tfrecords_made_by_convert(
     tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
 ) -> None:
@@ -105,6 +107,7 @@ def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> No
     assert ACCURACY.search(again.text) and again.accuracy > 0.7
 
 
+@pytest.mark.soak
 def test_the_tutorials_network(tasks: Tasks) -> None:
     """32 and 64 maps, 1024 hidden units: it trains for epochs, and says examples/sec."""
     flags = ("--model=cnn-tutorial", "--epochs=1", "--batch=64", "--log-every=5")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import _wait
 from textual.app import App
 from textual.pilot import Pilot
 
@@ -31,6 +32,20 @@ def messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         notify(app, message, **{**options, "timeout": 600})
 
     monkeypatch.setattr(App, "notify", longer)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app is looked at for 5 ms, instead of 20, to see whether it is idle: after each key.
+
+    Pictures are compared of apps that have come to rest, also where that takes longer.
+    """
+    if request.path.name == "test_snapshots.py":
+        return
+    granularity = 1 / 200
+    monkeypatch.setattr(_wait, "SLEEP_GRANULARITY", granularity)
+    monkeypatch.setattr(_wait, "SLEEP_IDLE", granularity / 20)
+    monkeypatch.setattr(_wait.wait_for_idle, "__defaults__", (granularity, 1))
 
 
 def screen_text(app: App[Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -63,6 +64,7 @@ def gone(pilot: Pilot[int], text: str) -> bool:
     return not any(text in row for row in screen_text(pilot.app))
 
 
+@pytest.mark.large
 async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
     """The message comes while typing, below the field; Escape leaves everything as it was;
     a right value is taken, and undone."""
@@ -82,6 +84,7 @@ async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
         await until(pilot, lambda: text_of(pilot) == before)
 
 
+@pytest.mark.large
 async def test_a_value_typed_slowly_is_taken_like_any_other() -> None:
     """By then it has been checked, and the table already shows it."""
     async with editor() as pilot:
@@ -92,6 +95,7 @@ async def test_a_value_typed_slowly_is_taken_like_any_other() -> None:
         await until(pilot, lambda: 'python = "/opt/py"' in text_of(pilot))
 
 
+@pytest.mark.large
 async def test_escape_leads_from_the_text_to_the_tables() -> None:
     """As the footer says; from a file that nobody can read there is only the way out."""
     async with editor() as pilot:
@@ -108,6 +112,7 @@ async def test_escape_leads_from_the_text_to_the_tables() -> None:
         await shows(pilot, "SSH host name")
 
 
+@pytest.mark.large
 async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
     """A wrong value may be taken: it is shown at its field, on the plan, and can be saved."""
     async with editor() as pilot:
@@ -123,6 +128,7 @@ async def test_what_is_wrong_stays_below_its_row_and_e_goes_there() -> None:
         assert "root@tf1 x" in library.path_of("mission").read_text()
 
 
+@pytest.mark.large
 async def test_five_workers_in_one_line_and_undo_in_one_step() -> None:
     """On the Jobs page, a adds tasks to the job that was chosen above."""
     async with editor() as pilot:
@@ -135,6 +141,7 @@ async def test_five_workers_in_one_line_and_undo_in_one_step() -> None:
         await until(pilot, lambda: "tf3:400" not in text_of(pilot))
 
 
+@pytest.mark.large
 async def test_a_tf_config_is_pasted() -> None:
     """p takes it; jobs, tasks and hosts appear."""
     async with editor() as pilot:
@@ -149,6 +156,7 @@ async def test_a_tf_config_is_pasted() -> None:
         await shows(pilot, "tf3")
 
 
+@pytest.mark.large
 async def test_rows_come_and_go() -> None:
     """Hosts added with one line, copied, deleted; m defines hosts that tasks name."""
     async with editor() as pilot:
@@ -167,6 +175,7 @@ async def test_rows_come_and_go() -> None:
         assert '[hosts.tf1]\nssh = "tf1"' in text_of(pilot)
 
 
+@pytest.mark.large
 async def test_one_python_for_all_hosts() -> None:
     """In the last row it is the default of all hosts; f gives all rows the value of a cell. Each
     is one step of undo."""
@@ -188,6 +197,7 @@ async def test_one_python_for_all_hosts() -> None:
         await until(pilot, lambda: text_of(pilot).count('python = "/own/py"') == 1)
 
 
+@pytest.mark.large
 async def test_the_plan_follows_what_is_typed() -> None:
     """Beside the tables on a wide screen: command, environment and TF_CONFIG of a task."""
     async with editor(size=(200, 50)) as pilot:
@@ -199,6 +209,7 @@ async def test_the_plan_follows_what_is_typed() -> None:
         await shows(pilot, "starts ps:0")
 
 
+@pytest.mark.large
 async def test_the_text_itself_is_edited_and_kept_readable() -> None:
     """On the File page: broken TOML is explained with its line and is not saved; repaired, it
     is, and the tables show it."""
@@ -215,6 +226,7 @@ async def test_the_text_itself_is_edited_and_kept_readable() -> None:
         await until(pilot, lambda: library.path_of("mission").read_text().startswith("# hi\n"))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("ending", "why"),
     [
@@ -245,6 +257,7 @@ async def test_a_text_that_the_file_page_would_alter_is_read_only(
         assert "[hosts.tf1]" not in path.read_text()
 
 
+@pytest.mark.large
 async def test_a_file_changed_meanwhile_is_noticed() -> None:
     """It is asked which one counts; reading it again can be undone."""
     async with editor() as pilot:
@@ -257,6 +270,7 @@ async def test_a_file_changed_meanwhile_is_noticed() -> None:
         await until(pilot, lambda: "# by another" not in text_of(pilot))
 
 
+@pytest.mark.large
 async def test_the_question_about_a_changed_file_waits_for_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -286,6 +300,7 @@ async def test_the_question_about_a_changed_file_waits_for_its_answer(
         assert "# by another" not in path.read_text()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("keys", [("4",), ("right", "enter")])
 async def test_a_changed_file_does_not_interrupt_typing(keys: tuple[str, ...]) -> None:
     """On the File page and in a cell no letter answers the question: it comes at saving."""
@@ -300,6 +315,7 @@ async def test_a_changed_file_does_not_interrupt_typing(keys: tuple[str, ...]) -
         assert "rk" in text_of(pilot) and "# by another" in path.read_text()
 
 
+@pytest.mark.large
 async def test_save_and_leave_asks_about_a_changed_file() -> None:
     """Also when the question was put off before: going back stays and writes nothing, `k`
     overwrites and leaves. Saving under the file's own name asks, too."""
@@ -327,6 +343,7 @@ async def test_save_and_leave_asks_about_a_changed_file() -> None:
         assert "# by another" not in path.read_text()
 
 
+@pytest.mark.large
 async def test_leaving_twice_asks_once() -> None:
     """Escape pressed faster than the question appears."""
     async with editor() as pilot:
@@ -339,6 +356,7 @@ async def test_leaving_twice_asks_once() -> None:
         await until(pilot, lambda: pilot.app.screen is screen)
 
 
+@pytest.mark.large
 async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
     """It is said, and saving brings it back."""
     async with editor() as pilot:
@@ -349,6 +367,7 @@ async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
         await until(pilot, path.exists)
 
 
+@pytest.mark.large
 async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> None:
     """The refusal says what to do, and S does it."""
     path = tmp_path / "fixed.toml"
@@ -365,6 +384,7 @@ async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> N
     assert "[hosts.tf1]" not in library.path_of("fixed").read_text()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
@@ -384,6 +404,7 @@ async def test_a_name_that_no_file_can_have_loses_nothing(answer: str, said: str
         assert pilot.app.screen is screen_of(pilot) and screen_of(pilot).draft.modified
 
 
+@pytest.mark.large
 async def test_leaving_asks_about_what_is_not_saved() -> None:
     """Esc asks, Esc stays, d leaves without saving."""
     async with editor() as pilot:
@@ -400,14 +421,18 @@ async def test_leaving_asks_about_what_is_not_saved() -> None:
 
 @pytest.mark.processes
 async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
-    """l launches what is on the screen; after the run one is back in the editor."""
+    """The key that the README names launches what is on the screen; after the run one is back in
+    the editor."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    named = re.search(r"`tfmux cluster\.toml`, then `(\w+)`", readme)
+    assert named is not None
     path = tmp_path / "quick.toml"
     path.write_text(
         '[jobs.worker]\ntasks = ["localhost:auto"]\nready = "started"\n'
         '[run]\ncommand = ["echo", "from the first"]\nworkdir = ""\n'
     )
     async with editor(path) as pilot:
-        await pilot.press("l")
+        await pilot.press(named[1])
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "from the first")
         await shows(pilot, "✓ success")
@@ -415,6 +440,7 @@ async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
 
 
+@pytest.mark.large
 async def test_what_cannot_be_launched_says_why() -> None:
     """A cluster with something wrong starts nothing."""
     async with editor() as pilot:
@@ -423,6 +449,7 @@ async def test_what_cannot_be_launched_says_why() -> None:
         assert isinstance(pilot.app.screen, EditorScreen)
 
 
+@pytest.mark.large
 async def test_every_page_at_80_by_24() -> None:
     """Titles, cells and keys are there on the smallest screen; the field over a cell fits."""
     async with editor(size=(80, 24)) as pilot:

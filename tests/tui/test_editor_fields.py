@@ -247,6 +247,7 @@ def test_five_hundred_tasks_are_shown() -> None:
     assert len(make_plan(after.cluster, "RUN").tasks) == 501
 
 
+@pytest.mark.large
 @given(st.lists(st.text(max_size=12), max_size=5))
 def test_words_survive_their_line(found: list[str]) -> None:
     """Blanks, quotes, backslashes, newlines: what a line shows reads as what it was."""
@@ -256,6 +257,7 @@ def test_words_survive_their_line(found: list[str]) -> None:
     assert "\n" not in line
 
 
+@pytest.mark.large
 @given(
     st.one_of(
         st.tuples(st.just(WORDS), st.lists(st.text("ab \"'\\=", max_size=5), min_size=1)),

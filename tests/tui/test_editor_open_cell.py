@@ -43,6 +43,7 @@ async def click_row(pilot: Pilot[int], table: EditTable, row: int, column: int =
     assert await pilot.click(table.body, offset=(x, y))
 
 
+@pytest.mark.large
 async def test_saving_accepts_the_open_cell() -> None:
     """Its text is in the file, and nothing is left to be saved."""
     async with editor() as pilot:
@@ -53,6 +54,7 @@ async def test_saving_accepts_the_open_cell() -> None:
         assert not table_of(pilot, "hosts").editing() and not screen_of(pilot).draft.modified
 
 
+@pytest.mark.large
 async def test_a_text_that_is_refused_keeps_its_field_and_stops_the_command() -> None:
     """Neither saving nor leaving nor another page goes on without it; corrected, it is saved."""
     async with editor() as pilot:
@@ -75,6 +77,7 @@ async def test_a_text_that_is_refused_keeps_its_field_and_stops_the_command() ->
         assert '"x"]' in library.path_of("mission").read_text()
 
 
+@pytest.mark.large
 async def test_leaving_asks_about_the_open_cell() -> None:
     """Its text counts as a change that is not saved."""
     async with editor() as pilot:
@@ -97,6 +100,7 @@ async def test_launching_accepts_the_open_cell(tmp_path: Path) -> None:
         await shows(pilot, "✓ success")
 
 
+@pytest.mark.large
 async def test_another_page_accepts_the_open_cell() -> None:
     """As the palette can show one at any time."""
     async with editor() as pilot:
@@ -106,6 +110,7 @@ async def test_another_page_accepts_the_open_cell() -> None:
         assert table_of(pilot, "jobs").has_focus_within
 
 
+@pytest.mark.large
 async def test_a_click_on_another_row_accepts_the_open_cell() -> None:
     """Into the row for which it was opened, wherever the cursor is now."""
     async with editor() as pilot:
@@ -117,6 +122,7 @@ async def test_a_click_on_another_row_accepts_the_open_cell() -> None:
         await until(pilot, lambda: hosts.key == "tf3" and hosts.body.has_focus)
 
 
+@pytest.mark.large
 async def test_a_click_does_not_leave_a_text_that_is_refused() -> None:
     """The field keeps the focus, and its text goes into its own row when it is corrected."""
     async with editor() as pilot:
@@ -133,6 +139,7 @@ async def test_a_click_does_not_leave_a_text_that_is_refused() -> None:
         assert text_of(pilot).index('A = "1"') < text_of(pilot).index("[hosts.tf2]")
 
 
+@pytest.mark.large
 async def test_another_window_of_the_desktop_does_not_close_the_cell() -> None:
     """What is typed afterwards goes on in it, and is no command."""
     async with editor() as pilot:
@@ -147,6 +154,7 @@ async def test_another_window_of_the_desktop_does_not_close_the_cell() -> None:
         await until(pilot, lambda: hosts_with(pilot, "/opt/py") == ["hosts.tf1"])
 
 
+@pytest.mark.large
 async def test_a_task_stays_in_its_job_when_another_job_is_clicked() -> None:
     """The table of tasks follows the cursor in that of jobs only when its cell is closed."""
     async with editor() as pilot:
@@ -162,6 +170,7 @@ async def test_a_task_stays_in_its_job_when_another_job_is_clicked() -> None:
         await until(pilot, lambda: tasks.body.rows[0].cells[0].text == "worker:0")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("key", ["ctrl+z", "ctrl+y"])
 async def test_undo_closes_an_open_cell_and_leaves_the_draft(key: str) -> None:
     """The row added last stays, its cell as it was; the next undo is of the draft."""
@@ -183,6 +192,7 @@ async def test_undo_closes_an_open_cell_and_leaves_the_draft(key: str) -> None:
         await until(pilot, lambda: text_of(pilot) == start)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("page", ["hosts", "jobs"])
 async def test_a_cell_whose_row_has_gone_is_refused(page: str) -> None:
     """As after the file was read again: not written into another row, such as that of all hosts."""
@@ -202,6 +212,7 @@ async def test_a_cell_whose_row_has_gone_is_refused(page: str) -> None:
         assert text_of(pilot) == after
 
 
+@pytest.mark.large
 async def test_a_cell_of_an_engine_that_has_gone_is_refused() -> None:
     """Its table is not written again; as nobody sees the field then, it is closed."""
     path = library.create("onslurm", f"[slurm]\nnodes = 1\n{TASK}")
@@ -216,6 +227,7 @@ async def test_a_cell_of_an_engine_that_has_gone_is_refused() -> None:
         assert text_of(pilot) == TASK
 
 
+@pytest.mark.large
 async def test_ctrl_c_copies_selected_text_of_the_file() -> None:
     """It does not leave the editor."""
     path = library.create("text", "\n".join(KEPT) + "\n")
@@ -228,6 +240,7 @@ async def test_ctrl_c_copies_selected_text_of_the_file() -> None:
         assert pilot.app.screen is screen_of(pilot)
 
 
+@pytest.mark.large
 async def test_a_check_that_ends_when_its_table_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """tfmux is left while a thread checks what was typed: its answer finds no field any more."""
     begun, gate = threading.Event(), threading.Event()
@@ -249,6 +262,7 @@ async def test_a_check_that_ends_when_its_table_goes(monkeypatch: pytest.MonkeyP
         assert check.error is None
 
 
+@pytest.mark.large
 async def test_typed_text_is_committed_when_its_page_goes() -> None:
     """tfmux is left before the pause after the last key is over."""
     async with editor() as pilot:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import tomlkit
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.draft import parse
@@ -17,6 +17,7 @@ from launcher.cluster.file import loads
 from launcher.cluster.reference import keys
 from launcher.cluster.spec import ClusterModel
 from launcher.plan.plan import make_plan
+from tests.budgets import examples
 from tests.launcher.cluster_strategies import cluster_tables
 from tui.screens.editor.document_edits import differing, use_hosts, use_slurm
 from tui.screens.editor.fields import host_fields, job_fields
@@ -60,7 +61,7 @@ def cells(model: TableModel, document: ClusterDocument) -> list[tuple[int, int]]
 
 @pytest.mark.large
 @given(cluster_tables())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @example({"jobs": {"w": {"tasks": ["a:1"], "command": ["x"]}}, "hosts": {"a": {"ssh": "a"}},
           "defaults": {"host": {"env": {"A": 1, "B": 'a "b" c=d'}, "setup": "a\nb"}}})  # fmt: skip
 def test_every_cell_can_be_typed_again(tables: dict[str, Any]) -> None:
@@ -97,7 +98,7 @@ def test_every_key_of_hosts_and_jobs_has_a_cell_and_is_copied() -> None:
 
 @pytest.mark.large
 @given(cluster_tables())
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_what_hosts_have_in_common_survives_slurm(tables: dict[str, Any]) -> None:
     """Each task has the interpreter, the variables, the setup and the shell that it had, but for
     what is named as differing; so it has on the way back."""

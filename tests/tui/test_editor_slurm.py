@@ -39,6 +39,7 @@ def slurm_file(text: str = FILE) -> Path:
     return library.create("onslurm", text)
 
 
+@pytest.mark.large
 async def test_the_table_is_shown_and_edited_and_nothing_else_changes() -> None:
     """Comments, order and the form of lists stay; the page is called Slurm."""
     async with editor(slurm_file()) as pilot:
@@ -55,6 +56,7 @@ async def test_the_table_is_shown_and_edited_and_nothing_else_changes() -> None:
     assert saved.replace('partition = "gpu"\n', "") == expected
 
 
+@pytest.mark.large
 async def test_errors_stand_at_their_cells() -> None:
     """Also those of a key that is missing, and of a host that must not be there."""
     wrong = FILE.replace('time = "04:00:00"\n', "").replace("node1:auto", "node2:auto")
@@ -76,6 +78,7 @@ async def test_errors_stand_at_their_cells() -> None:
         await shows(pilot, "Slurm gives node0 … node1")
 
 
+@pytest.mark.large
 async def test_hosts_and_slurm_are_exchanged_by_a_key() -> None:
     """As one step of undo; tasks keep their hosts, under the names of nodes."""
     async with editor(size=(120, 40)) as pilot:
@@ -99,6 +102,7 @@ async def test_hosts_and_slurm_are_exchanged_by_a_key() -> None:
         assert list(ClusterDocument(text_of(pilot)).table("hosts")) == ["node0", "node1", "node2"]
 
 
+@pytest.mark.large
 async def test_the_plan_has_the_batch_script() -> None:
     """As the last entry of the list."""
     async with editor(slurm_file(), size=(120, 40)) as pilot:
@@ -107,6 +111,7 @@ async def test_the_plan_has_the_batch_script() -> None:
         await shows(pilot, "--ntasks-per-node=1")
 
 
+@pytest.mark.large
 async def test_a_task_is_added_on_the_next_node() -> None:
     """Nodes are hosts like others, for completions too."""
     async with editor(slurm_file(FILE.replace("nodes = 2", "nodes = 3"))) as pilot:
@@ -121,22 +126,27 @@ async def test_a_task_is_added_on_the_next_node() -> None:
 
 
 @pytest.mark.parametrize("row", range(8))
-@pytest.mark.parametrize("line", BAD.values(), ids=BAD)
-def test_any_line_in_any_field(row: int, line: str) -> None:
+def test_any_line_in_any_field(row: int) -> None:
     """It is refused with a sentence, or stands in a file that can be read, with what is wrong at
     a place of the table."""
+    for line in BAD.values():
+        put(row, line)
+
+
+def put(row: int, line: str) -> None:
+    """Types a line into a field, and looks at what comes of it."""
     model = EngineModel("slurm")
     try:
         text = model.put(ClusterDocument(FILE), row, 1, line).text
     except (EditError, ValueError) as error:
-        assert str(error).isprintable()
+        assert str(error).isprintable(), line
         return
     seen = parse(text, PATH)
-    assert seen.document is not None
+    assert seen.document is not None, line
     for problem in seen.problems:
         if problem.path[:1] == ("slurm",):
             place = model.place(problem, seen.document)
-            assert place is not None and model.rows(seen)[place[0]].cells[1].problem
+            assert place is not None and model.rows(seen)[place[0]].cells[1].problem, line
 
 
 def test_what_hosts_have_in_common_goes_to_the_nodes_and_back() -> None:
@@ -185,6 +195,7 @@ def test_the_template_has_no_problem() -> None:
     assert seen.problems == () and seen.cluster is not None and seen.cluster.slurm is not None
 
 
+@pytest.mark.large
 async def test_podman_has_a_table_too() -> None:
     """On the first page, under its own name; nothing says that the tasks run here."""
     text = FILE[: FILE.index("[slurm]")] + "[podman]\nnodes = 2\n" + FILE[FILE.index("[jobs") :]

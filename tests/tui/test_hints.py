@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure
 from launcher.run.states import Outcome, RunPhase, TaskState
@@ -51,6 +53,7 @@ async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
         await until(pilot, lambda: not visible(app, "! worker:0"))
 
 
+@pytest.mark.large
 async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
     """`Could not start gRPC server` is joined with who holds the port, beside the line, in the
     header before and after the task has failed, and in the outcome."""

@@ -105,6 +105,7 @@ async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> N
         await shows(pilot, str(file)[:40])
 
 
+@pytest.mark.large
 async def test_copy_rename_delete_and_undo() -> None:
     """The cursor's cluster is copied under a free name, and the cursor goes to what was made:
     there it is renamed, deleted and brought back."""
@@ -143,6 +144,7 @@ async def no_answer(_: object) -> None:
     """Answers no prompt."""
 
 
+@pytest.mark.large
 async def test_undo_after_a_restart() -> None:
     """The last one that was deleted comes back first; then there is nothing any more."""
     for name in ("first", "last"):
@@ -157,6 +159,7 @@ async def test_undo_after_a_restart() -> None:
         await shows(pilot, "nothing is deleted")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])
 async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
     """The sentence stands at the field, Enter does nothing, no file appears."""
@@ -205,6 +208,7 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
         await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:04")
 
 
+@pytest.mark.large
 async def test_a_past_run_opens_in_the_run_screen() -> None:
     """From disk: its states and logs; leaving it comes back here; F9 kills nothing."""
     folder = past_run("good", *ENDED)
@@ -252,6 +256,7 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
         await shows(pilot, "ps:0 @localhost  lost")
 
 
+@pytest.mark.large
 async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
     """A launcher holds its lock: it is listed as active; F9 lists it and asks, Esc leaves it."""
     folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
@@ -330,6 +335,7 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
         other.close()
 
 
+@pytest.mark.large
 async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> None:
     """n, a number, a name: the file is saved and the editor opens on it."""
     async with home() as pilot:
@@ -344,6 +350,7 @@ async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> N
         await shows(pilot, "1 ps + 2 workers on this machine")
 
 
+@pytest.mark.large
 async def test_everything_fits_80_by_24() -> None:
     """No row is wider than the screen, and the cursor's keys stand at the bottom."""
     library.create("mine", TEXT)
@@ -357,6 +364,7 @@ async def test_everything_fits_80_by_24() -> None:
         await shows(pilot, "none yet")
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
     """In one line where it fits, else in several: no word of a demo's description is missing."""
@@ -394,6 +402,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
         os.close(lock)
 
 
+@pytest.mark.large
 async def test_dialogs_name_the_keys_that_are_bound() -> None:
     """Of going back and of yes, wherever they are asked for."""
     folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})

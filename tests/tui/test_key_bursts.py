@@ -34,6 +34,7 @@ def burst(app: TfmuxApp, keys: Iterable[str]) -> None:
         app.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
+@pytest.mark.large
 async def test_from_a_template_to_a_cluster() -> None:
     """Template, name, Tab, hosts, Enter."""
     clients = RunClients()
@@ -47,6 +48,7 @@ async def test_from_a_template_to_a_cluster() -> None:
     assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
 
 
+@pytest.mark.large
 async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
     """As Tab does."""
     clients = RunClients()
@@ -61,6 +63,7 @@ async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
     assert list(load(library.path_of("a")).hosts) == ["tf1", "tf2"]
 
 
+@pytest.mark.large
 async def test_a_cell_and_the_key_that_saves(tmp_path: Path) -> None:
     """Ctrl-S has priority over the cell's own keys, but does not overtake what was typed."""
     path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
@@ -124,6 +127,7 @@ async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
     assert run.asked == ["kill_all"]
 
 
+@pytest.mark.large
 async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRun) -> None:
     """What has come while the screen was busy is handled in one turn, and another key after it."""
     for number in range(2000):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.session.control import RunControl
 from launcher.session.history import RunSummary
@@ -42,6 +44,7 @@ def entry(run_id: str, folder: Path) -> RunEntry:
     return RunEntry(RunSummary(run_id, RunFolder(folder), 1000.0, None), 4121)
 
 
+@pytest.mark.large
 async def test_leaving_the_dialog_stops_no_kill(tmp_path: Path) -> None:
     """Of more runs than are attached to at a time, and those are slow; nor does leaving tfmux."""
     clients = SlowClients(tmp_path)

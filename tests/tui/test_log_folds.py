@@ -221,6 +221,7 @@ class Counting(Document):
         return super().line(number)
 
 
+@pytest.mark.large
 def test_a_million_remarks_are_not_looked_through(log: LogFile) -> None:
     """A page looks at its own lines and one block a row, wherever in the log it is."""
     append(log, *[CUDA] * 100_000)
@@ -304,6 +305,7 @@ def test_a_selection_moves_over_folds() -> None:
 # on the screen
 
 
+@pytest.mark.large
 async def test_the_pane_shows_the_training(run: ScriptedRun) -> None:
     """Remarks are one dim line; the key shows them, and folds them again."""
     app = TfmuxApp(run)
@@ -324,6 +326,7 @@ async def test_the_pane_shows_the_training(run: ScriptedRun) -> None:
         await shows(pilot, "worker:0 + 3 remarks of TensorFlow")
 
 
+@pytest.mark.large
 async def test_search_finds_inside_a_fold(run: ScriptedRun) -> None:
     """The fold with the hit is opened, and closed again when the search is left."""
     app = TfmuxApp(run)

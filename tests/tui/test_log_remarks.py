@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from launcher.store.hints import hint_for
 from launcher.store.metrics import Extractor
 from tests.tui.remarks import ALL_REMARKS, REMARKS
 from tui.log.errors import ERRORS
+from tui.log.hints import hint_for
 from tui.log.remarks import LONGEST, count_text, remark_source
 from tui.log.scan import Chunk
 

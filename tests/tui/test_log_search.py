@@ -67,6 +67,7 @@ def test_search_finds_what_a_reading_finds(tmp_path: Path, text: str) -> None:
         file.close()
 
 
+@pytest.mark.large
 def test_a_thousand_logs_are_searched_by_one_thread(tmp_path: Path) -> None:
     """Search and filter of the merged log of many tasks: a thread for each log, and for each hit a
     look through the list of all tasks, stopped the screen with 8,000."""

@@ -106,6 +106,7 @@ def test_hits_are_marked_across_colours() -> None:
     assert "".join(p.text for p in marked if p.style.fg == 1) == "abab"
 
 
+@pytest.mark.large
 def test_lines_by_number_in_any_log(tmp_path: Path) -> None:
     """Whatever the chunks were, each line is found by its number, with its place."""
     rng = random.Random(5)

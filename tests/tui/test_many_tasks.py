@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from rich.text import Text
 from textual.app import App, ComposeResult
 
@@ -105,6 +106,7 @@ def test_hosts_in_trouble_come_first_and_the_last_ones_are_counted() -> None:
     assert blocks[-1] == "936 more hosts: 936 up\n" and "worker:4321" in blocks[0]
 
 
+@pytest.mark.large
 async def test_many_notes_do_not_cover_the_logs(run: ScriptedRun) -> None:
     """A note for each of a hundred hosts filled the screen; and since only the last hundred are
     kept, those that came after them were never shown."""

@@ -9,6 +9,7 @@ import pytest
 from tests.tui.monkey import STARTS, Monkey, monkeys_home
 
 
+@pytest.mark.soak
 @pytest.mark.processes
 @pytest.mark.parametrize("seed", range(3))
 async def test_nothing_that_is_pressed_ends_the_app(tmp_path: Path, seed: int) -> None:

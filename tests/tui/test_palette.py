@@ -18,6 +18,7 @@ from tui.screens.hosts import HostsScreen
 from tui.screens.run.screen import RunScreen
 
 
+@pytest.mark.large
 async def test_enter_waits_for_the_commands_that_are_looked_for(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,6 +44,7 @@ async def test_enter_waits_for_the_commands_that_are_looked_for(
     assert run.asked == []
 
 
+@pytest.mark.large
 async def test_the_palette_closes_while_commands_are_looked_for(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +77,7 @@ async def test_the_palette_closes_while_commands_are_looked_for(
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
 
 
+@pytest.mark.large
 async def test_the_palette_misses_no_key(run: ScriptedRun) -> None:
     """Letters right behind the key that opens it were lost, and Enter took a command that the
     rest stood for."""

@@ -110,6 +110,7 @@ async def test_small_panes_keep_their_lines(run: ScriptedRun) -> None:
         assert isinstance(pane, LogPane) and len(shown) == pane.size.height - 1
 
 
+@pytest.mark.large
 async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> None:
     """The bar only where the number of steps is known; trouble colours the border."""
     app = TfmuxApp(run, config=Config())

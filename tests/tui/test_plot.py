@@ -97,6 +97,7 @@ def test_without_colours_each_curve_has_a_marker() -> None:
     assert not any(columns(row) for row in found)
 
 
+@pytest.mark.large
 @given(
     st.lists(st.lists(VALUES, max_size=40), max_size=4),
     st.integers(0, 60),

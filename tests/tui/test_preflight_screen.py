@@ -27,6 +27,7 @@ from launcher.preflight import (
     Finding,
     Reachability,
     Report,
+    Severity,
     reachability,
 )
 from launcher.preflight.findings import Result, passed
@@ -146,6 +147,7 @@ def reached(outcome: str, address: str) -> dict[str, object]:
     return {"outcome": outcome, "text": "", "address": address, "resolved": 0.1, "connected": 0.1}
 
 
+@pytest.mark.large
 async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that does not resolve is one finding for all tasks of that host, and is told in each
     of their cells; what is wrong with worker:10 says nothing of worker:1."""
@@ -189,8 +191,44 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
             matrix_table.go_to(rows[task], 1)
             await shows(pilot, words)
             other = "refused" if task == "worker:1" else f"reaches {task} "
-            told = str(pilot.app.screen.query_one("#findings", Static).render())
+            told = str(pilot.app.screen.query_one("#findings > Static", Static).render())
             assert other not in told, told
+
+
+async def test_all_findings_of_a_cell_are_read_at_80_by_24(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After the check the cursor stands on the bad cell, in sight, and the remedy of its last
+    finding can be scrolled to."""
+    why = "and this is told at such length that it takes more than one row of a low screen"
+    findings = tuple(
+        Finding(
+            Severity.ERROR,
+            Check.LEFTOVERS,
+            "kind",
+            "a",
+            f"number {n}",
+            f"problem {n} {why}",
+            f"remedy {n}",
+        )
+        for n in range(6)
+    )
+
+    async def fake(_: object, ask: object, tell: Callable[[Result], None]) -> Report:
+        for each in findings:
+            tell(each)
+        return Report("many", ("a", "b", "c"), findings, (), (), 0.1)
+
+    monkeypatch.setattr("tui.screens.preflight.preflight", fake)
+    library.create("many", ELEVEN)
+    async with home(size=(80, 24)) as pilot:
+        await pilot.press("t")
+        await shows(pilot, "✗ a launch would fail")
+        await shows(pilot, "problem 0")
+        await shows(pilot, "leftovers")
+        for _ in range(4):
+            await pilot.press("ctrl+d")
+        await shows(pilot, "remedy 5")
 
 
 @pytest.mark.processes
@@ -244,6 +282,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
         left.wait()
 
 
+@pytest.mark.large
 async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """With Slurm there are no connections between hosts; Tab goes to the batch script."""
 

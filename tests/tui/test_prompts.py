@@ -76,6 +76,7 @@ async def home(
         yield pilot, screen
 
 
+@pytest.mark.large
 async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> None:
     """What is typed is the answer; the screen shows dots."""
     async with home() as (pilot, screen):
@@ -89,6 +90,7 @@ async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> No
         assert asked.result() == "s3cret"
 
 
+@pytest.mark.large
 async def test_a_question_of_the_servers_own_is_shown_as_it_is_typed(launcher: Launcher) -> None:
     """Such as a one-time code that the server wants echoed; Esc refuses."""
     async with home() as (pilot, screen):
@@ -101,6 +103,7 @@ async def test_a_question_of_the_servers_own_is_shown_as_it_is_typed(launcher: L
         assert asked.result() is None
 
 
+@pytest.mark.large
 @pytest.mark.parametrize(
     ("key", "answer"), [("y", "yes"), ("n", "no"), ("enter", "no"), ("escape", "no")]
 )
@@ -126,6 +129,7 @@ async def keys_on(pilot: Pilot[int], count: int) -> HostKeyDialog:
     return dialog
 
 
+@pytest.mark.large
 async def test_the_keys_of_four_hosts_are_one_question_on_the_smallest_screen(
     launcher: Launcher,
 ) -> None:
@@ -155,6 +159,7 @@ async def test_the_keys_of_four_hosts_are_one_question_on_the_smallest_screen(
         await until(pilot, lambda: pilot.app.screen is screen)
 
 
+@pytest.mark.large
 async def test_each_host_may_be_decided_by_itself(launcher: Launcher) -> None:
     """The others stay; one who is answered goes at once; the last answer closes the dialog."""
     async with home() as (pilot, screen):
@@ -174,6 +179,7 @@ async def test_each_host_may_be_decided_by_itself(launcher: Launcher) -> None:
         await until(pilot, lambda: pilot.app.screen is screen)
 
 
+@pytest.mark.large
 async def test_a_key_that_comes_later_is_added_and_one_answered_elsewhere_goes(
     launcher: Launcher,
 ) -> None:
@@ -200,6 +206,7 @@ async def test_a_key_that_comes_later_is_added_and_one_answered_elsewhere_goes(
         assert again.result() == "yes"
 
 
+@pytest.mark.large
 async def test_all_means_those_that_were_on_the_screen(launcher: Launcher) -> None:
     """A key that came between the look and the press is not trusted by it."""
     async with home() as (pilot, screen):
@@ -215,6 +222,7 @@ async def test_all_means_those_that_were_on_the_screen(launcher: Launcher) -> No
         assert asked.result() == "yes"
 
 
+@pytest.mark.large
 async def test_what_is_chosen_with_the_mouse(launcher: Launcher) -> None:
     """A click on a key moves to it, one on a choice makes it: browsers have mice."""
     async with home() as (pilot, screen):
@@ -234,6 +242,7 @@ async def test_what_is_chosen_with_the_mouse(launcher: Launcher) -> None:
         assert asked[0].result() == "no"
 
 
+@pytest.mark.large
 async def test_a_password_waits_for_the_keys(launcher: Launcher) -> None:
     """One dialog at a time."""
     async with home() as (pilot, screen):
@@ -249,6 +258,7 @@ async def test_a_password_waits_for_the_keys(launcher: Launcher) -> None:
         await until(pilot, password.done)
 
 
+@pytest.mark.large
 async def test_questions_come_one_after_the_other(launcher: Launcher) -> None:
     """Four hosts ask at once; each answer reaches its own."""
     async with home() as (pilot, screen):
@@ -273,6 +283,7 @@ async def test_a_dialog_goes_when_nobody_waits_any_more(launcher: Launcher) -> N
         await until(pilot, lambda: pilot.app.screen is screen)
 
 
+@pytest.mark.large
 async def test_f9_works_while_keys_are_asked_about(launcher: Launcher, run: ScriptedRun) -> None:
     """Nothing is answered by it; the dialog goes with the logins."""
     async with home() as (pilot, screen):

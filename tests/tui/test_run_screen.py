@@ -57,6 +57,7 @@ async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
         await shows(pilot, "worker:1 R")
 
 
+@pytest.mark.large
 async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
     """Tab, Shift-Tab, digits, arrows, a click on a pane and one in the strip."""
     app = TfmuxApp(run)
@@ -128,6 +129,7 @@ async def test_more_tasks_than_fit_are_on_pages(tmp_path: Path) -> None:
         assert focused(app) == "worker:11"
 
 
+@pytest.mark.large
 async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
     """F9 kills without a question even while a dialog is open; a second press goes through
     too; the receipt is shown when it is there."""
@@ -176,6 +178,7 @@ async def test_a_run_that_is_killed_as_soon_as_it_is_shown(run: ScriptedRun) -> 
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
 
 
+@pytest.mark.large
 async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
     """The second Ctrl-C kills all; the app leaves by itself once the receipt is clean."""
     app = TfmuxApp(run)
@@ -189,6 +192,7 @@ async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
     assert app.return_value == 130
 
 
+@pytest.mark.large
 async def test_ctrl_c_copies_selected_lines(run: ScriptedRun) -> None:
     """Once; with nothing selected it asks about leaving."""
     app = TfmuxApp(run)
@@ -220,6 +224,7 @@ async def test_ctrl_c_copies_what_the_mouse_has_selected(run: ScriptedRun) -> No
         await until(pilot, lambda: app.return_value == 130)
 
 
+@pytest.mark.large
 async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
     """With a survivor or an unreachable host the app does not leave by itself, and names both."""
     run.all_tasks(state=TaskState.RUNNING)
@@ -240,21 +245,23 @@ async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
     assert app.return_value == 4
 
 
-@pytest.mark.parametrize("key", ["d", "escape"])
+@pytest.mark.parametrize("key", ["d", "escape", "enter"])
 async def test_detach_and_stay(run: ScriptedRun, key: str) -> None:
-    """Detaching leaves with 0 and kills nothing; staying changes nothing."""
+    """Detaching leaves with 0 and kills nothing; staying changes nothing, and is what Enter takes
+    when nothing was chosen."""
     app = TfmuxApp(run)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
         await pilot.press(key)
         await pilot.pause()
-        if key == "escape":
+        if key != "d":
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
     assert run.asked == (["detach"] if key == "d" else [])
     assert app.return_value == (0 if key == "d" else None)
 
 
+@pytest.mark.large
 async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: ScriptedRun) -> None:
     """The last lines of a failure come after what every host has confirmed, and scroll."""
     run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)
@@ -275,6 +282,29 @@ async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: Scr
         await shows(pilot, "line 29 of a long story")
         await pilot.press("escape", "question_mark")
         await shows(pilot, "Esc back")
+
+
+async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None:
+    """The summary of a run that failed by itself leaves room for one pane: it is that of the task
+    that failed; back in the grid it has the focus."""
+    run.change(state=RunPhase.RUNNING)
+    run.all_tasks(state=TaskState.RUNNING)
+    run.write("worker:1", b"ValueError: what went wrong\n")
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        assert focused(app) == "ps:0"
+        failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), ("one", "two", "three"))
+        run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=1000.0)
+        run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, "ValueError: what went wrong")
+        panes = app.screen.query_one(PaneGrid).panes
+        await until(pilot, lambda: any(pane.size.height < 12 for pane in panes))
+        await until(pilot, lambda: focused(app) == "worker:1")
+        await shows(pilot, "ValueError: what went wrong")
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
+        assert focused(app) == "worker:1"
 
 
 async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:

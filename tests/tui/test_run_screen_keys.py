@@ -47,6 +47,7 @@ def said(app: TfmuxApp, text: str) -> bool:
     return any(note.message == text for note in app._notifications)
 
 
+@pytest.mark.large
 async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
     """A hit far above the end is found and shown with its count; n and N walk; Escape ends."""
     lines = [b"needle %d\n" % i if i % 30_000 == 5 else b"hay %d\n" % i for i in range(100_000)]
@@ -136,6 +137,7 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
         assert screen_of(app).pane_layout.focused == TaskId("worker", 1)
 
 
+@pytest.mark.large
 async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> None:
     """Search, filter and the walk over errors keep up with logs that grow, and no longer than
     somebody looks at them."""
@@ -215,6 +217,7 @@ async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
         await until(pilot, lambda: screen_of(app).pane_layout.focused == TaskId("worker", 0))
 
 
+@pytest.mark.large
 async def test_layouts_in_turn(run: ScriptedRun) -> None:
     """Space steps from the grid to the chief large, list + detail, merged, and back."""
     app = TfmuxApp(run, config=Config())
@@ -234,6 +237,7 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
         ]
 
 
+@pytest.mark.large
 async def test_a_large_run_opens_as_a_full_page(tmp_path: Path) -> None:
     """64 tasks: the first page is full and has whoever failed, whatever page is theirs; one more
     takes one place there, and no other pane moves."""
@@ -282,6 +286,7 @@ async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None
         await until(pilot, lambda: run.asked == ["restart worker:2", "signal ps:0 KILL"])
 
 
+@pytest.mark.large
 async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
     """Each opens over the run, F9 works in all of them, and Escape leads back."""
     run.change(state=RunPhase.RUNNING, total_steps=100)

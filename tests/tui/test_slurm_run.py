@@ -64,6 +64,7 @@ async def test_header_and_every_pane_say_how_the_request_stands(
         await until(pilot, lambda: "PENDING" not in text(pilot))
 
 
+@pytest.mark.large
 async def test_what_can_never_come_true_stays_on_the_screen(queued: ScriptedRun) -> None:
     """With what to change."""
     advice = "the partition has fewer nodes, or allows fewer: write a smaller nodes"
@@ -89,6 +90,7 @@ async def test_the_hosts_screen_has_the_job(queued: ScriptedRun) -> None:
         await shows(pilot, "tf1  up")
 
 
+@pytest.mark.large
 async def test_leaving_the_queue_is_asked_for_and_has_a_receipt(queued: ScriptedRun) -> None:
     """The dialog says that nothing has started, and so does the receipt."""
     async with opened(queued, (80, 24)) as pilot:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import RunPhase, TaskState
@@ -65,6 +67,7 @@ def test_states_are_seen_without_colours() -> None:
     assert line(Form.FULL, *many) == "workers ████▒▒░░ 32/64 starting 3 s"
 
 
+@pytest.mark.large
 async def test_the_header_has_the_line_at_every_width(run: ScriptedRun) -> None:
     """80 columns have its narrow form and what is waited for; more columns have the whole one."""
     run.task("ps:0", state=READY)

@@ -1,0 +1,39 @@
+"""How much the tests try: the same and little in `make test`, at random and much in `make soak`.
+
+`make soak` sets `SOAK`; the tests marked `soak` run there alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+T = TypeVar("T")
+SOAK = "SOAK" in os.environ
+_TIMES = 20
+_FOUND = ".hypothesis/soak"
+"""Where examples that have failed are kept, to be tried first by the next soak."""
+
+
+def budget(little: T, much: T) -> T:
+    """What a test tries, and what it tries in a soak."""
+    return much if SOAK else little
+
+
+def examples(count: int, **more: Any) -> settings:
+    """Settings of a property test with up to a hundred examples, the same in each run; in a soak
+    twenty times as many, new ones in each run."""
+    if SOAK:
+        database = DirectoryBasedExampleDatabase(_FOUND)
+        return settings(max_examples=_TIMES * count, deadline=None, database=database, **more)
+    assert count <= 100, "more belong into a soak"
+    return settings(max_examples=count, deadline=None, derandomize=True, database=None, **more)
+
+
+def soak(*values: object) -> Any:
+    """Parameters of a test that are tried in a soak only."""
+    return pytest.param(*values, marks=pytest.mark.soak)
