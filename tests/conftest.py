@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     guard.mark_session()
     if config.getoption("quick"):
         quick.refuse_tensorflow()
+        quick.prepare_random_text()
     else:
         command.fork_launchers()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
